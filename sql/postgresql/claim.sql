@@ -1,0 +1,69 @@
+-- claim: lease the first waiting requests of a queue, in a given order of priorities.
+-- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
+--           p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
+--           p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[]
+-- returns:  request_id bigint, priority integer, due_time timestamptz, in claim order
+-- errors:   none
+-- locks:    rows of queue, exclusive, in claim order, skipping locked ones
+-- why:      one probe of the index per priority, taken only as far as it is needed. The CTE is
+--           MATERIALIZED because a LIMIT inside an UPDATE's join may run again and lock more rows.
+--           Plans are pinned: with an unknown LIMIT the generic plan chose a sequential scan and a
+--           sort. Floors (one per priority, from 0) keep the scan from stepping over entries of
+--           finished requests that an old snapshot still holds; returned requests stand in an index
+--           of their own, because their place may lie below a floor.
+create or replace function rowlease.claim(
+  p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
+  p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
+  p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[]
+) returns table (request_id bigint, priority integer, due_time timestamptz)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with candidate as materialized (
+    select row_number() over () as place, c.request_id
+      from unnest(p_priorities, p_quotas) as o(priority, quota)
+     cross join lateral (
+       select u.request_id from (
+         select f.* from (
+           select q.due_time, q.request_id from rowlease.queue q
+            where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
+              and not q.group_blocked and not q.returned and q.due_time <= p_until
+              and (q.due_time, q.request_id)
+                  >= (p_floor_times[o.priority + 1], p_floor_ids[o.priority + 1])
+              and (q.group_key is null
+                   or rowlease.group_is_free(q.queue_name, q.group_key, q.request_id))
+            order by q.due_time, q.request_id limit o.quota
+              for no key update skip locked) f
+         union all
+         select r.* from (
+           select q.due_time, q.request_id from rowlease.queue q
+            where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
+              and not q.group_blocked and q.returned and q.due_time <= p_until
+              and (q.group_key is null
+                   or rowlease.group_is_free(q.queue_name, q.group_key, q.request_id))
+            order by q.due_time, q.request_id limit o.quota
+              for no key update skip locked) r) u
+        order by u.due_time, u.request_id
+        limit o.quota) c
+     limit p_limit),
+  claimed as (
+    update rowlease.queue q
+       set status = 'Processing', locked_by = p_worker_id, locked_time = p_now,
+           lock_expires_time = p_now + p_lease_ms * interval '1 ms',
+           started_time = case when c.place <= p_slots then p_now end,
+           lock_token = q.lock_token + 1, num_attempts = q.num_attempts + 1, returned = false
+      from candidate c
+     where q.request_id = c.request_id and q.status = 'Pending'
+    returning q.request_id, q.priority::integer, q.due_time),
+  counted as (
+    insert into rowlease.queue_depth (queue_name, priority, pending, processing)
+    select p_queue_name, c.priority, -count(*), count(*) from claimed c group by c.priority)
+  select c.request_id, c.priority, c.due_time from claimed c
+   order by c.priority desc, c.due_time, c.request_id;
+end $$;

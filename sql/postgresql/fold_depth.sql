@@ -1,0 +1,23 @@
+-- fold_depth: add many counts up into few.
+-- params:   p_limit integer
+-- returns:  bigint -- how many rows were folded
+-- errors:   none
+-- locks:    rows of queue_depth, exclusive, skipping locked ones
+-- why:      the counts are appended so that nobody waits for a counter; somebody has to add them up.
+--           The new row and the end of the old ones become visible together.
+create or replace function rowlease.fold_depth(p_limit integer) returns bigint
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+  with folded as (
+    delete from rowlease.queue_depth d
+     where d.ctid = any(array(select f.ctid from rowlease.queue_depth f
+                               limit p_limit for update skip locked))
+    returning d.*),
+  added as (
+    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
+    select f.queue_name, f.priority, sum(f.scheduled), sum(f.pending), sum(f.processing),
+           sum(f.failed)
+      from folded f group by f.queue_name, f.priority)
+  select count(*) from folded;
+$$;

@@ -1,0 +1,51 @@
+-- grants: who may do what.
+-- params:   none
+-- returns:  nothing
+-- errors:   none
+-- locks:    catalogue rows only
+-- why:      applied after every routine, so that a new one is closed until it is opened here. The
+--           routines run with their owner's rights; nobody else may write a table.
+do $$
+declare
+  v_object record;
+begin
+  for v_object in
+    select format('%s rowlease.%I', case c.relkind when 'v' then 'view' else 'table' end, c.relname)
+             as name
+      from pg_class c
+     where c.relnamespace = 'rowlease'::regnamespace and c.relkind in ('r', 'p', 'v')
+    union all
+    select format('routine %s', p.oid::regprocedure)
+      from pg_proc p where p.pronamespace = 'rowlease'::regnamespace
+  loop
+    execute format('alter %s owner to rowlease_owner', v_object.name);
+  end loop;
+end $$;
+alter schema rowlease owner to rowlease_owner;
+
+revoke all on schema rowlease from public;
+revoke all on all tables in schema rowlease from public;
+revoke all on all routines in schema rowlease from public;
+
+grant usage on schema rowlease
+   to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
+
+grant select, insert on rowlease.inbox to rowlease_producer;
+grant insert on rowlease.staging to rowlease_producer;
+grant execute on function rowlease.schema_version
+   to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
+grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.promote
+   to rowlease_producer;
+
+grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon,
+                          rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
+                          rowlease.worker_bye, rowlease.depth, rowlease.listen,
+                          rowlease.announce_idle
+   to rowlease_worker;
+
+grant select on all tables in schema rowlease to rowlease_reader;
+grant execute on function rowlease.depth to rowlease_reader;
+
+grant rowlease_reader to rowlease_operator;
+grant execute on function rowlease.cancel, rowlease.configure_queue, rowlease.maintain
+   to rowlease_operator;

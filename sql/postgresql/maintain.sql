@@ -1,0 +1,55 @@
+-- maintain: the housekeeping that no single request asks for; call it every second or so.
+-- params:   p_limit integer -- how many rows a step may touch
+-- returns:  what text, num_rows bigint -- one row per step that did something
+-- errors:   none
+-- locks:    an advisory lock, without waiting; rows of queue, skipping locked ones; the partitions
+--           of queue_history when days change, after at most 100 ms of waiting
+-- why:      one caller at a time does it, the others return at once. Every step is bounded and
+--           skips what is locked, so it may run on any worker beside the work.
+create or replace function rowlease.maintain(p_limit integer default 1000)
+returns table (what text, num_rows bigint)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now   timestamptz := rowlease.now();
+  v_queue text;
+begin
+  if not pg_try_advisory_xact_lock(1919907438, 0) then
+    return;
+  end if;
+  for v_queue in select s.queue_name from rowlease.queue_settings s order by 1 loop
+    what := 'leases broken';
+    num_rows := rowlease.break_expired(v_queue, v_now, '-infinity', p_limit);
+    if num_rows > 0 then
+      perform rowlease.wake_workers(v_queue, false);
+      return next;
+    end if;
+    what := 'scheduled requests due';
+    num_rows := rowlease.wake_due(v_queue, v_now, '-infinity', p_limit);
+    if num_rows > 0 then
+      perform rowlease.wake_workers(v_queue, false);
+      return next;
+    end if;
+  end loop;
+  what := 'counts folded';
+  num_rows := rowlease.fold_depth(p_limit * 10);
+  if num_rows > 0 then return next; end if;
+
+  what := 'receipts dropped';
+  delete from rowlease.enqueue_receipt r
+   where r.receipt_key = any(array(select o.receipt_key from rowlease.enqueue_receipt o
+                                    where o.received_time < v_now - interval '1 day'
+                                    limit p_limit for update skip locked));
+  get diagnostics num_rows = row_count;
+  if num_rows > 0 then return next; end if;
+
+  what := 'workers forgotten';
+  delete from rowlease.worker w where w.heartbeat_time < v_now - interval '1 hour';
+  get diagnostics num_rows = row_count;
+  if num_rows > 0 then return next; end if;
+
+  what := 'history partitions';
+  num_rows := rowlease.keep_partitions(v_now);
+  if num_rows > 0 then return next; end if;
+end $$;

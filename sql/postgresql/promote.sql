@@ -1,0 +1,90 @@
+-- promote: move a staged load into the queue, whole or not at all.
+-- params:   p_load_id text, p_queue_name text, p_expected_rows bigint, p_kind text (for rows that
+--           name none)
+-- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint,
+--           num_duplicates bigint (rows whose dedup key is live already, or came twice)
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
+--           RL006 no kind, RL008 staged rows differ from the expected count, RL009 the load id was
+--           used for another queue; 22P02 a payload that is not JSON
+-- locks:    the load's row; the queue's settings row if it has a capacity; rows of queue with the
+--           same dedup key
+-- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
+--           load's row makes a second call answer with the first one's counts.
+create or replace function rowlease.promote(
+  p_load_id text, p_queue_name text, p_expected_rows bigint, p_kind text default null
+) returns table (outcome text, num_rows bigint, num_enqueued bigint, num_duplicates bigint)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set enable_nestloop = off
+as $$
+#variable_conflict use_column
+declare
+  v_now      timestamptz := rowlease.now();
+  v_settings rowlease.queue_settings;
+  v_load     rowlease.load;
+  v_staged   bigint;
+  v_enqueued bigint;
+begin
+  insert into rowlease.load (load_id, queue_name, status, num_rows, started_time)
+  values (p_load_id, p_queue_name, 'Staging', p_expected_rows, v_now) on conflict do nothing;
+  select * into v_load from rowlease.load l where l.load_id = p_load_id for update;
+  if v_load.queue_name <> p_queue_name then
+    raise exception using errcode = 'RL009',
+      message = format('load "%s" belongs to queue "%s", not to "%s"; take another load id',
+                       p_load_id, v_load.queue_name, p_queue_name);
+  elsif v_load.status = 'Promoted' then
+    delete from rowlease.staging s where s.load_id = p_load_id;
+    return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates;
+    return;
+  end if;
+  select count(distinct s.row_id) into v_staged from rowlease.staging s where s.load_id = p_load_id;
+  if v_staged is distinct from p_expected_rows then
+    raise exception using errcode = 'RL008',
+      message = format('load "%s" has %s staged rows where %s were expected; write it again',
+                       p_load_id, v_staged, p_expected_rows);
+  end if;
+  v_settings := rowlease.admit(p_queue_name, p_expected_rows);
+  perform rowlease.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)
+     from rowlease.staging s
+    where s.load_id = p_load_id
+      and (coalesce(s.kind, p_kind, '') = '' or length(s.kind) > 200 or s.priority < 0
+           or octet_length(s.payload) > 1048576)
+    limit 1;
+
+  with staged as materialized (
+    select distinct on (s.row_id) s.*, greatest(coalesce(s.due_time, v_now), v_now) as due
+      from rowlease.staging s where s.load_id = p_load_id order by s.row_id),
+  added as (
+    insert into rowlease.queue (
+      queue_name, kind, status, priority, requested_time, due_time, max_attempts, dedup_key,
+      group_key, group_blocked, load_id, payload)
+    select p_queue_name, coalesce(s.kind, p_kind),
+           case when s.due > v_now then 'Scheduled' else 'Pending' end,
+           least(coalesce(s.priority, 0), v_settings.max_priority), v_now, s.due,
+           v_settings.max_attempts, s.dedup_key, s.group_key,
+           s.group_key is not null and (
+             rowlease.group_is_busy(p_queue_name, s.group_key)
+             or row_number() over (partition by s.group_key order by s.row_id) > 1),
+           p_load_id, coalesce(s.payload, '{}')::json
+      from staged s
+     order by s.row_id
+    on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'
+    do nothing
+    returning priority, status),
+  per_priority as (
+    select a.priority, count(*) filter (where a.status = 'Scheduled') as scheduled,
+           count(*) filter (where a.status = 'Pending') as pending
+      from added a group by a.priority),
+  counted as (
+    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
+    select p_queue_name, p.priority, p.scheduled, p.pending from per_priority p)
+  select coalesce(sum(p.scheduled + p.pending), 0) into v_enqueued from per_priority p;
+
+  delete from rowlease.staging s where s.load_id = p_load_id;
+  update rowlease.load l
+     set status = 'Promoted', promoted_time = rowlease.now(), num_rows = p_expected_rows,
+         num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued
+   where l.load_id = p_load_id;
+  perform rowlease.wake_workers(p_queue_name, true);
+  return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued;
+end $$;

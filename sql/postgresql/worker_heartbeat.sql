@@ -1,0 +1,30 @@
+-- worker_heartbeat: a worker says that it is alive, and what it does.
+-- params:   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
+--           p_slots integer, p_busy integer, p_consumer_priority integer
+-- returns:  void
+-- errors:   none
+-- locks:    the worker's own row
+-- why:      people see who works on what. Leases do not depend on it. A queue learns here that its
+--           workers have different priorities, and never asks before that.
+create or replace function rowlease.worker_heartbeat(
+  p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
+  p_slots integer, p_busy integer, p_consumer_priority integer default 0
+) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now timestamptz := rowlease.now();
+begin
+  insert into rowlease.worker as w (worker_id, host, pid, version, queue_names, slots, busy,
+                                    consumer_priority, started_time, heartbeat_time)
+  values (p_worker_id, p_host, p_pid, p_version, to_json(p_queue_names), p_slots, p_busy,
+          p_consumer_priority, v_now, v_now)
+  on conflict (worker_id) do update
+     set busy = excluded.busy, slots = excluded.slots, queue_names = excluded.queue_names,
+         consumer_priority = excluded.consumer_priority, heartbeat_time = v_now;
+  if p_consumer_priority <> 0 then
+    update rowlease.queue_settings s set consumer_priorities = true
+     where s.queue_name = any(p_queue_names) and not s.consumer_priorities;
+  end if;
+end $$;

@@ -1,0 +1,1 @@
+"""The job queue that lives in one SQL table."""

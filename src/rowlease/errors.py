@@ -1,0 +1,118 @@
+"""The exceptions of rowlease.
+
+The docstring of each class is its default message, so that what is documented is what is said::
+
+    RowleaseError
+    ├── ConfigError            wrong settings or arguments        exit code 2
+    ├── InvalidRequest         a request the queue cannot accept  exit code 2
+    ├── UnknownTask            no function is registered for it   exit code 2
+    ├── QueueFull              the queue's capacity is used up    exit code 4
+    └── StoreError             the driver's exception is __cause__
+        ├── StoreUnavailable   no connection; transient           exit code 3
+        ├── StoreConflict      deadlock victim and the like; transient
+        ├── SchemaMismatch     the schema is missing, old or too new  exit code 3
+        ├── AccessDenied       the role lacks a grant             exit code 3
+        └── RoutineError       a routine refused its arguments
+
+    Retry, DeadLetter          raised by tasks: signals to the worker, not errors of rowlease
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar
+
+
+class RowleaseError(Exception):
+    """rowlease could not do what was asked."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class ConfigError(RowleaseError):
+    """A setting or argument is wrong."""
+
+    exit_code = 2
+
+
+class InvalidRequest(RowleaseError):
+    """The request cannot be accepted as it is."""
+
+    exit_code = 2
+
+
+class UnknownTask(RowleaseError):
+    """No task is registered under this kind."""
+
+    exit_code = 2
+
+
+class QueueFull(RowleaseError):
+    """The queue has reached its capacity; nothing was enqueued."""
+
+    exit_code = 4
+
+
+class StoreError(RowleaseError):
+    """The database refused or failed a call."""
+
+    #: True where the same call may succeed if it is made again.
+    transient: ClassVar[bool] = False
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached."""
+
+    exit_code = 3
+    transient = True
+
+
+class StoreConflict(StoreError):
+    """The database chose this call as the victim of a conflict; make it again."""
+
+    transient = True
+
+
+class SchemaMismatch(StoreError):
+    """The database's schema is not the one this version works with; run `rowlease migrate`."""
+
+    exit_code = 3
+
+
+class AccessDenied(StoreError):
+    """The database role lacks a privilege; grant it one of the rowlease roles."""
+
+    exit_code = 3
+
+
+class RoutineError(StoreError):
+    """A routine refused its arguments."""
+
+
+class Retry(Exception):
+    """Raised by a task: try this request again later.
+
+    Args:
+        reason: what is stored as the request's last error.
+        after: how long to wait; None takes the queue's back-off.
+    """
+
+    def __init__(self, reason: str = "the task asked for a retry", *, after: timedelta | None = None):
+        super().__init__(reason, after)
+        self.reason = reason
+        self.after = after
+
+
+class DeadLetter(Exception):
+    """Raised by a task: never try this request again; it becomes a dead letter.
+
+    Args:
+        reason: what is stored as the request's last error.
+    """
+
+    def __init__(self, reason: str = "the task gave the request up") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,159 @@
+"""The values that cross the store's border: plain, immutable, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+#: Bytes of JSON text a payload may have; the routines hold the same number.
+MAX_PAYLOAD_BYTES = 1_048_576
+#: A queue's own maximum may be set anywhere below this; 255 fits RabbitMQ's range.
+MAX_PRIORITY = 255
+
+
+class Outcome(StrEnum):
+    """What a routine answers for one request. Expected, so a value and never an exception."""
+
+    OK = "ok"
+    #: The same token (or receipt, or load id) has been through already; nothing was done again.
+    REPEAT = "repeat"
+    #: The lease was broken: somebody else owns the request, or may.
+    LEASE_LOST = "lease_lost"
+    NOT_FOUND = "not_found"
+    #: A live request with this dedup key exists; its id is returned, nothing was added.
+    DUPLICATE = "duplicate"
+    #: The running task is asked to stop.
+    CANCEL_REQUESTED = "cancel_requested"
+    #: Somebody is finishing the request at this moment.
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRequest:
+    """What a producer may say of a request.
+
+    Args:
+        kind: name of the task that is to run, 1 to 200 characters.
+        payload: JSON text, at most `MAX_PAYLOAD_BYTES` bytes of UTF-8.
+        priority: 0 or more, bigger is more urgent; clamped to the queue's maximum.
+        delay: how long from now, by the database's clock, until it may run.
+        due_time: the same as an instant (with time zone); a past one means now.
+        dedup_key: at most one live request of a queue has it.
+        group_key: requests of a group run one at a time, in the order they were enqueued.
+        max_attempts: None takes the queue's.
+        retry_base: first back-off step; None takes the queue's.
+    """
+
+    kind: str
+    payload: str = "{}"
+    priority: int = 0
+    delay: timedelta | None = None
+    due_time: datetime | None = None
+    dedup_key: str | None = None
+    group_key: str | None = None
+    max_attempts: int | None = None
+    retry_base: timedelta | None = None
+
+
+class Enqueued(NamedTuple):
+    """The answer to one enqueued request: `ok`, `duplicate` or `repeat`."""
+
+    request_id: int | None
+    outcome: Outcome
+
+
+class LeasedRequest(NamedTuple):
+    """A request as leased, in the column order of the routine `dequeue`."""
+
+    request_id: int
+    queue_name: str
+    kind: str
+    priority: int
+    requested_time: datetime
+    due_time: datetime
+    locked_time: datetime
+    lock_expires_time: datetime
+    #: The fencing token: one larger at every claim, never reset.
+    lock_token: int
+    #: 1-based: this is the n-th attempt.
+    num_attempts: int
+    max_attempts: int
+    num_crashes: int
+    group_key: str | None
+    load_id: str | None
+    #: JSON text, byte for byte as enqueued.
+    payload: str
+
+
+class Claim(NamedTuple):
+    """What one dequeue brought.
+
+    Attributes:
+        requests: leased, in claim order; may be fewer than asked for, or none.
+        more: ask again at once; a short answer alone does not mean an empty queue.
+        wait: until the next scheduled request is due or a lease runs out; None if nothing is to come.
+        floor: hand it in with the next dequeue; opaque.
+    """
+
+    requests: list[LeasedRequest]
+    more: bool
+    wait: timedelta | None
+    floor: str | None
+
+
+class Held(NamedTuple):
+    """A lease as its holder names it."""
+
+    request_id: int
+    lock_token: int
+
+
+class Failure(NamedTuple):
+    """What a worker reports of a failed attempt.
+
+    Attributes:
+        error: text, stored as last_error (cut at 8,000 characters).
+        after: wait at least this long; None takes the queue's back-off.
+        dead: make it a dead letter whatever attempts are left.
+    """
+
+    error: str
+    after: timedelta | None = None
+    dead: bool = False
+
+
+class Renewal(NamedTuple):
+    """The answer to one renewed lease: `ok`, `cancel_requested`, `busy`, or it is lost."""
+
+    request_id: int
+    outcome: Outcome
+    lock_expires_time: datetime | None
+
+
+class Depth(NamedTuple):
+    """How many requests of one queue and priority are in each status."""
+
+    queue_name: str
+    priority: int
+    scheduled: int
+    pending: int
+    processing: int
+    failed: int
+
+
+class Promoted(NamedTuple):
+    """The answer to a promoted load: `ok`, or `repeat` with the first call's counts."""
+
+    outcome: Outcome
+    num_rows: int
+    num_enqueued: int
+    num_duplicates: int
+
+
+class Maintained(NamedTuple):
+    """One step of housekeeping that did something."""
+
+    what: str
+    num_rows: int

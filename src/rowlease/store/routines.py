@@ -1,0 +1,103 @@
+"""Reads sql/: what the routines are called, and how they are called.
+
+Every file opens with a header of five fields; `params:` is what the call is built from, so that the
+routine's file is the only place that knows its arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rowlease.errors import RowleaseError
+
+FIELDS = ("params", "returns", "errors", "locks", "why")
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """One file of sql/<engine>/.
+
+    Attributes:
+        name: file stem and routine name.
+        summary: the first line's sentence.
+        header: the five fields, continuation lines joined.
+        params: parameter name to SQL type, in order.
+        body: the whole file.
+    """
+
+    name: str
+    summary: str
+    header: dict[str, str]
+    params: dict[str, str]
+    body: str
+
+
+def packaged(folder: str) -> Path:
+    """The folder `sql` or `migrations`: inside the wheel, else at the top of the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    # A checkout wins over a packaged copy beside it: an editable install may leave a stale one.
+    for root in (package.parents[1] / folder, package / f"_{folder}"):
+        if root.is_dir() and (package.parent.name == "src" or root.parent == package):
+            return root
+    raise RowleaseError(f"the installed rowlease lacks its folder {folder!r}; install it again")
+
+
+@cache
+def load_routines(engine: str) -> dict[str, Routine]:
+    """All routines of an engine by name, without the views and grants."""
+    return {
+        routine.name: routine
+        for routine in map(read_routine, sorted((packaged("sql") / engine).glob("*.sql")))
+        if routine.name != "grants"
+    }
+
+
+def scripts(engine: str) -> list[Routine]:
+    """Everything `rowlease migrate` re-applies, in the order it does."""
+    root = packaged("sql") / engine
+    views = map(read_routine, sorted((root / "views").glob("*.sql")))
+    return [*load_routines(engine).values(), *views, read_routine(root / "grants.sql")]
+
+
+def scripts_hash(engine: str) -> str:
+    """A fingerprint of all that `scripts` gives (SHA-256, hexadecimal)."""
+    digest = hashlib.sha256()
+    for script in scripts(engine):
+        digest.update(f"{script.name}\0{script.body}\0".encode())
+    return digest.hexdigest()
+
+
+def read_routine(path: Path) -> Routine:
+    """Parse one file.
+
+    Raises:
+        ValueError: the header lacks a field, or its first line does not name the file.
+    """
+    body = path.read_text(encoding="utf-8")
+    comment = [line[3:] for line in body.splitlines()[: body.splitlines().index(_code(body))]]
+    name, _, summary = comment[0].partition(": ")
+    header: dict[str, str] = {}
+    field = ""
+    for line in comment[1:]:
+        if match := re.match(r"(\w+): +(.*)", line):
+            field = match[1]
+            header[field] = match[2]
+        else:
+            header[field] += " " + line.strip()
+    if name != path.stem or tuple(header) != FIELDS:
+        raise ValueError(f"{path.name}: the header must name the file and hold {FIELDS}")
+    return Routine(name, summary, header, _params(header["params"]), body)
+
+
+def _code(body: str) -> str:
+    return next(line for line in body.splitlines() if not line.startswith("-- "))
+
+
+def _params(field: str) -> dict[str, str]:
+    plain = re.sub(r"\([^)]*\)", "", field).partition(" -- ")[0]
+    pairs = (part.split() for part in plain.split(","))
+    return {pair[0]: pair[-1] for pair in pairs if len(pair) >= 2 and pair[0].startswith("p_")}

