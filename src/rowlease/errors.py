@@ -100,7 +100,9 @@ class Retry(Exception):
         after: how long to wait; None takes the queue's back-off.
     """
 
-    def __init__(self, reason: str = "the task asked for a retry", *, after: timedelta | None = None):
+    def __init__(
+        self, reason: str = "the task asked for a retry", *, after: timedelta | None = None
+    ):
         super().__init__(reason, after)
         self.reason = reason
         self.after = after

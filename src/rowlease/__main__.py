@@ -1,0 +1,5 @@
+"""`python -m rowlease` is `rowlease`."""
+
+from rowlease.cli import main
+
+main()

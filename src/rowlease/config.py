@@ -1,0 +1,33 @@
+"""Where the database is: an argument, the environment, or the embedded server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rowlease.errors import ConfigError
+
+#: Every option of the command line has an environment variable; these are the ones of the library.
+DSN_VARIABLE = "ROWLEASE_DSN"
+DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
+
+
+def configured_dsn(given: str | None = None) -> str | None:
+    """The DSN to use, or None where nothing is configured and the embedded server serves.
+
+    Order: the argument, ROWLEASE_DSN, the file that ROWLEASE_DSN_FILE names (for mounted secrets).
+
+    Raises:
+        ConfigError: the file cannot be read or is empty.
+    """
+    if given or (given := os.environ.get(DSN_VARIABLE)):
+        return given
+    if path := os.environ.get(DSN_FILE_VARIABLE):
+        try:
+            text = Path(path).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}: {error.strerror}") from error
+        if not text:
+            raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}, which is empty")
+        return text
+    return None

@@ -1,0 +1,135 @@
+"""One server for the whole run, one fresh database for each test.
+
+The server comes from ROWLEASE_TEST_PG_DSN, else from testcontainers when a Docker engine answers,
+else it is the embedded one with its safety off. A test database is a copy of a migrated template
+(about 15 ms), so that no test sees another's rows.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from rowlease.store import Store, open_store
+from rowlease.store.migrate import migrate
+
+#: For a server whose data nobody needs after the run.
+UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+#: Replaces the routine `now`: `set rowlease.frozen_now = '...'` stops the clock of a connection.
+FROZEN_CLOCK = """
+create or replace function rowlease.now() returns timestamptz language sql volatile
+return coalesce(nullif(current_setting('rowlease.frozen_now', true), '')::timestamptz,
+                clock_timestamp())
+"""
+
+
+@pytest.fixture(scope="session")
+def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server on which databases may be created."""
+    if given := os.environ.get("ROWLEASE_TEST_PG_DSN"):
+        yield given
+    elif docker_answers():
+        from testcontainers.community.postgres import PostgresContainer
+
+        with PostgresContainer("postgres:17-alpine", driver=None) as container:
+            yield container.get_connection_url()
+    else:
+        from rowlease.store.embedded import embedded
+
+        home = tmp_path_factory.mktemp("server")
+        with embedded(home, settings=UNSAFE_BUT_FAST) as dsn:
+            yield dsn
+
+
+@pytest.fixture(scope="session")
+def template(server_dsn: str) -> Iterator[str]:
+    """The name of a migrated database to copy; its clock can be frozen."""
+    with scratch_database(server_dsn) as name:
+        dsn = in_database(server_dsn, name)
+        migrate(dsn)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(FROZEN_CLOCK)
+        yield name
+
+
+@pytest.fixture
+def dsn(server_dsn: str, template: str) -> Iterator[str]:
+    """A fresh, migrated database of the test's own."""
+    with scratch_database(server_dsn, template) as name:
+        yield in_database(server_dsn, name)
+
+
+@pytest.fixture
+def store(dsn: str) -> Iterator[Store]:
+    """A store on the test's own database, with the queue `default`."""
+    with closing(open_store(dsn)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sql(dsn: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
+    """Look at the tables as a DBA does: `sql("select ...", arguments)` gives all rows."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        def run(text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
+            cursor = connection.execute(text, arguments)
+            return cursor.fetchall() if cursor.description else []
+
+        yield run
+
+
+@contextmanager
+def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[str]:
+    """A database that is gone afterwards, whoever is still connected."""
+    name = f"rowlease_test_{secrets.token_hex(6)}"
+    copy = f" template {template} strategy file_copy" if template else ""
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        connection.execute(f"create database {name}{copy}")
+        try:
+            yield name
+        finally:
+            connection.execute(f"drop database {name} with (force)")
+
+
+def in_database(server_dsn: str, name: str) -> str:
+    url = sa.make_url(server_dsn).set(database=name)
+    return url.render_as_string(hide_password=False)
+
+
+def docker_answers(timeout: float = 1.0) -> bool:
+    """Does a Docker engine answer a ping? The command alone says nothing."""
+    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    family, address = (
+        (socket.AF_UNIX, host.removeprefix("unix://"))
+        if host.startswith("unix://")
+        else (socket.AF_INET, _tcp_address(host))
+    )
+    try:
+        with socket.socket(family) as probe:
+            probe.settimeout(timeout)
+            probe.connect(address)
+            probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            return b" 200 " in probe.recv(64)
+    except OSError:
+        return False
+
+
+def _tcp_address(host: str) -> tuple[str, int]:
+    name, _, port = host.removeprefix("tcp://").rpartition(":")
+    return name, int(port) if port.isdigit() else 2375
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The top of the checkout."""
+    return Path(__file__).resolve().parents[1]
