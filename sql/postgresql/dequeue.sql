@@ -28,6 +28,7 @@ declare
   v_floor jsonb := rowlease.floor_in_force(p_floor, v_now);
   v_left  integer := p_limit;
   v_more  boolean := false;
+  v_held  boolean := false;
   v_queue text;
   v_claim record;
 begin
@@ -44,6 +45,7 @@ begin
                                 coalesce(p_slots, p_limit) - (p_limit - v_left),
                                 coalesce(v_floor -> 'queues' -> v_queue, '{}'));
     v_more := v_more or v_claim.more;
+    v_held := v_held or v_claim.held_back;
     v_floor := jsonb_set(v_floor, array['queues', v_queue], v_claim.floor);
     v_left := v_left - cardinality(v_claim.request_ids);
     return query
@@ -57,6 +59,9 @@ begin
   end loop;
   more := v_more or v_left = 0;
   wait_ms := case when not more then rowlease.next_event_ms(p_queue_names, v_now, v_floor) end;
+  if v_held then
+    wait_ms := least(wait_ms, 500);  -- the worker we stepped back for may be dead in 2 s
+  end if;
   floor := v_floor;
   return next;
 end $$;

@@ -1,63 +1,77 @@
 -- dequeue_one: lease waiting requests of one queue.
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_limit integer, p_slots integer, p_floor jsonb
--- returns:  request_ids bigint[] in claim order, more boolean, floor jsonb
+-- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (others go first),
+--           floor jsonb
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
 -- why:      dequeue's work on each of its queues.
 create or replace function rowlease.dequeue_one(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_limit integer, p_slots integer, p_floor jsonb,
-  out request_ids bigint[], out more boolean, out floor jsonb
+  out request_ids bigint[], out more boolean, out held_back boolean, out floor jsonb
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_settings   rowlease.queue_settings;
-  v_moved_from timestamptz := coalesce((p_floor ->> 'moved')::timestamptz, '-infinity');
-  v_step       integer := 2 * p_limit + 10;
-  v_room       integer;
-  v_order      integer[];
-  v_times      timestamptz[];
-  v_ids        bigint[];
-  v_priorities integer[];
-  v_due_times  timestamptz[];
+  v_settings rowlease.queue_settings;
+  v_from     timestamptz := coalesce((p_floor ->> 'moved')::timestamptz, '-infinity');
+  v_step     integer := 2 * p_limit + 10;
+  v_room     integer;
+  v_times    timestamptz[];
+  v_ids      bigint[];
+  v_round    integer := 0;
+  v_order    record;
+  v_got      record;
 begin
   request_ids := '{}';
   more := false;
+  held_back := false;
   floor := p_floor;
-  select * into v_settings from rowlease.queue_settings s where s.queue_name = p_queue_name;
-  if not found then
-    raise exception using errcode = 'RL002',
-      message = format('queue "%s" does not exist', p_queue_name),
-      hint = 'create it with rowlease.configure_queue';
-  elsif v_settings.paused then
+  v_settings := rowlease.settings_of(p_queue_name);
+  if v_settings.paused then
     return;
   end if;
-  more := greatest(rowlease.break_expired(p_queue_name, p_now, v_moved_from, v_step),
-                   rowlease.wake_due(p_queue_name, p_now, v_moved_from, v_step)) = v_step;
-  v_room := rowlease.room_in_flight(v_settings, p_worker_id, p_now, p_limit);
-  if v_room = 0 then
-    return;
+  more := greatest(rowlease.break_expired(p_queue_name, p_now, v_from, v_step),
+                   rowlease.wake_due(p_queue_name, p_now, v_from, v_step)) = v_step;
+  floor := floor || case when more then '{}' else
+    jsonb_build_object('moved', p_now - interval '50 ms') end;
+  held_back := v_settings.consumer_priorities
+           and rowlease.is_held_back(v_settings, p_worker_id, p_now);
+  v_room := case when held_back then 0
+                 else rowlease.room_in_flight(v_settings, p_limit) end;
+  select array_agg(coalesce((p_floor -> 'claimed' -> p::text ->> 0)::timestamptz, '-infinity')
+                   order by p),
+         array_agg(coalesce((p_floor -> 'claimed' -> p::text ->> 1)::bigint, 0) order by p)
+    into v_times, v_ids from generate_series(0, v_settings.max_priority) as p;
+  while cardinality(request_ids) < v_room loop
+    v_round := v_round + 1;
+    select * into v_order from rowlease.claim_order(
+      v_settings, p_now, v_round, v_room - cardinality(request_ids), v_times, v_ids);
+    select coalesce(array_agg(c.request_id), '{}') as ids, array_agg(c.priority) as priorities,
+           array_agg(c.due_time) as due_times
+      into v_got
+      from rowlease.claim(
+        p_queue_name, p_worker_id, p_now,
+        coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
+        v_order.quotas, v_order.until, v_room - cardinality(request_ids),
+        p_slots - cardinality(request_ids), v_times, v_ids) c;
+    floor := rowlease.raise_floor(floor, p_now, v_got.priorities, v_got.due_times, v_got.ids,
+                                  v_order.priorities, v_order.quotas, v_order.until,
+                                  v_room - cardinality(request_ids));
+    request_ids := request_ids || v_got.ids;
+    exit when v_order.last;
+  end loop;
+  if v_settings.consumer_priorities then
+    update rowlease.worker w
+       set busy = greatest(0, w.slots - p_slots + cardinality(request_ids)), heartbeat_time = p_now
+     where w.worker_id = p_worker_id;
+    if cardinality(request_ids) >= p_slots then
+      perform rowlease.wake_workers(p_queue_name, false);
+    end if;
   end if;
-  select array_agg(p.priority order by p.priority desc),
-         array_agg(coalesce((p_floor -> 'claimed' -> p.priority::text ->> 0)::timestamptz, '-infinity')
-                   order by p.priority),
-         array_agg(coalesce((p_floor -> 'claimed' -> p.priority::text ->> 1)::bigint, 0)
-                   order by p.priority)
-    into v_order, v_times, v_ids
-    from generate_series(0, v_settings.max_priority) as p(priority);
-  select array_agg(c.request_id), array_agg(c.priority), array_agg(c.due_time)
-    into request_ids, v_priorities, v_due_times
-    from rowlease.claim(
-      p_queue_name, p_worker_id, p_now,
-      coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint),
-      v_order, array_fill(v_room, array[cardinality(v_order)]), 'infinity', v_room, p_slots,
-      v_times, v_ids) c;
-  request_ids := coalesce(request_ids, '{}');
-  floor := rowlease.raise_floor(
-    p_floor, p_now, v_priorities, v_due_times, request_ids,
-    array(select p from unnest(v_order) p
-           where cardinality(request_ids) < v_room or p > (select min(c) from unnest(v_priorities) c)),
-    not more);
+  if v_settings.capacity is not null and cardinality(request_ids) > 0
+     and exists (select from rowlease.queue_waiter w where w.queue_name = p_queue_name) then
+    perform pg_notify('rowlease_room', p_queue_name);
+  end if;
 end $$;

@@ -2,11 +2,12 @@
 -- params:   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[],
 --           p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
 --           p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[],
---           p_receipt_key text, p_in_transaction boolean
--- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given
+--           p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint, p_waiter_id bigint
+-- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
+--           or one row (waiter id, 'full'): call again with it before 2 s have passed
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1
--- locks:    queue_settings if the queue has a capacity; the receipt's key; rows of queue with the
+-- locks:    the receipt's key; queue_settings if the queue has a capacity; rows of queue with the
 --           same dedup key while their enqueue is not committed
 -- why:      one statement for the whole batch. The receipt makes a second try after an unknown
 --           commit answer with the first one's ids. A whole array may be null: all defaults.
@@ -15,7 +16,8 @@ create or replace function rowlease.enqueue_many(
   p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,
   p_dedup_keys text[] default null, p_group_keys text[] default null,
   p_max_attempts integer[] default null, p_retry_bases_ms integer[] default null,
-  p_receipt_key text default null, p_in_transaction boolean default true
+  p_receipt_key text default null, p_in_transaction boolean default true,
+  p_wait_ms bigint default null, p_waiter_id bigint default null
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -25,6 +27,7 @@ as $$
 declare
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
+  v_priority integer;
   v_ids      bigint[];
   v_outcomes text[];
 begin
@@ -39,7 +42,15 @@ begin
       return;
     end if;
   end if;
-  v_settings := rowlease.admit(p_queue_name, coalesce(cardinality(p_kinds), 0));
+  v_priority := (select max(coalesce(u, 0)) from unnest(coalesce(p_priorities, '{0}')) as u);
+  v_settings := rowlease.admit(p_queue_name, coalesce(cardinality(p_kinds), 0), v_priority, v_now,
+                               p_waiter_id, p_wait_ms > 0);
+  if v_settings.queue_name is null then
+    delete from rowlease.enqueue_receipt r where r.receipt_key = p_receipt_key;
+    return query select rowlease.wait_for_room(p_queue_name, v_priority, cardinality(p_kinds), v_now,
+                                               p_wait_ms, p_waiter_id), 'full'::text;
+    return;
+  end if;
 
   with given as materialized (
     select row_number() over () as place, g.*,
@@ -91,6 +102,13 @@ begin
   if p_receipt_key is not null then
     update rowlease.enqueue_receipt set request_ids = coalesce(v_ids, '{}')
      where receipt_key = p_receipt_key;
+  end if;
+  if p_waiter_id is not null then
+    delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id;
+  end if;
+  -- Somebody has to add the counts up where no worker calls maintain: one call in 200 does.
+  if not p_in_transaction and random() < 0.005 then
+    perform rowlease.fold_depth(2000);
   end if;
   perform rowlease.wake_workers(p_queue_name, p_in_transaction);
   return query select * from unnest(v_ids, v_outcomes);

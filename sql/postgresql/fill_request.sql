@@ -13,7 +13,8 @@ declare
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
 begin
-  v_settings := rowlease.admit(coalesce(new.queue_name, 'default'), 1);
+  v_settings := rowlease.admit(coalesce(new.queue_name, 'default'), 1,
+                               coalesce(new.priority, 0), v_now);
   perform rowlease.check_request(new.kind, new.priority, new.payload::text, null);
   new.queue_name := v_settings.queue_name;
   new.payload := coalesce(new.payload, '{}');

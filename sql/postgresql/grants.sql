@@ -34,18 +34,20 @@ grant select, insert on rowlease.inbox to rowlease_producer;
 grant insert on rowlease.staging to rowlease_producer;
 grant execute on function rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
-grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.promote
+grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.promote,
+                          rowlease.listen
    to rowlease_producer;
 
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon,
-                          rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
+                          rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
                           rowlease.worker_bye, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle
    to rowlease_worker;
 
 grant select on all tables in schema rowlease to rowlease_reader;
-grant execute on function rowlease.depth to rowlease_reader;
+grant execute on function rowlease.depth, rowlease.explain to rowlease_reader;
 
 grant rowlease_reader to rowlease_operator;
-grant execute on function rowlease.cancel, rowlease.configure_queue, rowlease.maintain
+grant execute on function rowlease.cancel, rowlease.requeue, rowlease.purge, rowlease.pause,
+                          rowlease.resume, rowlease.configure_queue, rowlease.maintain
    to rowlease_operator;

@@ -49,6 +49,11 @@ begin
   get diagnostics num_rows = row_count;
   if num_rows > 0 then return next; end if;
 
+  what := 'waiters expired';
+  delete from rowlease.queue_waiter w where w.expires_time < v_now - interval '1 minute';
+  get diagnostics num_rows = row_count;
+  if num_rows > 0 then return next; end if;
+
   what := 'history partitions';
   num_rows := rowlease.keep_partitions(v_now);
   if num_rows > 0 then return next; end if;

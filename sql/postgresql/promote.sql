@@ -43,7 +43,7 @@ begin
       message = format('load "%s" has %s staged rows where %s were expected; write it again',
                        p_load_id, v_staged, p_expected_rows);
   end if;
-  v_settings := rowlease.admit(p_queue_name, p_expected_rows);
+  v_settings := rowlease.admit(p_queue_name, p_expected_rows, 0, v_now);
   perform rowlease.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)
      from rowlease.staging s
     where s.load_id = p_load_id

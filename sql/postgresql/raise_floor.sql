@@ -1,28 +1,37 @@
 -- raise_floor: lift a queue's floor past what a claim has just taken or found empty.
--- params:   p_floor jsonb, p_now timestamptz, p_priorities integer[],
---           p_due_times timestamptz[], p_request_ids bigint[], p_empty integer[],
---           p_moved_all boolean
--- returns:  jsonb -- 'moved': nothing scheduled or expired is left below this time; 'claimed': per
---           priority, the key (due time, request id) below which nothing waits
+-- params:   p_floor jsonb, p_now timestamptz, p_priorities integer[], p_due_times timestamptz[],
+--           p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
+--           p_limit integer
+-- returns:  jsonb -- 'claimed': per priority, the key (due time, request id) below which nothing
+--           waits; what else the floor holds stays
 -- errors:   none
 -- locks:    none
--- why:      never into the last 50 ms, where enqueues may be committing just now. p_empty lists
---           the priorities that were looked through to their end.
+-- why:      the first three arrays are what was claimed, the rest is what was asked for: a priority
+--           that gave less than its quota was looked through to its end. Never into the last 50 ms,
+--           where enqueues may be committing just now.
 create or replace function rowlease.raise_floor(
-  p_floor jsonb, p_now timestamptz, p_priorities integer[],
-  p_due_times timestamptz[], p_request_ids bigint[], p_empty integer[], p_moved_all boolean
+  p_floor jsonb, p_now timestamptz, p_priorities integer[], p_due_times timestamptz[],
+  p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
+  p_limit integer
 ) returns jsonb
 language sql immutable
-return jsonb_build_object(
-  'moved', case when p_moved_all then to_jsonb(p_now - interval '50 ms') else p_floor -> 'moved' end,
-  'claimed', coalesce(p_floor -> 'claimed', '{}') || (
-    select coalesce(jsonb_object_agg(k.priority, jsonb_build_array(k.due_time, k.request_id)), '{}')
-      from (select distinct on (c.priority) c.priority,
-                   least(c.due_time, p_now - interval '50 ms') as due_time,
-                   case when c.due_time <= p_now - interval '50 ms' then c.request_id else 0 end
-                     as request_id
-              from (select * from unnest(p_priorities, p_due_times, p_request_ids)
-                             as u(priority, due_time, request_id)
-                    union all
-                    select p, 'infinity', 0 from unnest(p_empty) p) c
-             order by c.priority, c.due_time desc, c.request_id desc) k));
+return p_floor || jsonb_build_object('claimed', coalesce(p_floor -> 'claimed', '{}') || (
+  with claimed as (
+    select c.priority, c.due_time, c.request_id
+      from unnest(p_priorities, p_due_times, p_request_ids) as c(priority, due_time, request_id)),
+  passed as (
+    select c.* from claimed c
+    union all
+    select o.priority, 'infinity', 0
+      from unnest(p_order, p_quotas) as o(priority, quota)
+     where p_until = 'infinity'
+       and o.quota > (select count(*) from claimed c where c.priority = o.priority)
+       and (cardinality(p_request_ids) < p_limit
+            or o.priority > (select min(c.priority) from claimed c)))
+  select coalesce(jsonb_object_agg(k.priority, jsonb_build_array(k.due_time, k.request_id)), '{}')
+    from (select distinct on (p.priority) p.priority,
+                 least(p.due_time, p_now - interval '50 ms') as due_time,
+                 case when p.due_time <= p_now - interval '50 ms' then p.request_id else 0 end
+                   as request_id
+            from passed p
+           order by p.priority, p.due_time desc, p.request_id desc) k));

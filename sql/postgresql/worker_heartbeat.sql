@@ -5,7 +5,8 @@
 -- errors:   none
 -- locks:    the worker's own row
 -- why:      people see who works on what. Leases do not depend on it. A queue learns here that its
---           workers have different priorities, and never asks before that.
+--           workers have different priorities, and never asks before that; those that stepped back
+--           for this worker are woken when its slots are full.
 create or replace function rowlease.worker_heartbeat(
   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
   p_slots integer, p_busy integer, p_consumer_priority integer default 0
@@ -14,7 +15,8 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_now timestamptz := rowlease.now();
+  v_now  timestamptz := rowlease.now();
+  v_name text;
 begin
   insert into rowlease.worker as w (worker_id, host, pid, version, queue_names, slots, busy,
                                     consumer_priority, started_time, heartbeat_time)
@@ -27,4 +29,9 @@ begin
     update rowlease.queue_settings s set consumer_priorities = true
      where s.queue_name = any(p_queue_names) and not s.consumer_priorities;
   end if;
+  for v_name in select s.queue_name from rowlease.queue_settings s
+                 where s.queue_name = any(p_queue_names) and s.consumer_priorities
+                   and p_busy >= p_slots loop
+    perform rowlease.wake_workers(v_name, false);
+  end loop;
 end $$;

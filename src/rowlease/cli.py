@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
@@ -19,29 +20,31 @@ if TYPE_CHECKING:
 EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the check failed (demo: rows differ)
+  1    failed (demo: rows differ; else as the sentence says)
   2    wrong usage, settings or input
-  3    the database cannot be reached, or its schema does not fit
+  3    the database cannot be reached, or its schema or grants do not fit
   4    refused: the queue is full
   130  interrupted; run it again and it goes on
 """
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class Duration(click.ParamType[timedelta]):
+def duration(text: str) -> timedelta:
     """`250ms`, `30s`, `5m`, `1h`, `7d`."""
+    number, unit = re.fullmatch(r"([0-9.]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    try:
+        return timedelta(seconds=float(number) * UNITS[unit or "s"])
+    except (ValueError, KeyError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is no duration; write 250ms, 30s, 5m, 1h or 7d"
+        ) from None
 
-    name = "duration"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        number = value.rstrip("abcdefghijklmnopqrstuvwxyz ")
-        unit = value[len(number) :].strip() or "s"
-        try:
-            return timedelta(seconds=float(number) * UNITS[unit])
-        except (ValueError, KeyError, OverflowError):
-            self.fail(f"{value!r} is no duration; write 250ms, 30s, 5m, 1h or 7d", param, ctx)
+def named_database(_context: click.Context, _param: click.Parameter, dsn: str | None) -> str | None:
+    """Refuse `--dsn "$UNSET"`: it would quietly use the embedded server."""
+    if dsn is not None and not dsn.strip():
+        raise ConfigError("--dsn is empty; write postgresql://user:password@host:port/database")
+    return dsn
 
 
 def dsn_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,6 +52,7 @@ def dsn_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--dsn",
         envvar="ROWLEASE_DSN",
         metavar="URL",
+        callback=named_database,
         help="postgresql://user:password@host:port/database. Other users of this machine can see "
         "arguments: give a password by ROWLEASE_DSN, or a file's name by ROWLEASE_DSN_FILE. "
         "Default: a PostgreSQL that rowlease starts and stops itself.",
@@ -89,56 +93,52 @@ def migrate(dsn: str | None, as_json: bool) -> None:
 
     with database(dsn) as found:
         done = bring_up(found)
-        if as_json:
-            show_json({**done._asdict(), "database": redact(found)})
-        elif done.changed:
-            before = done.from_revision or "an empty database"
-            click.echo(
-                f"{redact(found)}: from {before} to schema {done.to_revision}, "
-                f"{done.routines} routines, views and grants applied"
-            )
-        else:
-            click.echo(f"{redact(found)}: schema {done.to_revision} is up to date")
+    where = redact(found)
+    if as_json:
+        show_json({**done._asdict(), "database": where})
+    elif done.changed:
+        before = done.from_revision or "an empty database"
+        click.echo(f"{where}: from {before} to schema {done.to_revision}, {done.routines} routines")
+    else:
+        click.echo(f"{where}: schema {done.to_revision} is up to date")
 
 
 @cli.command()
 @click.argument("kind")
-@click.option("--payload", default="{}", metavar="JSON", help="What the task gets; - reads stdin.")
+@click.option("--payload", metavar="JSON", help="What the task gets; - reads stdin. Default: {}.")
 @click.option(
     "--lines",
-    type=click.File("r", encoding="utf-8"),
+    type=click.File("rb"),
     metavar="FILE",
     help="One request per line, each line a payload; - reads stdin. All or none are enqueued.",
 )
 @click.option("--queue", default="default", show_default=True)
 @click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
-@click.option("--delay", type=Duration(), help="Not before this long from now: 30s, 5m, 1h.")
+@click.option("--delay", type=duration, help="Not before this long from now: 30s, 5m, 1h.")
 @click.option("--dedup-key", help="At most one live request of the queue has this key.")
 @click.option("--group-key", help="Requests of a group run one at a time, in order.")
-@click.option("--max-attempts", type=int, help="Default: the queue's.")
+@click.option("--max-attempts", type=click.IntRange(1, 10**6), help="Default: the queue's.")
 @dsn_option
 @json_option
 def enqueue(
-    kind: str,
-    payload: str,
-    lines: Iterator[str] | None,
-    queue: str,
-    dsn: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+    kind: str, payload: str | None, lines: BinaryIO | None, queue: str, dsn: str | None,
+    as_json: bool, **options: Any,
+) -> None:  # fmt: skip
     """Put requests for the task KIND into a queue."""
     from rowlease.client import Client, new_request
 
-    if lines is not None and options["dedup_key"]:
-        raise ConfigError("--lines and --dedup-key do not go together: only one line would be kept")
-    if lines is None:
-        texts = [sys.stdin.read() if payload == "-" else payload]
-    else:
-        texts = [line for line in lines if line.strip()]
-    requests = [
-        new_request(kind, decode(text, place), **options) for place, text in enumerate(texts, 1)
-    ]
+    if lines is not None and (payload is not None or options["dedup_key"]):
+        raise ConfigError("--lines goes together with neither --payload nor --dedup-key")
+    requests = []
+    for name, text in texts(payload, lines):
+        try:
+            requests.append(new_request(kind, json.loads(text.decode("utf-8-sig")), **options))
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(
+                f"{name} is not JSON in UTF-8: {error}; nothing was enqueued"
+            ) from error
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{name}: {error}; nothing was enqueued") from error
     with Client(dsn) as client:
         answers = client.enqueue_many(requests, queue=queue)
     if as_json:
@@ -149,13 +149,17 @@ def enqueue(
         click.echo(f"{len(answers)} requests enqueued")
 
 
-def decode(text: str, place: int) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(
-            f"payload {place} is not JSON: {error}; nothing was enqueued"
-        ) from error
+def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str, bytes]]:
+    """The payloads as given, each with a name for people."""
+    if lines is not None:
+        for place, line in enumerate(lines, 1):
+            if line.strip():
+                yield f"line {place}", line
+    elif payload == "-":
+        yield "the payload", sys.stdin.buffer.read()
+    else:
+        # Bytes that are not UTF-8 arrive in arguments as lone surrogates.
+        yield "the payload", (payload or "{}").encode("utf-8", "surrogateescape")
 
 
 @cli.command()
@@ -165,37 +169,22 @@ def decode(text: str, place: int) -> Any:
     "queues",
     multiple=True,
     default=["default"],
-    show_default=True,
-    help="May be given several times; earlier ones are served first.",
+    help="May be given several times; earlier ones are served first. Default: default.",
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
-@click.option(
-    "--prefetch",
-    type=click.IntRange(0),
-    help="How many short requests a slot may hold ahead, at most. Default: 100.",
-)
-@click.option("--lease", type=Duration(), help="How long a lease lasts. Default: the queue's.")
+@click.option("--prefetch", type=click.IntRange(0), help="Most requests a slot may hold ahead.")
+@click.option("--lease", type=duration, help="How long a lease lasts. Default: the queue's.")
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
 @click.option(
     "--grace",
-    type=Duration(),
+    type=duration,
     default="30s",
     show_default=True,
     help="On SIGTERM or Ctrl-C: how long running tasks may go on. A second signal ends it at once.",
 )
 @dsn_option
 @json_option
-def worker(
-    tasks: str,
-    queues: tuple[str, ...],
-    concurrency: int | None,
-    prefetch: int | None,
-    lease: timedelta | None,
-    burst: bool,
-    grace: timedelta,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+def worker(tasks: str, prefetch: int | None, dsn: str | None, as_json: bool, **limits: Any) -> None:
     """Lease requests and run them with the tasks of a module.
 
     TASKS is `package.module` (every task in it) or `package.module:name`.
@@ -209,24 +198,13 @@ def worker(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     sys.path.insert(0, "")
     found = load_tasks(tasks)
-    limits = {} if prefetch is None else {"prefetch": prefetch}
+    if prefetch is not None:
+        limits["prefetch"] = prefetch
     with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
-        pool = Worker(
-            store,
-            found,
-            queues=queues,
-            concurrency=concurrency,
-            lease=lease,
-            burst=burst,
-            grace=grace,
-            **limits,
-        )
+        pool = Worker(store, found, **limits)
         logging.info("rowlease worker at %s", redact(place))
         summary = pool.run()
-    if as_json:
-        show_json(summary)
-    else:
-        click.echo(str(summary))
+    show_json(summary) if as_json else click.echo(str(summary))
 
 
 @cli.command()
@@ -248,16 +226,14 @@ def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
 
 
 def show_depth(rows: list[Depth]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("queue", box=None, pad_edge=False)
-    for name in ("priority", "pending", "scheduled", "processing", "failed"):
-        table.add_column(name, justify="right")
+    table = [("queue", "priority", "pending", "scheduled", "processing", "failed")]
     for row in rows:
-        numbers = (row.pending, row.scheduled, row.processing, row.failed)
-        table.add_row(row.queue_name, str(row.priority), *(f"{number:,}" for number in numbers))
-    Console().print(table)
+        numbers = (row.priority, row.pending, row.scheduled, row.processing, row.failed)
+        table.append((row.queue_name, *(f"{number:,}" for number in numbers)))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for name, *cells in table:
+        line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        click.echo(f"{name.ljust(widths[0])}  {line}")
 
 
 @cli.command()
@@ -272,20 +248,12 @@ def show_depth(rows: list[Depth]) -> None:
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     default="demo-output",
-    show_default=True,
-    help="Where the plot goes.",
+    help="Where the plot goes. Default: demo-output.",
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
 @dsn_option
 @json_option
-def demo(
-    rows: int | None,
-    source: Path | None,
-    output: Path,
-    concurrency: int | None,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+def demo(dsn: str | None, **options: Any) -> None:
     """Run the whole line on real data: Spark, queue, workers, Spark; and compare every row.
 
     Spark turns each flight of a public data set into a request (the later the flight, the more
@@ -298,43 +266,33 @@ def demo(
     with database(dsn) as found:
         with connect(found):
             pass  # a wrong schema is better said before Spark starts
-        sys.exit(
-            run_demo(
-                found,
-                rows=rows,
-                source=source,
-                output=output,
-                as_json=as_json,
-                concurrency=concurrency,
-            )
-        )
+        sys.exit(run_demo(found, **options))
 
 
 def show_json(data: Any) -> None:
-    click.echo(json.dumps(data, default=str, ensure_ascii=False))
+    click.echo(json.dumps(data, default=str))
 
 
 def main() -> NoReturn:
     """Run the command line: expected errors are one sentence on stderr and an exit code."""
     try:
-        cli(standalone_mode=False)
-        sys.exit(0)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
-    except click.ClickException as error:
+        sys.exit(cli(prog_name="rowlease", standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "rowlease"
+        say(f"Error: {error.format_message().rstrip('.')}; see `{command} --help`")
+        sys.exit(error.exit_code)
     except RowleaseError as error:
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}")
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted; run it again and it goes on.", err=True)
+        say("Interrupted; run it again and it goes on.")
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does.
-        sys.stderr.close()
-        sys.exit(0)
 
 
-if __name__ == "__main__":
-    main()
+def say(sentence: str) -> None:
+    """One line on stderr: what drivers say may have several."""
+    click.echo(" ".join(sentence.split()), err=True)

@@ -24,6 +24,8 @@ class Outcome(StrEnum):
     NOT_FOUND = "not_found"
     #: A live request with this dedup key exists; its id is returned, nothing was added.
     DUPLICATE = "duplicate"
+    #: The queue is full; the id is the place among those that wait.
+    FULL = "full"
     #: The running task is asked to stop.
     CANCEL_REQUESTED = "cancel_requested"
     #: Somebody is finishing the request at this moment.
@@ -58,7 +60,10 @@ class NewRequest:
 
 
 class Enqueued(NamedTuple):
-    """The answer to one enqueued request: `ok`, `duplicate` or `repeat`."""
+    """The answer to one enqueued request: `ok`, `duplicate` or `repeat`.
+
+    `full` answers a whole call that may wait; `request_id` then is the waiter's id.
+    """
 
     request_id: int | None
     outcome: Outcome
@@ -93,7 +98,7 @@ class Claim(NamedTuple):
     Attributes:
         requests: leased, in claim order; may be fewer than asked for, or none.
         more: ask again at once; a short answer alone does not mean an empty queue.
-        wait: until the next scheduled request is due or a lease runs out; None if nothing is to come.
+        wait: until the next scheduled request is due or a lease runs out; None if none is.
         floor: hand it in with the next dequeue; opaque.
     """
 
@@ -130,6 +135,21 @@ class Renewal(NamedTuple):
     request_id: int
     outcome: Outcome
     lock_expires_time: datetime | None
+
+
+class Exchanged(NamedTuple):
+    """What one exchange brought: the outcomes in the order given, and the claim."""
+
+    completed: list[Outcome]
+    failed: list[Outcome]
+    claim: Claim
+
+
+class Explanation(NamedTuple):
+    """Why a request is not being taken: one word for programs, one sentence for people."""
+
+    reason: str
+    words: str
 
 
 class Depth(NamedTuple):

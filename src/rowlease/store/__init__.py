@@ -5,147 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
-from typing import Any, Protocol
 
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, SchemaMismatch
-from rowlease.model import (
-    Claim,
-    Depth,
-    Enqueued,
-    Failure,
-    Held,
-    LeasedRequest,
-    Maintained,
-    NewRequest,
-    Outcome,
-    Promoted,
-    Renewal,
-)
+from rowlease.store.calls import Doorbell, Store
 
 __all__ = ["Doorbell", "Store", "connect", "database", "jdbc_options", "open_store", "redact"]
-
-
-class Doorbell(Protocol):
-    """Tells an idle worker that something may have been enqueued."""
-
-    def announce_idle(self, idle: bool) -> None:
-        """Say that this worker sleeps (producers then ring) or no longer does."""
-
-    def wait(self, timeout: timedelta) -> bool:
-        """Block until the bell rings (True) or the time is over (False)."""
-
-    def close(self) -> None: ...
-
-
-class Store(Protocol):
-    """The routines of rowlease, on either engine.
-
-    Synchronous; safe to call from several threads, each call on its own connection out of a small
-    pool. Every call is one transaction of its own, but for those that are given the caller's
-    `connection`.
-
-    Raises:
-        StoreUnavailable, StoreConflict, SchemaMismatch, AccessDenied, InvalidRequest, QueueFull,
-        RoutineError: see `rowlease.errors`; the driver's exception is the cause.
-    """
-
-    #: Can producers wake an idle worker, or must it poll?
-    can_notify: bool
-
-    def check_schema(self) -> None:
-        """Raise SchemaMismatch unless the database holds the schema this version works with."""
-
-    def enqueue_many(
-        self,
-        queue: str,
-        requests: Sequence[NewRequest],
-        *,
-        receipt_key: str | None = None,
-        connection: Any = None,
-    ) -> list[Enqueued]:
-        """Enqueue all or none; answers in the order given."""
-
-    def dequeue(
-        self,
-        worker_id: str,
-        queues: Sequence[str],
-        limit: int,
-        *,
-        slots: int | None = None,
-        lease: timedelta | None = None,
-        floor: str | None = None,
-    ) -> Claim:
-        """Lease up to `limit` requests (1 to 10,000); those past `slots` count as fetched ahead."""
-
-    def complete(
-        self,
-        held: Sequence[Held | LeasedRequest],
-        results: Sequence[str | None] | None = None,
-        *,
-        connection: Any = None,
-    ) -> list[Outcome]:
-        """Finish requests; `results` is JSON text or None for each of them."""
-
-    def fail(
-        self, held: Sequence[Held | LeasedRequest], failures: Sequence[Failure]
-    ) -> list[Outcome]:
-        """Report failed attempts; each is retried later or becomes a dead letter."""
-
-    def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
-        """Hand requests back at once; no attempt is counted."""
-
-    def renew(
-        self,
-        held: Sequence[Held | LeasedRequest],
-        *,
-        lease: timedelta | None = None,
-        started: Sequence[bool] | None = None,
-    ) -> list[Renewal]:
-        """Prolong leases from now on."""
-
-    def cancel(self, request_ids: Sequence[int]) -> list[Outcome]:
-        """Cancel waiting requests, ask running ones to stop."""
-
-    def promote(
-        self, load_id: str, queue: str, expected_rows: int, *, kind: str | None = None
-    ) -> Promoted:
-        """Move a staged load into the queue, whole or not at all."""
-
-    def maintain(self, limit: int = 1000) -> list[Maintained]:
-        """Do one round of housekeeping; empty when another caller is at it."""
-
-    def depth(self, queue: str | None = None) -> list[Depth]:
-        """Counts per queue and priority, highest priority first."""
-
-    def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
-        """Make a queue or change its settings; answers with all of them."""
-
-    def worker_heartbeat(
-        self,
-        worker_id: str,
-        *,
-        host: str,
-        pid: int,
-        version: str,
-        queues: Sequence[str],
-        slots: int,
-        busy: int,
-        consumer_priority: int = 0,
-    ) -> None:
-        """Say that a worker is alive, and what it does."""
-
-    def worker_bye(self, worker_id: str) -> None:
-        """Say that a worker is leaving."""
-
-    def doorbell(self, queues: Sequence[str]) -> Doorbell:
-        """A bell for these queues, on a connection of its own."""
-
-    def close(self) -> None:
-        """Close every connection; the store cannot be used afterwards."""
 
 
 @contextmanager

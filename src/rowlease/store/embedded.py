@@ -184,11 +184,12 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
     """Start a keeper and hand it its lock; it finds out by itself whether a server runs already."""
     server = FileLock(order.path("server.lock"))
     try:
-        port = order.port
         if server.take():
             # No server runs here, whatever this file says: after a crash, or in a copied home.
             (order.data / "postmaster.pid").unlink(missing_ok=True)
             port = _free_port(order.port)
+        else:
+            port = order.port or _free_port(0)  # counts if that server ends before it is adopted
     finally:
         server.close()
     log = order.path("server.log")

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
+import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from rowlease.errors import AccessDenied, SchemaMismatch, StoreUnavailable
-from rowlease.store import redact
+from rowlease.errors import (
+    AccessDenied,
+    ConfigError,
+    SchemaMismatch,
+    StoreConflict,
+    StoreError,
+    StoreUnavailable,
+)
+from rowlease.store import open_store, redact
 from rowlease.store.routines import packaged, scripts, scripts_hash
 
 #: Two `rowlease migrate` at once take turns.
@@ -32,29 +41,58 @@ def migrate(dsn: str) -> Migrated:
     Safe to call again and from several hosts at once; workers may go on meanwhile.
 
     Raises:
+        ConfigError: the DSN cannot be read.
         SchemaMismatch: the database is newer than this version.
         StoreUnavailable: it cannot be reached.
         AccessDenied: the user may not create what is needed.
+        StoreError: anything else that the database refuses.
     """
-    where = redact(dsn)
+    open_store(dsn).close()  # says which DSNs there are
     engine = sa.create_engine(
-        sa.make_url(dsn).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool
+        "postgresql+psycopg://",
+        # libpq reads the DSN, as it does for the store: SQLAlchemy's rules differ from its own.
+        creator=partial(
+            psycopg.connect,
+            dsn.replace("postgresql+psycopg://", "postgresql://", 1),
+            application_name="rowlease migrate",
+            connect_timeout=10,
+        ),
+        isolation_level="READ COMMITTED",
+        poolclass=sa.NullPool,
     )
     try:
         with engine.begin() as connection:
-            return _migrate(connection, where)
-    except sa.exc.OperationalError as error:
-        raise StoreUnavailable(
-            f"cannot reach the database at {where}: {str(error.orig).strip()}; "
-            "check the DSN and that the server is up"
-        ) from error
-    except sa.exc.ProgrammingError as error:
-        if getattr(error.orig, "sqlstate", "") == "42501":
-            raise AccessDenied(
-                f"{str(error.orig).strip()} at {where}; `rowlease migrate` needs a user that may "
-                "create a schema and roles"
-            ) from error
-        raise
+            return _migrate(connection, redact(dsn))
+    except sa.exc.DBAPIError as error:
+        raise _said(error.orig, redact(dsn)) from error.orig
+    except psycopg.Error as error:
+        raise _said(error, redact(dsn)) from error
+
+
+def _said(error: BaseException | None, where: str) -> ConfigError | StoreError:
+    """What rowlease calls an error of the driver."""
+    assert isinstance(error, psycopg.Error)
+    said = error.diag.message_primary or str(error).strip().splitlines()[0]
+    state = error.sqlstate or ""
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return AccessDenied(
+            f"{said} at {where}; `rowlease migrate` needs a user that may create a schema and "
+            "roles, and is a member of rowlease_owner where that exists"
+        )
+    if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable):
+        return StoreConflict(f"{said} at {where}; run `rowlease migrate` again")
+    if isinstance(error, psycopg.ProgrammingError) and not state:
+        return ConfigError(
+            f"the DSN {where!r} cannot be read; write it as "
+            "postgresql://user:password@host:port/database, other characters as %40 and the like"
+        )
+    # No SQLSTATE: the connection failed. Classes: connection, credentials, catalogue name,
+    # resources, the operator stopped the server.
+    if not state or state[:2] in ("08", "28", "3D", "53", "57"):
+        return StoreUnavailable(
+            f"cannot reach the database at {where}: {said}; check the DSN and that the server is up"
+        )
+    return StoreError(f"{said} ({state}) at {where}; nothing was changed")
 
 
 def _migrate(connection: sa.Connection, where: str) -> Migrated:
@@ -70,9 +108,11 @@ def _migrate(connection: sa.Connection, where: str) -> Migrated:
     fingerprint = scripts_hash("postgresql")
     known = connection.scalar(sa.text("select routines_hash from rowlease.schema_info"))
     names = [script.name for script in scripts("postgresql")]
-    if known != fingerprint:
+    # A new table has no owner and no grants before the scripts have run.
+    changed = (before, known) != (after, fingerprint)
+    if changed:
         _apply(connection, names, fingerprint)
-    return Migrated(before, after, len(names), changed=(before, known) != (after, fingerprint))
+    return Migrated(before, after, len(names), changed)
 
 
 def _apply(connection: sa.Connection, names: list[str], fingerprint: str) -> None:

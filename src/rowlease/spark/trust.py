@@ -1,0 +1,50 @@
+"""Lets a Java runtime that brings its own list of certificate authorities trust this machine's.
+
+Behind a company's proxy or mirror the machine trusts an authority that no bundled list knows.
+OpenSSL, and so Python, keeps its list as PEM; Java reads it only in its own format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import ssl
+import struct
+from pathlib import Path
+
+#: What Java expects where nobody chose a password; the list is public.
+PASSWORD = "changeit"  # noqa: S105
+MAGIC, VERSION, TRUSTED_CERTIFICATE = 0xFEEDFEED, 2, 2
+#: The constant that Sun mixes into the digest of every key store of this format.
+WHITENER = b"Mighty Aphrodite"
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def machine_bundle() -> Path | None:
+    """The PEM file of the authorities that this machine trusts, if it has one."""
+    paths = ssl.get_default_verify_paths()
+    bundle = os.environ.get(paths.openssl_cafile_env) or paths.cafile
+    return Path(bundle) if bundle and Path(bundle).is_file() else None
+
+
+def java_trust_store(pem: str) -> bytes | None:
+    """The certificates of a PEM text as a Java key store (JKS); None if there are none.
+
+    Source: sun.security.provider.JavaKeyStore, engineStore.
+    """
+    certificates = {ssl.PEM_cert_to_DER_cert(block) for block in PEM.findall(pem)}
+    if not certificates:
+        return None
+    body = struct.pack(">III", MAGIC, VERSION, len(certificates))
+    for number, certificate in enumerate(sorted(certificates)):
+        body += struct.pack(">I", TRUSTED_CERTIFICATE) + _text(f"authority-{number}")
+        body += struct.pack(">Q", 0) + _text("X.509")
+        body += struct.pack(">I", len(certificate)) + certificate
+    seal = hashlib.sha1(PASSWORD.encode("utf-16-be") + WHITENER + body)  # noqa: S324
+    return body + seal.digest()
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode("ascii")
+    return struct.pack(">H", len(encoded)) + encoded
