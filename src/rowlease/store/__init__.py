@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from rowlease.config import configured_dsn
-from rowlease.errors import ConfigError, SchemaMismatch
+from rowlease.errors import ConfigError
 from rowlease.store.calls import Doorbell, Store
 
 __all__ = ["Doorbell", "Store", "connect", "database", "jdbc_options", "open_store", "redact"]
@@ -33,11 +33,7 @@ def database(dsn: str | None = None) -> Iterator[str]:
     from rowlease.store.migrate import migrate
 
     with embedded() as own:
-        with closing(open_store(own)) as store:
-            try:
-                store.check_schema()
-            except SchemaMismatch:
-                migrate(own)
+        migrate(own)
         yield own
 
 

@@ -1,0 +1,123 @@
+"""What Spark's JDBC reader and writer need to know about the database, and how its errors are said."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rowlease.errors import (
+    AccessDenied,
+    ConfigError,
+    InvalidRequest,
+    RowleaseError,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
+from rowlease.store import jdbc_options, redact
+
+#: Letters, digits and a few signs that mean nothing to SQL, to a JDBC driver or to Spark.
+HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
+#: SQLSTATE classes: connection failed, wrong credentials, no such database, out of resources,
+#: operator intervention.
+UNREACHABLE = ("08", "28", "3D", "53", "57")
+#: SQLSTATEs for a schema that is not there or not the one this version works with.
+OTHER_SCHEMA = ("42P01", "42703", "3F000")
+BAD_TEXT = ("22021", "22P05", "22001")
+
+
+def connection_options(dsn: str) -> dict[str, str]:
+    """The options of Spark's JDBC source for this database; they hold the password.
+
+    Spark keeps the options of one read or write out of its configuration and event log, and shows
+    the password nowhere.
+
+    Raises:
+        ConfigError: the DSN cannot be read.
+    """
+    return {
+        **jdbc_options(dsn),
+        "ApplicationName": "rowlease spark",
+        # Texts find their own type: the columns are json, timestamptz and varchar.
+        "stringtype": "unspecified",
+        # Else an error quotes the rows of a whole batch, and payloads end up in logs.
+        "logServerErrorDetail": "false",
+        "tcpKeepAlive": "true",
+        "connectTimeout": "10",
+    }
+
+
+def literal(text: str) -> str:
+    """The text as an SQL literal that nothing between here and the server can misread.
+
+    Spark's JDBC source takes no bound parameters. Whatever is not plainly harmless becomes a
+    Unicode escape, so no quote, backslash, question mark or comment sign reaches a parser.
+
+    Raises:
+        InvalidRequest: the text holds a character that no PostgreSQL text can hold.
+    """
+    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
+        raise InvalidRequest(f"{text!r} holds a character that the database cannot hold")
+    escaped = (c if HARMLESS.fullmatch(c) else f"\\U{ord(c):08X}" for c in text)
+    return f"E'{''.join(escaped)}'"
+
+
+def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None:
+    """What rowlease calls an error that came out of a Spark job, if the database is behind it.
+
+    Args:
+        error: what PySpark raised.
+        dsn: the database, for the message; its password is left out.
+        doing: the half sentence that the message starts with.
+
+    Returns:
+        None where neither the database nor its driver is the cause: a failing user function, say.
+    """
+    where = redact(dsn)
+    found = _innermost_sql_exception(error)
+    if found is None:
+        if "org.postgresql.Driver" in str(error):
+            return ConfigError(
+                f"{doing}: this Spark session has no PostgreSQL JDBC driver; start it with "
+                "rowlease.spark.local_session, or with spark.jars or spark.jars.packages set"
+            )
+        return None
+    state, said = found
+    if state.startswith(UNREACHABLE):
+        return StoreUnavailable(
+            f"{doing}: cannot reach the database at {where}: {said}; check the DSN and that the "
+            "server is up"
+        )
+    if state == "42501":
+        return AccessDenied(f"{doing}: {said} at {where}; grant its user one of the rowlease roles")
+    if state in OTHER_SCHEMA:
+        return SchemaMismatch(
+            f"{doing}: the database at {where} lacks what this version needs ({said}); "
+            "run `rowlease migrate`"
+        )
+    if state in BAD_TEXT:
+        return InvalidRequest(f"{doing}: a text does not fit the database: {said}")
+    return StoreError(f"{doing}: {said} ({state})")
+
+
+def _innermost_sql_exception(error: Exception) -> tuple[str, str] | None:
+    """SQLSTATE and first line of the last java.sql.SQLException in the chain of causes."""
+    found = None
+    # PySpark keeps the Java exception under one of two names.
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(20):
+        if thrown is None:
+            break
+        if _is_sql_exception(thrown.getClass()):
+            said = str(thrown.getMessage() or "").strip().partition("\n")[0]
+            found = (str(thrown.getSQLState() or ""), said.removeprefix("ERROR: "))
+        thrown = thrown.getCause()
+    return found
+
+
+def _is_sql_exception(kind: Any) -> bool:
+    while kind is not None:
+        if kind.getName() == "java.sql.SQLException":
+            return True
+        kind = kind.getSuperclass()
+    return False

@@ -1,0 +1,194 @@
+"""Starts a Spark session on this machine that can reach PostgreSQL, or says why it cannot."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rowlease.errors import ConfigError
+from rowlease.spark.java import java_home
+
+#: Resolved by Spark from Maven Central where ROWLEASE_JDBC_JARS names no jar.
+JDBC_DRIVER = "org.postgresql:postgresql:42.7.14"
+#: Annotations for a compiler, which the driver's POM lists.
+JDBC_EXCLUDES = "org.checkerframework:checker-qual"
+JDBC_DRIVER_CLASS = "org.postgresql.Driver"
+JARS_VARIABLE = "ROWLEASE_JDBC_JARS"
+#: Marks of a failed download in what Spark's start writes to stderr.
+NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)
+#: Lines of that text that give the reason.
+REASONS = re.compile(r"Server access error[^(]*\((.+)\)|::\s*(\S+: (?!java)[a-z].*)$", re.MULTILINE)
+
+#: The JVM's output after its start, a line a record: quiet unless logging is set to INFO.
+log = logging.getLogger("rowlease.spark")
+
+
+def local_session(
+    app_name: str = "rowlease",
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+) -> Any:
+    """Start a Spark session inside this process, on 127.0.0.1 only.
+
+    Spark keeps one session per process: while one is running, that one is returned as it is.
+    Sets JAVA_HOME and PYSPARK_PYTHON in this process's environment, so that Spark's own scripts
+    and workers find the Java and the Python that were chosen.
+
+    Args:
+        app_name: what Spark calls it.
+        cores: tasks that run at once; None takes the cores this process may use.
+        memory: the JVM's heap, as Spark writes sizes.
+        settings: further Spark settings; they win over the ones set here.
+
+    Returns:
+        A pyspark.sql.SparkSession; its owner stops it.
+
+    Raises:
+        ConfigError: no Java, a jar of ROWLEASE_JDBC_JARS that is not there, a JDBC driver that
+            cannot be resolved from Maven, or a JVM that does not start.
+    """
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    cores = cores or usable_cores()
+    conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app_name)
+    for key, value in {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": memory,
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        # Each shuffle of a local session is small; Spark's 200 partitions only add tasks.
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **driver_settings(),
+        **(settings or {}),
+    }.items():
+        conf.set(key, value)
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    _launch_jvm(conf)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    _check_driver(session)
+    return session
+
+
+def usable_cores() -> int:
+    """The cores this process may use, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def driver_settings() -> dict[str, str]:
+    """Where Spark finds the JDBC driver: jars of ROWLEASE_JDBC_JARS, else Maven.
+
+    Raises:
+        ConfigError: a jar that the variable names is not there.
+    """
+    named = os.environ.get(JARS_VARIABLE, "")
+    jars = [Path(name.strip()) for name in re.split(f"[,{os.pathsep}]", named) if name.strip()]
+    for jar in jars:
+        if not jar.is_file():
+            raise ConfigError(
+                f"{JARS_VARIABLE} names {jar}, which is no file; name the jar of the PostgreSQL "
+                "JDBC driver, several separated by commas"
+            )
+    if jars:
+        return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
+    return {"spark.jars.packages": JDBC_DRIVER, "spark.jars.excludes": JDBC_EXCLUDES}
+
+
+def _launch_jvm(conf: Any) -> None:
+    """Start Spark's JVM as PySpark would, but read what it writes.
+
+    PySpark says only that the JVM has gone; the reason stands on the JVM's stderr.
+    """
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    output = JvmOutput()
+    try:
+        gateway = launch_gateway(conf, {"stdout": output.inlet, "stderr": output.inlet})
+    except PySparkRuntimeError as error:
+        raise why_not_started(output.close()) from error
+    except OSError as error:
+        output.close()
+        raise ConfigError(f"Spark could not be started: {error}") from error
+    output.started()
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+class JvmOutput:
+    """A pipe that keeps what a JVM writes while it starts, and logs what it writes later."""
+
+    def __init__(self) -> None:
+        outlet, self.inlet = os.pipe()
+        self._lines: list[str] = []
+        self._logging = False
+        self._reader = threading.Thread(
+            target=self._read, args=(outlet,), name="rowlease-jvm-output", daemon=True
+        )
+        self._reader.start()
+
+    def _read(self, outlet: int) -> None:
+        with open(outlet, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if self._logging:
+                    log.info("%s", line.rstrip())
+                else:
+                    self._lines.append(line)
+
+    def started(self) -> None:
+        """From now on only the JVM holds the pipe, and what comes is logged."""
+        os.close(self.inlet)
+        self._logging = True
+        self._lines.clear()
+
+    def close(self) -> str:
+        """What the JVM, which has ended, had to say."""
+        os.close(self.inlet)
+        self._reader.join(timeout=5)
+        return "".join(self._lines)
+
+
+def why_not_started(output: str) -> ConfigError:
+    """The sentence for a JVM that ended before Spark was up, from what it wrote."""
+    if NOT_RESOLVED.search(output):
+        reason = next((a or b for a, b in REASONS.findall(output)), "no repository has it")
+        return ConfigError(
+            f"the JDBC driver {JDBC_DRIVER} could not be resolved from Maven ({reason.strip()}); "
+            f"set {JARS_VARIABLE} to a local jar of the PostgreSQL JDBC driver"
+        )
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error|exception|cannot|could not", line, re.I)]
+    said = (telling or lines or ["it wrote nothing"])[0]
+    return ConfigError(f"Spark's JVM at {os.environ['JAVA_HOME']} did not start: {said}")
+
+
+def _check_driver(session: Any) -> None:
+    from py4j.protocol import Py4JError
+
+    jvm = session.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        jvm.java.lang.Class.forName(JDBC_DRIVER_CLASS, True, loader)
+    except Py4JError as error:
+        named = os.environ.get(JARS_VARIABLE)
+        where = f"; {JARS_VARIABLE} names {named}" if named else ""
+        raise ConfigError(
+            f"this Spark session cannot load the JDBC driver {JDBC_DRIVER_CLASS}{where}; set "
+            f"{JARS_VARIABLE} to a jar of the PostgreSQL JDBC driver before Spark is started"
+        ) from error
