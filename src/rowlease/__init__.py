@@ -1,1 +1,57 @@
-"""The job queue that lives in one SQL table."""
+"""The job queue that lives in one SQL table.
+
+    from rowlease import Client, Worker, task
+
+Names are imported when they are first used, so that the command line starts at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rowlease.client import Client
+    from rowlease.errors import DeadLetter, QueueFull, Retry, RowleaseError
+    from rowlease.model import Enqueued, NewRequest
+    from rowlease.store import connect
+    from rowlease.tasks import Task, task
+    from rowlease.worker import Worker
+
+__all__ = [
+    "Client",
+    "DeadLetter",
+    "Enqueued",
+    "NewRequest",
+    "QueueFull",
+    "Retry",
+    "RowleaseError",
+    "Task",
+    "Worker",
+    "connect",
+    "task",
+]
+
+_HOMES = {
+    "Client": "rowlease.client",
+    "DeadLetter": "rowlease.errors",
+    "Enqueued": "rowlease.model",
+    "NewRequest": "rowlease.model",
+    "QueueFull": "rowlease.errors",
+    "Retry": "rowlease.errors",
+    "RowleaseError": "rowlease.errors",
+    "Task": "rowlease.tasks",
+    "Worker": "rowlease.worker",
+    "connect": "rowlease.store",
+    "task": "rowlease.tasks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'rowlease' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

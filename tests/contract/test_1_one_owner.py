@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rowlease.model import NewRequest, Outcome
-
 from tests.contract.sessions import Clock, Session
 
 

@@ -23,7 +23,7 @@ JARS_VARIABLE = "ROWLEASE_JDBC_JARS"
 #: Marks of a failed download in what Spark's start writes to stderr.
 NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)
 #: Lines of that text that give the reason.
-REASONS = re.compile(r"Server access error[^(]*\((.+)\)|::\s*(\S+: (?!java)[a-z].*)$", re.MULTILINE)
+REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not found)")
 
 #: The JVM's output after its start, a line a record: quiet unless logging is set to INFO.
 log = logging.getLogger("rowlease.spark")
@@ -169,7 +169,7 @@ def why_not_started(output: str) -> ConfigError:
     if NOT_RESOLVED.search(output):
         reason = next((a or b for a, b in REASONS.findall(output)), "no repository has it")
         return ConfigError(
-            f"the JDBC driver {JDBC_DRIVER} could not be resolved from Maven ({reason.strip()}); "
+            f"the JDBC driver {JDBC_DRIVER} could not be resolved from Maven ({reason}); "
             f"set {JARS_VARIABLE} to a local jar of the PostgreSQL JDBC driver"
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]

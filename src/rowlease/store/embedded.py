@@ -15,13 +15,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
 import psycopg
 
-from rowlease.errors import ConfigError, StoreUnavailable
+from rowlease.errors import ConfigError, RowleaseError, StoreUnavailable
 from rowlease.store import embedded_keeper
 from rowlease.store.embedded_keeper import LOOK_EVERY, FileLock, Order, Postmaster
 
@@ -177,7 +177,8 @@ def _wait_for_server(order: Order) -> str:
             raise StoreUnavailable(
                 f"PostgreSQL does not answer ({failure or 'not ready'}).{_log_end(order)}"
             ) from failure
-        time.sleep(LOOK_EVERY)
+        # A failed try leaves a line in the server's log, so there are fewer of them.
+        time.sleep(0.1 if failure else LOOK_EVERY)
 
 
 def _start_keeper(order: Order, lock: FileLock) -> None:
@@ -203,18 +204,21 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
         places = [order.home, str(order.data), order.binaries]
         become_nobody = str(Path(__file__).with_name("embedded_root.py"))
         command = [*python, become_nobody, *places, *command]
-    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd="/",
-            env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
-            pass_fds=[lock.fd],
-            start_new_session=True,
-            check=True,
-        )
+    try:
+        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
+                pass_fds=[lock.fd],
+                start_new_session=True,
+                check=True,
+            )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise StoreUnavailable(f"The keeper does not start: {error}.{_log_end(order)}") from error
 
 
 def _free_port(wanted: int) -> int:
@@ -253,14 +257,13 @@ def _answering(order: Order) -> Postmaster | None:
 
 def _leave_to_keeper(order: Order) -> None:
     """If somebody killed the keeper, start another one, so that the server does not stay behind."""
-    lock = FileLock(order.path("keeper.lock"))
-    try:
-        if lock.take() and _answering(order):
-            _start_keeper(order, lock)
-    except (OSError, psycopg.Error, subprocess.SubprocessError, ConfigError):
-        pass  # then the next user finds the server
-    finally:
-        lock.close()
+    with suppress(OSError, psycopg.Error, RowleaseError):  # then the next user finds the server
+        lock = FileLock(order.path("keeper.lock"))
+        try:
+            if lock.take() and _answering(order):
+                _start_keeper(order, lock)
+        finally:
+            lock.close()
 
 
 def _dsn(order: Order, port: int, database: str) -> str:
@@ -268,7 +271,8 @@ def _dsn(order: Order, port: int, database: str) -> str:
         password = order.path("password").read_text()
     except OSError as error:
         raise ConfigError(
-            f"{order.path('password')} cannot be read ({error.strerror}); it belongs to the data."
+            f"{order.path('password')} cannot be read ({error.strerror}). "
+            f"Nobody gets into {order.data} without it."
         ) from error
     return f"postgresql://rowlease:{password}@127.0.0.1:{port}/{database}"
 

@@ -22,13 +22,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds between two looks at a lock or at the users; four system calls a second cost nothing.
+#: Seconds between two looks: of somebody who waits, and of a keeper as long as its server runs.
 LOOK_EVERY = 0.01
 WATCH_EVERY = 0.1
 #: Seconds that an unused server stays up, so that commands run one after the other find it warm.
@@ -138,7 +139,7 @@ class Server:
         deadline = time.monotonic() + FAST_SHUTDOWN
         while not self.lock.take():
             found = Postmaster.read(self.order.data)
-            if found and is_alive(found.pid):
+            if found and is_postmaster(found.pid, self.order.data):
                 self.pid, self.port = found.pid, found.port
                 return True
             # The postmaster was killed, too, and its backends have not noticed yet.
@@ -182,7 +183,7 @@ class Server:
             (signal.SIGINT, FAST_SHUTDOWN),
             (signal.SIGQUIT, IMMEDIATE_SHUTDOWN),
         ):
-            if is_alive(self.pid):
+            if is_postmaster(self.pid, self.order.data):
                 os.kill(self.pid, number)
             if self.is_gone(patience):
                 return
@@ -251,14 +252,17 @@ def create_cluster(order: Order, half_made: Path) -> None:
     os.close(folder)
 
 
-def is_alive(pid: int) -> bool:
-    try:
+def is_postmaster(pid: int, data: Path) -> bool:
+    """Whether this is PostgreSQL on this folder, not a process that has got its number since.
+
+    Or has the number in this container, and the server runs in another one.
+    """
+    with suppress(OSError):
+        return os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes()
+    with suppress(OSError):  # macOS has no /proc; Linux comes here when there is no such process
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
         return True
-    return True
+    return False
 
 
 def say(text: str) -> None:

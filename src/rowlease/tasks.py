@@ -1,0 +1,231 @@
+"""Tasks: the functions that requests name by their kind."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+
+from rowlease.errors import ConfigError, UnknownTask
+from rowlease.model import MAX_PAYLOAD_BYTES
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: A kind has as many characters as its column.
+MAX_NAME = 200
+#: How many known tasks an error lists.
+LISTED = 20
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=True, separators=(",", ":")
+).encode
+
+
+class Task:
+    """A function that requests may name, and what holds for its requests.
+
+    Called, it is the plain function: nothing is queued. Made by the decorator `task`.
+
+    Attributes:
+        function: what runs; at the top level of a module, because other processes import it.
+        name: what a request's `kind` says; the function's own name if none is given.
+        queue: where its requests go unless the producer says otherwise; None means "default".
+        priority: of its requests, unless the producer says otherwise.
+        max_attempts: of its requests, unless the producer says otherwise; None takes the queue's.
+        time_limit: how long one attempt may run; then its process is killed and the attempt fails.
+
+    Raises:
+        ConfigError: one of them is wrong.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str | None = None,
+        *,
+        queue: str | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        time_limit: timedelta | None = None,
+    ) -> None:
+        if not callable(function) or inspect.iscoroutinefunction(function):
+            raise ConfigError(f"a task must be a plain function, not {function!r}")
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = function.__name__ if name is None else name
+        self.queue = queue
+        self.priority = priority
+        self.max_attempts = max_attempts
+        self.time_limit = time_limit
+        if not 1 <= len(self.name) <= MAX_NAME:
+            raise ConfigError(f"the task name {self.name!r} must have 1 to {MAX_NAME} characters")
+        if priority < 0:
+            raise ConfigError(f"task {self.name}: priority is {priority}; it must be 0 or more")
+        if max_attempts is not None and max_attempts < 1:
+            raise ConfigError(
+                f"task {self.name}: max_attempts is {max_attempts}; it must be 1 or more"
+            )
+        if time_limit is not None and time_limit <= timedelta(0):
+            raise ConfigError(f"task {self.name}: time_limit is {time_limit}; it must be positive")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    def run(self, payload: str) -> str | None:
+        """Call the function with a request's payload.
+
+        A JSON object becomes keyword arguments, a list positional ones; null calls it without
+        arguments, and a text, number or boolean is its only argument.
+
+        Returns:
+            The result as compact JSON text; None for a result of None.
+
+        Raises:
+            ValueError: the payload is not JSON; or the result is not (NaN is not), or is larger
+                than a payload may be.
+            Whatever the function raises.
+        """
+        given = json.loads(payload)
+        if isinstance(given, dict):
+            result = self.function(**given)
+        elif isinstance(given, list):
+            result = self.function(*given)
+        elif given is None:
+            result = self.function()
+        else:
+            result = self.function(given)
+        return None if result is None else self._encoded(result)
+
+    def _encoded(self, result: object) -> str:
+        try:
+            text = _encode(result)
+            size = len(text) if text.isascii() else len(text.encode())
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"the result of task {self.name} is not JSON: {error}") from error
+        if size > MAX_PAYLOAD_BYTES:
+            raise ValueError(
+                f"the result of task {self.name} has {size} bytes of JSON; at most "
+                f"{MAX_PAYLOAD_BYTES} are kept: store it elsewhere and return where it is"
+            )
+        return text
+
+
+if TYPE_CHECKING:
+
+    class TypedTask(Task, Generic[P, R]):
+        """What `task` makes, as type checkers see it: it keeps the function's signature."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+@overload
+def task(function: Callable[P, R], /) -> TypedTask[P, R]: ...
+
+
+@overload
+def task(
+    name: str | None = None,
+    /,
+    *,
+    queue: str | None = None,
+    priority: int = 0,
+    max_attempts: int | None = None,
+    time_limit: timedelta | None = None,
+) -> Callable[[Callable[P, R]], TypedTask[P, R]]: ...
+
+
+def task(name: Any = None, /, **settings: Any) -> Any:
+    """Make a function a task: `@task`, or `@task("flights.delay", max_attempts=3)`.
+
+    Args:
+        name: what requests call it; its own name if none is given.
+        settings: `queue`, `priority`, `max_attempts` and `time_limit`, as in `Task`.
+
+    Raises:
+        ConfigError: as `Task`.
+    """
+    if callable(name):
+        return Task(name)
+    return lambda function: Task(function, name, **settings)
+
+
+class Registry(dict[str, Task]):
+    """Tasks by name.
+
+    Raises:
+        ConfigError: two different tasks have one name.
+        UnknownTask: when asked for a name that no task has.
+    """
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        super().__init__()
+        for each in tasks:
+            known = self.setdefault(each.name, each)
+            if known is not each:
+                raise ConfigError(
+                    f"two tasks are named {each.name!r} ({_place(known)} and {_place(each)}); "
+                    'give one of them another name: @task("name")'
+                )
+
+    def __missing__(self, name: str) -> NoReturn:
+        known = ", ".join(sorted(self)[:LISTED]) + (", ..." if len(self) > LISTED else "")
+        raise UnknownTask(f"no task is named {name!r}; known are: {known or 'none'}")
+
+
+def load_tasks(path: str) -> Registry:
+    """Import a module and collect its tasks.
+
+    Args:
+        path: `package.module` takes every task in the module; `package.module:name` takes the
+            task, or the tasks of the list or module, of that name.
+
+    Raises:
+        ConfigError: the module cannot be imported, or has nothing of that name.
+        UnknownTask: there is no task in it.
+    """
+    module_name, _, attribute = path.partition(":")
+    found: object = _import(module_name)
+    for part in attribute.split(".") if attribute else ():
+        if not hasattr(found, part):
+            raise ConfigError(f"the module {module_name} has nothing named {attribute!r}")
+        found = getattr(found, part)
+    if isinstance(found, Task):
+        found = [found]
+    elif isinstance(found, ModuleType):
+        found = list(vars(found).values())
+    elif isinstance(found, dict):
+        found = list(found.values())
+    tasks = [one for one in found if isinstance(one, Task)] if isinstance(found, Iterable) else []
+    if not tasks:
+        raise UnknownTask(f"there is no task in {path}; decorate functions with @rowlease.task")
+    return Registry(tasks)
+
+
+def _import(name: str) -> ModuleType:
+    if not name:
+        raise ConfigError("name the module that holds the tasks: package.module or package.module:name")
+    try:
+        return importlib.import_module(name)
+    except ConfigError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(error.name + ".")):
+            raise ConfigError(
+                f"there is no module {error.name!r}; start where it can be found, or set PYTHONPATH"
+            ) from error
+        raise ConfigError(f"importing {name} failed: {error}") from error
+    except Exception as error:
+        raise ConfigError(f"importing {name} failed: {type(error).__name__}: {error}") from error
+
+
+def _place(one: Task) -> str:
+    return f"{one.function.__module__}.{one.function.__qualname__}"

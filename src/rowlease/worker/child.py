@@ -1,0 +1,183 @@
+"""A child process: runs one task after the other, as its worker tells it through a pipe.
+
+The worker starts this file as a program, so only the standard library is imported before the
+worker's `sys.path` is known. Both sides speak in frames, a fixed header and a body; requests come in
+as many per read as the pipe holds. Each outcome is written at once: a child that dies takes none
+along, and it is the worker that reads them in batches. Which request runs is marked in memory that
+both share, because a message per start would cost as much as a small task.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: Per request: bytes of payload, number of the task, until when (by `now`) the lease is good.
+REQUEST = struct.Struct("=IHd")
+#: Per outcome: bytes of body, what it is (below), seconds it took.
+OUTCOME = struct.Struct("=IBd")
+#: DONE has the result as body, if any. RETRY has seconds to wait (NaN: the queue's back-off) before
+#: its text. NOT_RUN was taken back, or its lease was over. READY and BROKEN answer the set-up.
+READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
+SECONDS = struct.Struct("=d")
+
+#: The shared memory: how many requests the child has begun; when the last one began; and the range
+#: of requests that the worker takes back. Each word has one writer.
+BEGUN, STARTED, TAKEN_FROM, TAKEN_TO = range(4)
+MARKS_BYTES = 32
+
+#: What last_error holds (characters).
+MAX_ERROR = 8000
+MAX_MESSAGE = 2000
+READ_BYTES = 1 << 16
+PR_SET_PDEATHSIG = 1
+
+
+def now() -> float:
+    """Seconds on the clock by which leases are judged here: it also runs while the host sleeps."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def main(requests_fd: int, outcomes_fd: int, memory_fd: int, worker_pid: int) -> None:
+    """Serve until the worker closes the pipe."""
+    for fd in (requests_fd, outcomes_fd, memory_fd):
+        os.set_inheritable(fd, False)  # a task's own children must not keep the pipes open
+    die_with(worker_pid)
+    frames = read_frames(requests_fd)
+    try:
+        _, _, setup = next(frames)
+        calls = load(json.loads(setup))
+    except StopIteration:
+        return
+    except BaseException as error:
+        write(outcomes_fd, BROKEN, 0.0, describe(error))
+        return
+    write(outcomes_fd, READY, 0.0, b"")
+    with mmap.mmap(memory_fd, MARKS_BYTES) as memory, memoryview(memory) as view:
+        serve(calls, frames, outcomes_fd, view)
+
+
+def serve(
+    calls: list[Callable[[str], str | None]],
+    frames: Iterator[tuple[int, float, bytes]],
+    outcomes_fd: int,
+    memory: memoryview,
+) -> None:
+    pid = os.getpid()
+    with memory.cast("Q") as marks, memory.cast("d") as times:
+        for number, (task_number, lease_ends, payload) in enumerate(frames, 1):
+            started = now()
+            times[STARTED] = started
+            marks[BEGUN] = number  # first say so, then look whether the worker has taken it back
+            if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
+                code, body = NOT_RUN, b""
+            else:
+                code, body = run(calls[task_number], payload)
+                if os.getpid() != pid:
+                    os._exit(0)  # a process that the task forked has come back from it
+            write(outcomes_fd, code, now() - started, body)
+
+
+def run(call: Callable[[str], str | None], payload: bytes) -> tuple[int, bytes]:
+    """Run one request; whatever the task raises becomes text."""
+    from rowlease.errors import DeadLetter, Retry
+
+    try:
+        result = call(payload.decode())
+        return DONE, b"" if result is None else result.encode()
+    except Retry as retry:
+        after = float("nan") if retry.after is None else retry.after.total_seconds()
+        return RETRY, SECONDS.pack(after) + describe(retry.reason)
+    except DeadLetter as dead:
+        return DEAD, describe(dead.reason)
+    except BaseException as error:
+        return FAILED, describe(error)
+
+
+def describe(error: object) -> bytes:
+    """The text of an exception, or of what a task gave as a reason, whatever it is."""
+    try:
+        if not isinstance(error, BaseException):
+            return str(error)[:MAX_ERROR].encode(errors="backslashreplace")
+        head = "".join(traceback.format_exception_only(error)).strip()[:MAX_MESSAGE]
+        lines = traceback.format_exception(error)
+        trace = "".join(lines)[-(MAX_ERROR - len(head) - 2) :]
+        return f"{head}\n\n{trace}".encode(errors="backslashreplace")
+    except BaseException as worse:
+        kind = type(error).__name__
+        return f"{kind} (describing it raised {type(worse).__name__})".encode(errors="replace")
+
+
+def write(fd: int, code: int, seconds: float, body: bytes) -> None:
+    data = memoryview(OUTCOME.pack(len(body), code, seconds) + body)
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def read_frames(fd: int) -> Iterator[tuple[int, float, bytes]]:
+    """Task number, end of the lease and payload of each request; ends with the pipe."""
+    buffer = bytearray()
+    while data := os.read(fd, READ_BYTES):
+        buffer += data
+        place = 0
+        while len(buffer) - place >= REQUEST.size:
+            size, number, lease_ends = REQUEST.unpack_from(buffer, place)
+            end = place + REQUEST.size + size
+            if end > len(buffer):
+                break
+            yield number, lease_ends, bytes(buffer[place + REQUEST.size : end])
+            place = end
+        del buffer[:place]
+
+
+def load(setup: dict[str, Any]) -> list[Callable[[str], str | None]]:
+    """Import the tasks by their functions' import paths."""
+    sys.path[:] = setup["path"]
+    import importlib
+    import runpy
+
+    from rowlease.tasks import Task
+
+    # As multiprocessing does: the script runs again under another name than __main__.
+    script: dict[str, Any] = {}
+    if setup["script"]:
+        script = runpy.run_path(setup["script"], run_name="__rowlease_main__")
+    calls = []
+    for module, qualname, name in setup["tasks"]:
+        first, *rest = qualname.split(".")
+        found = script[first] if not module else getattr(importlib.import_module(module), first)
+        for part in rest:
+            found = getattr(found, part)
+        calls.append((found if isinstance(found, Task) else Task(found, name)).run)
+    return calls
+
+
+def die_with(worker_pid: int) -> None:
+    """Have the kernel kill this process when the worker dies; and prefer it when memory is out."""
+    if sys.platform != "linux":
+        return  # the end of the pipe ends an idle child; a busy one ends after its task
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != worker_pid:
+        os._exit(1)
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,232 @@
+"""`rowlease migrate`: every way to this version ends in the same schema."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from alembic.script import ScriptDirectory
+
+import rowlease.store.migrate
+from rowlease.errors import SchemaMismatch, StoreError
+from rowlease.store.migrate import Migrated, migrate
+from rowlease.store.routines import Routine, packaged, read_routine, scripts
+from tests.conftest import in_database, scratch_database
+from tests.migrations.catalogue import snapshot
+
+REVISIONS = [
+    revision.revision for revision in ScriptDirectory(str(packaged("migrations"))).walk_revisions()
+][::-1]
+HEAD = REVISIONS[-1]
+
+NEXT_REVISION = f'''
+"""One revision more than there is.
+
+Revision ID: next
+Revises: {HEAD}
+"""
+
+from alembic import op
+
+revision = "next"
+down_revision = "{HEAD}"
+
+
+def upgrade() -> None:
+    op.execute("create table rowlease.added (x integer)")
+'''
+
+OLD_ROUTINE = """\
+-- old_routine: a routine of an earlier version.
+-- params:   none
+-- returns:  integer
+-- errors:   none
+-- locks:    none
+-- why:      migrate drops what is no longer in sql/.
+create or replace function rowlease.old_routine() returns integer language sql return 1;
+"""
+
+
+@pytest.fixture
+def empty(server_dsn: str) -> Iterator[str]:
+    """A database in which nothing has ever been made."""
+    with scratch_database(server_dsn) as name:
+        yield in_database(server_dsn, name)
+
+
+@pytest.fixture(scope="module")
+def fresh(server_dsn: str) -> Iterator[dict[str, Any]]:
+    """The schema that an empty database gets."""
+    with scratch_database(server_dsn) as name:
+        migrate(in_database(server_dsn, name))
+        yield snapshot(in_database(server_dsn, name))
+
+
+@pytest.fixture
+def with_scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Routine]], None]:
+    """Let `migrate` find other files in sql/ than there are."""
+
+    def give(files: list[Routine]) -> None:
+        digest = hashlib.sha256("".join(file.body for file in files).encode()).hexdigest()
+        monkeypatch.setattr(rowlease.store.migrate, "scripts", lambda engine: files)
+        monkeypatch.setattr(rowlease.store.migrate, "scripts_hash", lambda engine: digest)
+
+    return give
+
+
+def run(dsn: str, text: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(text)
+        return cursor.fetchall() if cursor.description else []
+
+
+def alembic(repository: Path, dsn: str, *arguments: str) -> None:
+    """Run Alembic itself, as alembic.ini says it may be used on a checkout."""
+    subprocess.run(
+        [sys.executable, "-m", "alembic", "-c", str(repository / "alembic.ini"), *arguments],
+        env={**os.environ, "ROWLEASE_DSN": dsn},
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_upgrade_path_ends_in_the_fresh_schema(
+    revision: str, empty: str, fresh: dict[str, Any], repository: Path
+) -> None:
+    alembic(repository, empty, "upgrade", revision)
+    done = migrate(empty)
+    assert done.from_revision == revision
+    assert done.changed
+    found = snapshot(empty)
+    for what, rows in fresh.items():
+        assert found[what] == rows, what
+
+
+def test_a_fresh_schema_holds_what_the_snapshot_looks_at(fresh: dict[str, Any]) -> None:
+    assert all(fresh.values()), [what for what, rows in fresh.items() if not rows]
+
+
+def test_migrating_again_changes_nothing(empty: str) -> None:
+    first = migrate(empty)
+    before = snapshot(empty)
+    second = migrate(empty)
+    assert first == Migrated(None, HEAD, len(scripts("postgresql")), changed=True)
+    assert second == Migrated(HEAD, HEAD, first.routines, changed=False)
+    assert snapshot(empty) == before
+
+
+def test_requests_survive_another_migrate(empty: str) -> None:
+    migrate(empty)
+    run(empty, "select * from rowlease.enqueue('default', 'x')")
+    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
+    assert migrate(empty).changed
+    assert run(empty, "select kind, status from rowlease.queue") == [("x", "Pending")]
+
+
+def test_migrates_at_once_take_turns(empty: str) -> None:
+    command = [sys.executable, "-m", "rowlease", "migrate", "--dsn", empty, "--json"]
+    source = str(Path(rowlease.store.migrate.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": source}
+    racers = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+        for _ in range(4)
+    ]
+    said = [racer.communicate(timeout=60) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * 4, said
+    assert sum(b'"changed": true' in out for out, _ in said) == 1
+
+
+def test_a_routine_that_left_sql_is_dropped(
+    empty: str, tmp_path: Path, with_scripts: Callable[[list[Routine]], None]
+) -> None:
+    file = tmp_path / "old_routine.sql"
+    file.write_text(OLD_ROUTINE)
+    current = list(scripts("postgresql"))
+    with_scripts([read_routine(file), *current])
+    migrate(empty)
+    assert run(empty, "select rowlease.old_routine()") == [(1,)]
+
+    with_scripts(current)
+    assert migrate(empty).changed
+    gone = "select count(*) from pg_proc where proname = 'old_routine'"
+    assert run(empty, gone) == [(0,)]
+
+
+def test_nothing_is_applied_when_one_file_is_broken(
+    empty: str, tmp_path: Path, with_scripts: Callable[[list[Routine]], None]
+) -> None:
+    migrate(empty)
+    before = snapshot(empty)
+    file = tmp_path / "old_routine.sql"
+    file.write_text(OLD_ROUTINE.replace("return 1", "return nonsense"))
+    with_scripts([*scripts("postgresql"), read_routine(file)])
+    with pytest.raises(StoreError, match="nonsense") as raised:
+        migrate(empty)
+    assert isinstance(raised.value.__cause__, psycopg.Error)
+    assert snapshot(empty) == before
+
+
+def test_a_body_that_was_edited_by_hand_comes_back_with_the_next_version(
+    empty: str, fresh: dict[str, Any]
+) -> None:
+    migrate(empty)
+    run(empty, "create or replace function rowlease.now() returns timestamptz return '-infinity'")
+    assert not migrate(empty).changed, "the files are what was applied last"
+    assert snapshot(empty)["routines"] != fresh["routines"]
+    run(empty, "update rowlease.schema_info set routines_hash = 'an older version'")
+    assert migrate(empty).changed
+    assert snapshot(empty)["routines"] == fresh["routines"]
+
+
+def test_a_new_table_gets_its_owner_and_grants_although_no_routine_changed(
+    empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(empty)
+    newer = tmp_path / "migrations"
+    shutil.copytree(packaged("migrations"), newer)
+    (newer / "versions" / "next.py").write_text(NEXT_REVISION)
+    monkeypatch.setattr(rowlease.store.migrate, "packaged", lambda folder: newer)
+    done = migrate(empty)
+    assert (done.from_revision, done.to_revision, done.changed) == (HEAD, "next", True)
+    assert run(
+        empty,
+        "select pg_get_userbyid(relowner), has_table_privilege('rowlease_reader', oid, 'select')"
+        " from pg_class where oid = 'rowlease.added'::regclass",
+    ) == [("rowlease_owner", True)]
+
+
+def test_a_newer_schema_is_left_alone(empty: str) -> None:
+    migrate(empty)
+    run(empty, "update rowlease.alembic_version set version_num = '9999'")
+    before = snapshot(empty)
+    with pytest.raises(SchemaMismatch, match="newer than this rowlease"):
+        migrate(empty)
+    assert snapshot(empty) == before
+
+
+def test_a_standby_or_read_only_database_is_told_of_in_a_sentence(empty: str) -> None:
+    name = empty.rpartition("/")[2]
+    run(empty, f"alter database {name} set default_transaction_read_only = on")
+    with pytest.raises(StoreError, match="read-only transaction"):
+        migrate(empty)
+
+
+def test_the_clock_and_isolation_of_the_database_do_not_matter(
+    empty: str, fresh: dict[str, Any]
+) -> None:
+    name = empty.rpartition("/")[2]
+    run(empty, f"alter database {name} set default_transaction_isolation = 'serializable'")
+    run(empty, f"alter database {name} set timezone = 'Asia/Kathmandu'")
+    run(empty, f"alter database {name} set search_path = ''")
+    migrate(empty)
+    run(empty, f"alter database {name} reset all")
+    assert snapshot(empty) == fresh
