@@ -74,7 +74,7 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """An attempt failed, and the database knows; `dead` where the task or worker said never again."""
+    """An attempt failed, and the database knows; `dead`: it must never be tried again."""
 
     request: LeasedRequest
     seconds: float
@@ -143,6 +143,13 @@ class StoreRecovered(Event):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class BellLost(Event):
+    """Nothing rings when something is enqueued: an idle worker polls until it has a new bell."""
+
+    error: str
+
+
 Subscriber = Callable[[Event], object]
 
 #: Where a line in the log is worth it at once. The rest are details.
@@ -154,6 +161,7 @@ LEVELS: dict[type[Event], int] = {
     LeaseLost: logging.WARNING,
     ChildDied: logging.WARNING,
     StoreLost: logging.WARNING,
+    BellLost: logging.WARNING,
     StoreRecovered: logging.INFO,
 }
 

@@ -177,8 +177,12 @@ class Registry(dict[str, Task]):
                 )
 
     def __missing__(self, name: str) -> NoReturn:
+        raise UnknownTask(self.unknown(name))
+
+    def unknown(self, name: str) -> str:
+        """The sentence for a name that no task has."""
         known = ", ".join(sorted(self)[:LISTED]) + (", ..." if len(self) > LISTED else "")
-        raise UnknownTask(f"no task is named {name!r}; known are: {known or 'none'}")
+        return f"no task is named {name!r}; known are: {known or 'none'}"
 
 
 def load_tasks(path: str) -> Registry:
@@ -212,7 +216,9 @@ def load_tasks(path: str) -> Registry:
 
 def _import(name: str) -> ModuleType:
     if not name:
-        raise ConfigError("name the module that holds the tasks: package.module or package.module:name")
+        raise ConfigError(
+            "name the module that holds the tasks: package.module or package.module:name"
+        )
     try:
         return importlib.import_module(name)
     except ConfigError:

@@ -1,8 +1,8 @@
 """A child process: runs one task after the other, as its worker tells it through a pipe.
 
 The worker starts this file as a program, so only the standard library is imported before the
-worker's `sys.path` is known. Both sides speak in frames, a fixed header and a body; requests come in
-as many per read as the pipe holds. Each outcome is written at once: a child that dies takes none
+worker's `sys.path` is known. Both sides speak in frames, a fixed header and a body; requests come
+in as many per read as the pipe holds. Each outcome is written at once: a child that dies takes none
 along, and it is the worker that reads them in batches. Which request runs is marked in memory that
 both share, because a message per start would cost as much as a small task.
 """
@@ -36,6 +36,8 @@ MARKS_BYTES = 32
 #: What last_error holds (characters).
 MAX_ERROR = 8000
 MAX_MESSAGE = 2000
+#: Frames of these say nothing to a task's author.
+OWN_FILES = (__file__, os.path.join(os.path.dirname(__file__), os.pardir, "tasks.py"))
 READ_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 
@@ -90,18 +92,23 @@ def serve(
 
 def run(call: Callable[[str], str | None], payload: bytes) -> tuple[int, bytes]:
     """Run one request; whatever the task raises becomes text."""
+    try:
+        return attempt(call, payload)
+    except BaseException as error:
+        return FAILED, describe(error)
+
+
+def attempt(call: Callable[[str], str | None], payload: bytes) -> tuple[int, bytes]:
     from rowlease.errors import DeadLetter, Retry
 
     try:
         result = call(payload.decode())
-        return DONE, b"" if result is None else result.encode()
     except Retry as retry:
         after = float("nan") if retry.after is None else retry.after.total_seconds()
         return RETRY, SECONDS.pack(after) + describe(retry.reason)
     except DeadLetter as dead:
         return DEAD, describe(dead.reason)
-    except BaseException as error:
-        return FAILED, describe(error)
+    return DONE, b"" if result is None else result.encode()
 
 
 def describe(error: object) -> bytes:
@@ -110,9 +117,12 @@ def describe(error: object) -> bytes:
         if not isinstance(error, BaseException):
             return str(error)[:MAX_ERROR].encode(errors="backslashreplace")
         head = "".join(traceback.format_exception_only(error)).strip()[:MAX_MESSAGE]
-        lines = traceback.format_exception(error)
-        trace = "".join(lines)[-(MAX_ERROR - len(head) - 2) :]
-        return f"{head}\n\n{trace}".encode(errors="backslashreplace")
+        trace = error.__traceback__
+        while trace and trace.tb_next and trace.tb_frame.f_code.co_filename in OWN_FILES:
+            trace = trace.tb_next
+        tail = "".join(traceback.format_exception(type(error), error, trace))
+        tail = tail[-(MAX_ERROR - len(head) - 2) :]
+        return f"{head}\n\n{tail}".encode(errors="backslashreplace")
     except BaseException as worse:
         kind = type(error).__name__
         return f"{kind} (describing it raised {type(worse).__name__})".encode(errors="replace")
@@ -152,7 +162,7 @@ def load(setup: dict[str, Any]) -> list[Callable[[str], str | None]]:
     script: dict[str, Any] = {}
     if setup["script"]:
         script = runpy.run_path(setup["script"], run_name="__rowlease_main__")
-    calls = []
+    calls: list[Callable[[str], str | None]] = []
     for module, qualname, name in setup["tasks"]:
         first, *rest = qualname.split(".")
         found = script[first] if not module else getattr(importlib.import_module(module), first)

@@ -1,0 +1,281 @@
+"""The dispatcher: who runs what in a fixed number of slots.
+
+It runs in the thread that called `Worker.run`, which never waits for the database: running tasks,
+their time limits and their ends are looked after while it is away.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from rowlease.events import Events, Started
+from rowlease.model import Failure
+from rowlease.worker import child as wire
+from rowlease.worker.child import now
+from rowlease.worker.executors import Answer, ChildProcess
+from rowlease.worker.leases import Lease, Leases
+from rowlease.worker.pump import Done, NotDone, Outcomes, Pump
+from rowlease.worker.slots import Death, Slots
+
+#: Seconds of work to hold ahead for each slot: enough to hide a claim's round trip, short enough
+#: that what is held ahead is not missed elsewhere.
+AHEAD_SECONDS = 0.05
+#: Seconds after which a running request blocks its slot: what was given to it beyond is taken back.
+BLOCKED_SECONDS = 0.05
+#: Weight of one more request in the moving average of run times.
+WEIGHT = 0.05
+#: Seconds between giving a slot something and looking whether it has begun.
+LOOK = 0.02
+#: Seconds between two looks at everything.
+LONGEST_PAUSE = 1.0
+#: Seconds for the outcomes of many short requests to gather: they are cheaper together.
+GATHER = 0.0005
+#: Seconds; the database's calendar has an end.
+LONGEST_RETRY = 10 * 365 * 86_400.0
+
+
+class Dispatcher:
+    """Gives leased requests to the slots, and what becomes of them to the pump.
+
+    `take` and the attributes may be used from any thread, all else from one.
+
+    Args:
+        prefetch: how many requests to hold ahead for each slot, at most.
+
+    Attributes:
+        capacity: how many requests it would hold now.
+        ahead: how many of them are fetched ahead, for each slot.
+        idle: how many would start at once.
+    """
+
+    def __init__(
+        self, slots: Slots, pump: Pump, leases: Leases, events: Events, *, prefetch: int
+    ) -> None:
+        self._slots = slots
+        self._pump = pump
+        self._leases = leases
+        self._events = events
+        self._tell_started = events.wants(Started)
+        self._prefetch = prefetch
+        self._inbox: deque[list[Lease]] = deque()
+        self._backlog: deque[Lease] = deque()
+        self._outcomes = Outcomes()
+        self._over: list[Lease] = []
+        self._recall = False
+        self._accepted = 0
+        self._answered = 0
+        self._average = math.inf  # seconds a request runs; nothing is known yet
+        self.capacity = 0
+        self.ahead = 0
+        self.idle = 0
+
+    # -- for the receiver ------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """How many requests it holds."""
+        return self._accepted - self._answered
+
+    def take(self, leases: Sequence[Lease]) -> None:
+        """Run these, in this order."""
+        self._accepted += len(leases)
+        self._inbox.append(list(leases))
+        self._slots.wake()
+
+    def lost(self, lease: Lease) -> None:
+        """Do not start this one: its lease is lost."""
+        if not lease.has_begun():
+            self._recall = True
+            self._slots.wake()
+
+    def busy(self) -> int:
+        """How many slots have something to run."""
+        return sum(one.load > 0 for one in tuple(self._slots.children))
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def step(
+        self,
+        changed: Callable[[], object],
+        *,
+        draining: bool = False,
+        longest: float = LONGEST_PAUSE,
+    ) -> None:
+        """Do all that can be done now, tell `changed`, and wait for more.
+
+        Args:
+            draining: start nothing; hand back what has not begun.
+            longest: how many seconds to wait at most.
+        """
+        at = now()
+        while self._inbox:
+            self._backlog += self._inbox.popleft()
+        pause = self._look(at, draining)
+        if draining or all(one.is_blocked for one in self._slots.children):
+            self._abandon_backlog()
+        elif self._backlog:
+            self._give(at)
+            pause = min(pause, LOOK)
+        self._measure()
+        self._report()
+        changed()
+        if self.ahead and self.held > 2 * len(self._slots.children):
+            time.sleep(GATHER)
+        answers, deaths = self._slots.poll(max(0.0, min(pause, longest)))
+        self._settle(answers)
+        for death in deaths:
+            self._inherit(death)
+
+    def give_up(self) -> None:
+        """Kill what still runs and hand back all that is held."""
+        self._settle(self._slots.poll(0)[0])
+        for one in self._slots.children:
+            if not one.load:
+                continue
+            one.kill()
+            running, others = one.left_behind()
+            self._backlog += [*([running[0]] if running else []), *others]
+        while self._inbox:
+            self._backlog += self._inbox.popleft()
+        self._abandon_backlog()
+        self._report()
+
+    def _look(self, at: float, draining: bool) -> float:
+        """Look after time limits and blocked slots; seconds until that is needed again."""
+        pause = LONGEST_PAUSE
+        recall, self._recall = draining or self._recall, False
+        for one in self._slots.children:
+            if one.take_back_at is not None and at >= one.take_back_at:
+                self._backlog.extendleft(reversed(one.taken_back()))
+            ran = -1.0
+            if running := one.running():
+                lease, since = running
+                ran = at - since
+                if lease.limit is not None and ran < lease.limit:
+                    pause = min(pause, lease.limit - ran)
+                elif lease.limit is not None and one.doom is None:
+                    limit = timedelta(seconds=lease.limit)
+                    one.doom = f"was killed because the task ran past its time limit of {limit}"
+                    one.kill()
+            one.is_blocked = ran >= BLOCKED_SECONDS
+            if 0 <= ran < BLOCKED_SECONDS:
+                pause = min(pause, BLOCKED_SECONDS - ran)
+            if one.load > 1 and one.take_back_at is None and (recall or one.is_blocked):
+                one.ask_back(at)
+            if one.take_back_at is not None:
+                pause = min(pause, one.take_back_at - at)
+        return max(0.0, pause)
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def _give(self, at: float) -> None:
+        """Share the backlog out among the slots that have room, idle ones first."""
+        room = 1 + self.ahead
+        open_slots = [one for one in self._slots.children if one.is_open and one.load < room]
+        turns = deque(sorted(open_slots, key=lambda one: one.load))
+        shares: dict[ChildProcess, list[Lease]] = {one: [] for one in turns}
+        while turns and (lease := self._next(at)):
+            one = turns.popleft()
+            shares[one].append(lease)
+            if one.load + len(shares[one]) < room:
+                turns.append(one)
+        for one, share in shares.items():
+            if share:
+                if self._tell_started and not one.load:
+                    self._tell(one, share[0])
+                one.give(share)
+
+    def _next(self, at: float) -> Lease | None:
+        """The first of the backlog that may still be started."""
+        while self._backlog:
+            lease = self._backlog.popleft()
+            if lease.lost:
+                self._over.append(lease)
+            elif lease.ends <= at:
+                self._abandon(lease)
+            else:
+                return lease
+        return None
+
+    def _measure(self) -> None:
+        """Tell the receiver how much is wanted."""
+        likely = int(AHEAD_SECONDS / max(self._average, 1e-6))
+        self.ahead = min(self._prefetch, likely, self._answered)
+        able = [one for one in self._slots.children if one.ready and one.doom is None]
+        quick = sum(not one.is_blocked for one in able)
+        self.capacity = len(able) + self.ahead * quick
+        self.idle = max(0, sum(one.load == 0 for one in able) - len(self._backlog))
+
+    # -- what comes out --------------------------------------------------------------------------
+
+    def _settle(self, answers: Sequence[Answer]) -> None:
+        again = []
+        average = self._average
+        for slot, lease, code, seconds, body in answers:
+            if code == wire.NOT_RUN:
+                again.append(lease)
+                continue
+            if self._tell_started:
+                self._tell(slot, lease)
+            self._over.append(lease)
+            average = seconds if average == math.inf else average + (seconds - average) * WEIGHT
+            if lease.lost:
+                continue
+            if code == wire.DONE:
+                result = body.decode() if body else None
+                self._outcomes.done.append(Done(lease, result, seconds))
+            else:
+                self._outcomes.not_done.append(NotDone(lease, failure(code, body), seconds))
+        self._average = average
+        self._backlog.extendleft(reversed(again))
+        if self._tell_started:
+            for slot in {answer.slot for answer in answers}:
+                if slot.held and (head := slot.held[0]):
+                    self._tell(slot, head)
+
+    def _tell(self, slot: ChildProcess, lease: Lease) -> None:
+        if slot.last_told is not lease:
+            slot.last_told = lease
+            self._events.emit(Started(lease.request))
+
+    def _inherit(self, death: Death) -> None:
+        """Of what a dead child held only the running request fails; the others go elsewhere."""
+        if death.running:
+            lease, seconds = death.running
+            self._over.append(lease)
+            if not lease.lost:
+                what = Failure(f"the process running this request {death.how}")
+                self._outcomes.not_done.append(NotDone(lease, what, seconds))
+        self._backlog.extendleft(reversed(death.others))
+
+    def _abandon(self, lease: Lease) -> None:
+        self._over.append(lease)
+        if not lease.lost:
+            self._outcomes.abandoned.append(lease)
+
+    def _abandon_backlog(self) -> None:
+        while self._backlog:
+            self._abandon(self._backlog.popleft())
+
+    def _report(self) -> None:
+        if self._over:
+            over, self._over = self._over, []
+            outcomes, self._outcomes = self._outcomes, Outcomes()
+            self._leases.drop(over)
+            self._pump.deliver(outcomes)
+            self._answered += len(over)  # last: until then somebody has to wait for them
+
+
+def failure(code: int, body: bytes) -> Failure:
+    """What a child's answer says about a failed attempt."""
+    after = None
+    if code == wire.RETRY:
+        (seconds,) = wire.SECONDS.unpack_from(body)
+        body = body[wire.SECONDS.size :]
+        if not math.isnan(seconds):
+            after = timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
+    return Failure(body.decode(errors="replace"), after, dead=code == wire.DEAD)

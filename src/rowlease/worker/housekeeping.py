@@ -1,0 +1,90 @@
+"""Housekeeping: the thread that says the worker is alive, and tidies the database up."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+
+from rowlease.errors import RowleaseError, StoreError
+from rowlease.store import Store
+from rowlease.worker.child import now
+
+#: Seconds between two heartbeats.
+HEARTBEAT = 5.0
+#: Seconds between two rounds of `maintain`: while there is work, and while there is none.
+MAINTAIN, MAINTAIN_IDLE = 1.0, 2.0
+
+
+class Housekeeping:
+    """Calls `worker_heartbeat` and `maintain` from time to time, jittered, and `worker_bye` last.
+
+    Args:
+        busy: how many slots run something.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker_id: str,
+        queues: Sequence[str],
+        *,
+        slots: int,
+        busy: Callable[[], int],
+        consumer_priority: int,
+    ) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._queues = queues
+        self._slots = slots
+        self._busy = busy
+        self._consumer_priority = consumer_priority
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Go on until stopped; a database that is away is left alone until the next time.
+
+        Raises:
+            RowleaseError: the store refused, and not just for now.
+        """
+        beat_at = 0.0
+        pause = 0.0
+        while not self._stopped.wait(pause):
+            try:
+                if now() >= beat_at:
+                    self._beat()
+                    beat_at = now() + HEARTBEAT * random.uniform(0.9, 1.1)
+                self._store.maintain()
+            except StoreError as error:
+                if not error.transient:
+                    raise
+            pause = (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)
+        with suppress(RowleaseError):
+            self._store.worker_bye(self._worker_id)
+
+    def stop(self) -> None:
+        """Say bye and end `run`."""
+        self._stopped.set()
+
+    def _beat(self) -> None:
+        self._store.worker_heartbeat(
+            self._worker_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=_version(),
+            queues=self._queues,
+            slots=self._slots,
+            busy=self._busy(),
+            consumer_priority=self._consumer_priority,
+        )
+
+
+def _version() -> str:
+    try:
+        return version("rowlease")
+    except PackageNotFoundError:
+        return "unknown"

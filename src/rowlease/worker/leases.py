@@ -1,0 +1,155 @@
+"""Leases: what this worker holds, until when, and the thread that prolongs it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from itertools import groupby
+from typing import Protocol
+
+from rowlease.errors import StoreError
+from rowlease.events import CancelRequested, Events, LeaseLost, Renewed
+from rowlease.model import LeasedRequest, Outcome
+from rowlease.store import Store
+from rowlease.worker.child import now
+
+#: Seconds between two looks at the leases; less where leases are short.
+LONGEST_PAUSE = 1.0
+#: A lease is looked at so many times; it is renewed at the first look past a third of its time.
+LOOKS_PER_LEASE = 12
+
+
+class Slot(Protocol):
+    """Where a request runs."""
+
+    def has_begun(self, number: int) -> bool: ...
+
+
+class Lease:
+    """A request that this worker holds.
+
+    Attributes:
+        request: as leased.
+        task_number: which of the worker's tasks it is for.
+        limit: seconds it may run, or None.
+        seconds: how long the lease lasts.
+        ends: when it is over, by this host's clock; counted from before the claim was sent, so
+            never later than the database says.
+        lost: somebody else may own the request by now.
+        slot, number: where it was given to, as which one, until that slot has answered.
+    """
+
+    __slots__ = ("ends", "limit", "lost", "number", "request", "seconds", "slot", "task_number")
+
+    def __init__(
+        self,
+        request: LeasedRequest,
+        task_number: int,
+        limit: float | None,
+        claimed_at: float,
+    ) -> None:
+        self.request = request
+        self.task_number = task_number
+        self.limit = limit
+        self.seconds = (request.lock_expires_time - request.locked_time).total_seconds()
+        self.ends = claimed_at + self.seconds
+        self.lost = False
+        self.slot: Slot | None = None
+        self.number = 0
+
+    def has_begun(self) -> bool:
+        """Does it run, or has it? Safe from any thread."""
+        slot = self.slot
+        return slot is not None and slot.has_begun(self.number)
+
+
+class Leases:
+    """The leases that a worker holds and has no outcome for.
+
+    Safe to use from several threads: the pump adds, the dispatcher drops, `run` renews.
+    """
+
+    def __init__(self, store: Store, events: Events) -> None:
+        self._store = store
+        self._events = events
+        self._held: set[Lease] = set()
+        self._pause = LONGEST_PAUSE
+        self._stopped = False
+        self.num_lost = 0
+        self._wake = threading.Event()
+
+    def add(self, leases: Collection[Lease]) -> None:
+        """Renew these from now on."""
+        self._held.update(leases)
+        shortest = min((lease.seconds for lease in leases), default=math.inf)
+        if shortest < self._pause * LOOKS_PER_LEASE:
+            self._pause = shortest / LOOKS_PER_LEASE
+            self._wake.set()
+
+    def drop(self, leases: Collection[Lease]) -> None:
+        """They are over, one way or the other."""
+        self._held.difference_update(leases)
+
+    def run(self, lost: Callable[[Lease], object]) -> None:
+        """Renew until stopped.
+
+        Args:
+            lost: called with each lease that was lost.
+
+        Raises:
+            StoreError: the store refused, and not just for now.
+        """
+        while not self._stopped:
+            self._wake.wait(self._pause)
+            self._wake.clear()
+            for lease in self.renew():
+                lost(lease)
+
+    def stop(self) -> None:
+        """End `run`; what is still held runs out."""
+        self._stopped = True
+        self._wake.set()
+
+    def renew(self) -> list[Lease]:
+        """Renew every lease past a third of its time, in one call for each length of lease.
+
+        Calls that fail for now are made again at the next look: a lease has time for several.
+
+        Returns:
+            The leases that were lost.
+        """
+        due = [one for one in tuple(self._held) if one.ends - now() < one.seconds * 2 / 3]
+        due.sort(key=lambda one: one.seconds)
+        lost = []
+        for seconds, group in groupby(due, key=lambda one: one.seconds):
+            try:
+                lost += self._renew(list(group), seconds)
+            except StoreError as error:
+                if not error.transient:
+                    raise
+        return lost
+
+    def _renew(self, leases: list[Lease], seconds: float) -> list[Lease]:
+        asked_at = now()
+        answers = self._store.renew(
+            [one.request for one in leases],
+            lease=timedelta(seconds=seconds),
+            started=[one.has_begun() for one in leases],
+        )
+        lost = []
+        for lease, answer in zip(leases, answers, strict=True):
+            if answer.outcome in (Outcome.OK, Outcome.CANCEL_REQUESTED):
+                lease.ends = asked_at + seconds
+            elif answer.outcome is not Outcome.BUSY and lease in self._held:
+                # Busy: somebody finishes it just now. Not held: it was finished meanwhile.
+                lease.lost = True
+                lost.append(lease)
+                self._events.emit(LeaseLost(lease.request, answer.outcome))
+            if answer.outcome is Outcome.CANCEL_REQUESTED:
+                self._events.emit(CancelRequested(lease.request))
+        self.drop(lost)
+        self.num_lost += len(lost)
+        self._events.emit(Renewed(len(leases) - len(lost)))
+        return lost

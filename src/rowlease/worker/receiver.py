@@ -1,0 +1,250 @@
+"""The receiver: decides when to exchange with the database, and for how much.
+
+It runs in a thread of its own, the only one that waits for claims and outcomes to be answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from rowlease.errors import StoreError
+from rowlease.events import Events, StoreLost, StoreRecovered, WorkerIdle
+from rowlease.model import Claim
+from rowlease.worker.bell import Bell
+from rowlease.worker.child import now
+from rowlease.worker.leases import Lease
+from rowlease.worker.pump import Pump
+
+logger = logging.getLogger("rowlease")
+
+#: Seconds outcomes may wait for a claim to travel with.
+FLUSH = 0.02
+#: Short requests that are nearly done may come along: an exchange waits for them this share of the
+#: time the last one took. Twice the batch at once costs the database less than two batches.
+HOLD = 0.25
+#: Seconds after announcing idleness at which to claim once more: a producer that looked just before
+#: does not ring, and may commit a little later (DESIGN.md, promise 8).
+LOOKS = (0.0, 0.02, 0.2)
+#: Seconds an idle worker sleeps at most: the fallback where no bell rings.
+POLL, POLL_WITHOUT_BELL = 5.0, 1.0
+#: Seconds an idle worker sleeps at least when something is due but could not be had.
+SHORTEST_SLEEP = 0.02
+#: Seconds a worker stays announced after it last found a queue empty.
+STILL_IDLE = 1.0
+#: Seconds between tries while the database is away: doubled each time, half of it random.
+FIRST_RETRY, LAST_RETRY = 0.1, 5.0
+
+
+class Slots(Protocol):
+    """What the receiver knows of the dispatcher.
+
+    Attributes:
+        capacity: how many requests it would hold.
+        ahead: how many of them are fetched ahead, for each slot.
+        held: how many it holds.
+        idle: how many would start at once.
+    """
+
+    capacity: int
+    ahead: int
+    idle: int
+
+    @property
+    def held(self) -> int: ...
+
+    def take(self, leases: list[Lease]) -> None: ...
+
+
+class Receiver:
+    """Claims when slots are free and there may be work; delivers outcomes with the claims.
+
+    Args:
+        poll: seconds to sleep at most while the queues are empty.
+        drained: called when a claim finds nothing and nothing is held; for burst workers.
+    """
+
+    def __init__(
+        self,
+        pump: Pump,
+        slots: Slots,
+        events: Events,
+        *,
+        bell: Bell | None,
+        poll: float,
+        drained: Callable[[], object] | None,
+    ) -> None:
+        self._pump = pump
+        self._slots = slots
+        self._events = events
+        self._bell = bell
+        self._poll = poll
+        self._drained = drained
+        self._wake = threading.Event()
+        self._claiming = True
+        self._give_up_at: float | None = None
+        self._next_claim = 0.0
+        self._looks: list[float] = []
+        self._hold_until = 0.0
+        self._last_empty: float | None = None
+        self._asleep = False
+        self._retry_at = 0.0
+        self._retry_pause = 0.0
+        self._lost_at: float | None = None
+        #: It will hand over no more requests.
+        self.is_quiet = False
+
+    # -- called from other threads ---------------------------------------------------------------
+
+    def notice(self) -> None:
+        """Something has changed: slots are free, or outcomes wait."""
+        if self._pause() <= 0:
+            self._wake.set()
+
+    def ring(self) -> None:
+        """Something may have been enqueued."""
+        self._next_claim = 0.0
+        self._wake.set()
+
+    def announced(self) -> None:
+        """Producers ring from now on; those who looked before may not have."""
+        self._looks = list(LOOKS)
+        self._asleep = False
+        self._next_claim = 0.0
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Claim no more."""
+        self._claiming = False
+        self._wake.set()
+
+    def close(self, give_up_at: float) -> None:
+        """End `run` when everything is delivered, or when it is too late for that."""
+        self._claiming = False
+        self._give_up_at = give_up_at
+        self._retry_at = 0.0
+        self._wake.set()
+
+    # -- its thread ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Exchange until closed.
+
+        Raises:
+            RowleaseError: the store refused, and not just for now.
+        """
+        try:
+            while not self._is_over():
+                pause = self._pause()
+                if pause <= 0:
+                    self._exchange()
+                else:
+                    self._wait(pause)
+        finally:
+            self.is_quiet = True
+
+    def _wait(self, pause: float) -> None:
+        if self._last_empty is not None and self._slots.held >= self._slots.capacity:
+            self._busy()
+            pause = min(pause, STILL_IDLE)
+        if self._give_up_at is not None:
+            pause = min(pause, max(0.0, self._give_up_at - now()))
+        self._wake.wait(None if pause == math.inf else pause)
+        self._wake.clear()
+
+    def _is_over(self) -> bool:
+        if not self._claiming and not self.is_quiet:
+            self.is_quiet = True
+            self._slots.take([])
+        if self._give_up_at is None:
+            return False
+        return not self._pump.undelivered or now() >= self._give_up_at
+
+    def _pause(self) -> float:
+        """Seconds until the next exchange; 0 or less: it is due."""
+        at = now()
+        if self._retry_at > at:
+            return self._retry_at - at
+        waiting_since = self._pump.waiting_since
+        if not self._claiming:
+            return math.inf if waiting_since is None and self._lost_at is None else 0.0
+        slots = self._slots
+        free = slots.capacity - slots.held
+        # Not for every single one of many short requests; but a slot must not stand still.
+        wanted = free > 0 and (slots.idle > 0 or 2 * free >= slots.capacity)
+        claim_in = self._next_claim - at if wanted else math.inf
+        if slots.ahead and slots.held:
+            claim_in = max(claim_in, self._hold_until - at)
+        if waiting_since is None:
+            return claim_in
+        if self._last_empty is not None or slots.held == 0:
+            return 0.0
+        return min(claim_in, waiting_since + FLUSH - at)
+
+    def _exchange(self) -> None:
+        slots = self._slots
+        limit = max(0, slots.capacity - slots.held) if self._claiming else 0
+        began_at = now()
+        try:
+            leases, claim = self._pump.exchange(limit, slots.idle)
+        except StoreError as error:
+            if not error.transient:
+                raise
+            self._store_lost(error)
+            return
+        self._store_answers()
+        at = now()
+        self._hold_until = at + (at - began_at) * HOLD
+        if claim is None:
+            return
+        if leases:
+            slots.take(leases)
+        if claim.requests or claim.more:
+            self._busy()
+        else:
+            self._nothing_found(claim)
+
+    def _busy(self) -> None:
+        self._next_claim = 0.0
+        self._asleep = False
+        if self._last_empty is not None and now() - self._last_empty > STILL_IDLE:
+            self._last_empty = None
+            if self._bell:
+                self._bell.retract()
+
+    def _nothing_found(self, claim: Claim) -> None:
+        self._last_empty = at = now()
+        if self._drained and self._slots.held == 0 and not self._pump.undelivered:
+            self._drained()
+            self._drained = None
+        if self._bell and not self._bell.is_announced:
+            self._bell.announce()
+        if self._looks:
+            pause = self._looks.pop(0)
+        else:
+            wait = math.inf if claim.wait is None else claim.wait.total_seconds()
+            pause = min(max(wait, SHORTEST_SLEEP), self._poll * random.uniform(0.8, 1.2))
+            self._sleep()
+        self._next_claim = at + pause
+
+    def _sleep(self) -> None:
+        if not self._asleep:
+            self._asleep = True
+            self._events.emit(WorkerIdle(self._bell is not None and self._bell.is_announced))
+
+    def _store_lost(self, error: StoreError) -> None:
+        if self._lost_at is None:
+            self._lost_at = now()
+            self._events.emit(StoreLost(str(error)))
+        self._retry_pause = min(LAST_RETRY, max(FIRST_RETRY, 2 * self._retry_pause))
+        self._retry_at = now() + self._retry_pause * random.uniform(0.5, 1)
+
+    def _store_answers(self) -> None:
+        if self._lost_at is not None:
+            self._events.emit(StoreRecovered(now() - self._lost_at))
+            self._lost_at = None
+            self._retry_pause = 0.0

@@ -1,0 +1,620 @@
+"""The worker with real processes, real signals and a real database.
+
+Nothing sleeps: a test waits for an event of the worker, for a line of a worker's log, or at a pipe
+that a task waits at, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from rowlease.errors import ConfigError, DeadLetter, InvalidRequest, Retry
+from rowlease.events import (
+    Abandoned,
+    ChildDied,
+    Claimed,
+    Event,
+    Events,
+    Failed,
+    Finished,
+    LeaseLost,
+    Renewed,
+    Started,
+    StoreLost,
+    StoreRecovered,
+    WorkerIdle,
+)
+from rowlease.model import LeasedRequest, NewRequest
+from rowlease.store import Store
+from rowlease.tasks import Registry, task
+from rowlease.worker import Summary, Worker
+
+PATIENCE = 30.0  # seconds; only a failing test waits that long
+A_MOMENT = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+E = TypeVar("E", bound=Event)
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@task
+def act(do: str = "ok", **given: Any) -> object:
+    """One task for every way a request can go."""
+    match do:
+        case "ok":
+            return {"did": "ok", **given}
+        case "fail":
+            raise ValueError("no luck today")
+        case "retry":
+            raise Retry("come back later", after=HOUR)
+        case "dead":
+            raise DeadLetter("never again")
+        case "mute":
+            raise Unprintable
+        case "leave":
+            sys.exit("left")
+        case "exit":
+            os._exit(3)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segfault":
+            ctypes.string_at(0)
+        case "fork":
+            os.fork()  # and both return
+        case "close":
+            os.close(1)
+            os.close(2)
+        case "chatter":
+            print("\0" * 100_000, flush=True)
+        case "huge":
+            return "x" * 2_000_000
+        case "object":
+            return object()
+        case "nan":
+            return {"value": float("nan")}
+        case "wait":
+            return Path(given["gate"]).read_text()
+        case "wait once":
+            try:
+                Path(given["mark"]).touch(exist_ok=False)
+            except FileExistsError:
+                return "second"
+            Path(given["gate"]).read_text()
+            return "first"
+    return None
+
+
+@task(time_limit=timedelta(seconds=0.3))
+def endless() -> None:
+    threading.Event().wait()
+
+
+class Heard:
+    """What a worker's events have told; `first` waits for one."""
+
+    def __init__(self) -> None:
+        self.all: list[Event] = []
+        self._new: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def __call__(self, event: Event) -> None:
+        self._new.put(event)
+
+    def first(
+        self, kind: type[E], which: Callable[[E], bool] = lambda event: True, within: float = PATIENCE
+    ) -> E:
+        """The first event of this kind that was not asked for yet."""
+        deadline = time.monotonic() + within
+        for event in self.all:
+            if isinstance(event, kind) and which(event):
+                self.all.remove(event)
+                return event
+        while True:
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {kind.__name__} after {[type(e).__name__ for e in self.all[-9:]]}"
+            try:
+                event = self._new.get(timeout=left)
+            except queue.Empty:
+                continue
+            if isinstance(event, kind) and which(event):
+                return event
+            self.all.append(event)
+
+
+@contextmanager
+def working(dsn: str | Store, **settings: Any) -> Iterator[tuple[Worker, Heard]]:
+    """A worker in a thread; at the end it is stopped, and what runs is handed back."""
+    heard, events = Heard(), Events()
+    events.subscribe(heard)
+    worker = Worker(dsn, [act, endless], events=events, **{"concurrency": 1, **settings})
+    errors = []
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield worker, heard
+    finally:
+        worker.stop()
+        worker.stop()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert not errors, errors
+
+
+def drain(dsn: str | Store, **settings: Any) -> Summary:
+    """Work in this thread until the queue is empty."""
+    quiet = {"concurrency": 2, "events": Events(), **settings}
+    return Worker(dsn, [act, endless], burst=True, **quiet).run()
+
+
+@contextmanager
+def worker_process(dsn: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+    """A worker in a process of its own, whose log is in its stdout; killed at the end."""
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}\n"
+        "import logging, datetime\n"
+        "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
+        "from rowlease.worker import Worker\n"
+        f"print(Worker({dsn!r}, {__name__!r}, **{settings!r}).run(), flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line(process: subprocess.Popen[str], word: str) -> str:
+    """The next line of the log that holds this word."""
+    assert process.stdout
+    seen = []
+    for text in process.stdout:
+        seen.append(text)
+        if word in text:
+            return text
+    raise AssertionError(f"no {word!r} in {''.join(seen)}")
+
+
+def put(store: Store, *actions: Any, **options: Any) -> list[int]:
+    """Enqueue one request for each action: its name, or its payload."""
+    payloads = [{"do": action} if isinstance(action, str) else action for action in actions]
+    requests = [
+        NewRequest(**{"kind": "act", "payload": json.dumps(payload), **options})
+        for payload in payloads
+    ]
+    return [answer.request_id or 0 for answer in store.enqueue_many("default", requests)]
+
+
+def statuses(sql: Sql) -> dict[str, int]:
+    return dict(sql("select status, count(*) from rowlease.requests group by 1"))
+
+
+def errors(sql: Sql) -> dict[int, str]:
+    found = sql("select request_id, last_error from rowlease.queue where last_error is not null")
+    return dict(found)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A pipe: who reads it waits until a test writes to it."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def open_gate(gate: Path) -> None:
+    gate.write_text("through")
+
+
+# -- outcomes ------------------------------------------------------------------------------------
+
+
+def test_everything_waiting_is_done_and_every_result_is_kept(store: Store, sql: Sql) -> None:
+    ids = put(store, *({"n": n} for n in range(500)))
+    summary = drain(store)
+    assert (summary.claimed, summary.finished, summary.failed) == (500, 500, 0)
+    results = sql("select request_id, result from rowlease.queue_history")
+    assert dict(results) == {one: {"did": "ok", "n": n} for n, one in enumerate(ids)}
+    assert statuses(sql) == {"Complete": 500}
+
+
+def test_a_result_of_none_is_null(store: Store, sql: Sql) -> None:
+    put(store, "chatter")
+    drain(store)
+    assert sql("select result from rowlease.queue_history") == [(None,)]
+
+
+def test_a_failing_task_is_retried_and_then_a_dead_letter(store: Store, sql: Sql) -> None:
+    (one,) = put(store, "fail", max_attempts=3, retry_base=timedelta(0))
+    summary = drain(store)
+    assert summary.failed == 3
+    assert statuses(sql) == {"Failed": 1}
+    said = errors(sql)[one]
+    assert said.startswith("ValueError: no luck today\n\nTraceback")
+    assert 'raise ValueError("no luck today")' in said
+    assert "child.py" not in said
+
+
+def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> None:
+    later, never = put(store, "retry", "dead")
+    drain(store)
+    assert errors(sql) == {later: "come back later", never: "never again"}
+    assert sql(
+        "select request_id, status, due_time > now() + interval '50 minutes' from rowlease.queue"
+        " order by 1"
+    ) == [(later, "Scheduled", True), (never, "Failed", False)]
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("mute", "Unprintable: <exception str() failed>"),
+        ("leave", "SystemExit: left"),
+        ("huge", "ValueError: the result of task act has 2000002 bytes of JSON; at most 1048576"),
+        ("object", "ValueError: the result of task act is not JSON: Object of type object"),
+        ("nan", "ValueError: the result of task act is not JSON: Out of range float"),
+        ([1, 2], "TypeError: act() takes from 0 to 1 positional arguments but 2 were given"),
+    ],
+    ids=str,
+)
+def test_what_a_task_does_wrong_is_said(action: Any, said: str, store: Store, sql: Sql) -> None:
+    (one,) = put(store, action, max_attempts=1)
+    put(store, "ok")
+    summary = drain(store, concurrency=1)
+    assert (summary.finished, summary.failed, summary.crashed) == (1, 1, 0)
+    assert said in errors(sql)[one].partition("\n")[0]
+
+
+def test_a_request_of_an_unknown_kind_fails_and_says_what_is_known(store: Store, sql: Sql) -> None:
+    put(store, {}, kind="nobody knows")
+    summary = drain(store)
+    assert summary.failed == 1
+    assert list(errors(sql).values()) == ["no task is named 'nobody knows'; known are: act, endless"]
+    assert statuses(sql) == {"Scheduled": 1}
+
+
+@pytest.mark.parametrize("action", ["chatter", "close", "fork"])
+def test_what_a_task_does_to_its_process_is_harmless(action: str, store: Store, sql: Sql) -> None:
+    put(store, "ok", action, *["ok"] * 20)
+    summary = drain(store, concurrency=1)
+    assert (summary.finished, summary.failed) == (22, 0)
+    assert statuses(sql) == {"Complete": 22}
+
+
+# -- crashes and time limits ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("action", "how"),
+    [
+        ("exit", "exited with code 3"),
+        ("kill", "was killed by signal 9 (SIGKILL)"),
+        ("segfault", "was killed by signal 11 (SIGSEGV)"),
+    ],
+)
+def test_a_crash_fails_the_running_request_and_no_other(
+    action: str, how: str, store: Store, sql: Sql
+) -> None:
+    put(store, *["ok"] * 200)
+    (poison,) = put(store, action, max_attempts=1)
+    put(store, *["ok"] * 200)
+    heard, events = Heard(), Events()
+    events.subscribe(heard)
+    summary = drain(store, events=events)
+    assert (summary.finished, summary.failed, summary.crashed) == (400, 1, 1)
+    assert errors(sql) == {poison: f"the process running this request {how}"}
+    assert statuses(sql) == {"Complete": 400, "Failed": 1}
+    # Nor was any other one run twice: what was done before the crash counts.
+    assert sql("select max(num_attempts), max(lock_token) from rowlease.queue_history") == [(1, 1)]
+    started = [event.request.request_id for event in rest(heard) if isinstance(event, Started)]
+    assert len(started) == len(set(started)) == 401
+
+
+def rest(heard: Heard) -> list[Event]:
+    while not heard._new.empty():
+        heard.all.append(heard._new.get())
+    return heard.all
+
+
+def test_a_child_that_dies_while_it_does_nothing_is_replaced(store: Store) -> None:
+    with working(store) as (_, heard):
+        put(store, "ok")
+        heard.first(Finished)
+        (child,) = heard_children(heard)
+        os.kill(child, signal.SIGKILL)
+        assert heard.first(ChildDied).request is None
+        put(store, "ok")
+        heard.first(Finished)
+
+
+def heard_children(heard: Heard) -> list[int]:
+    from rowlease.events import ChildStarted
+
+    return [event.pid for event in rest(heard) if isinstance(event, ChildStarted)]
+
+
+def test_a_task_past_its_time_limit_is_killed_and_fails(store: Store, sql: Sql) -> None:
+    put(store, {}, kind="endless", max_attempts=1)
+    put(store, *["ok"] * 50)
+    summary = drain(store, concurrency=1)
+    assert (summary.finished, summary.failed, summary.crashed) == (50, 1, 1)
+    assert list(errors(sql).values()) == [
+        "the process running this request was killed because the task ran past its time limit of "
+        "0:00:00.300000"
+    ]
+
+
+def test_short_requests_do_not_wait_behind_a_long_one(store: Store, gate: Path) -> None:
+    put(store, *["ok"] * 300)
+    with working(store, concurrency=2) as (_, heard):
+        for _ in range(300):
+            heard.first(Finished)
+        # By now much is fetched ahead, and given to both children.
+        (long,) = put(store, {"do": "wait", "gate": str(gate)}, priority=1)
+        put(store, *["ok"] * 300)
+        for _ in range(300):
+            assert heard.first(Finished).request.request_id != long
+        open_gate(gate)
+        assert heard.first(Finished).request.request_id == long
+
+
+def test_what_no_slot_can_take_up_is_handed_back(store: Store, gate: Path, sql: Sql) -> None:
+    put(store, *["ok"] * 300, {"do": "wait", "gate": str(gate)}, *["ok"] * 20)
+    with working(store) as (_, heard):
+        heard.first(Abandoned)  # much was fetched ahead by then
+        assert statuses(sql) == {"Complete": 300, "Processing": 1, "Pending": 20}
+        assert sql("select max(num_attempts) from rowlease.queue where status = 'Pending'") == [(0,)]
+        open_gate(gate)
+        for _ in range(321):
+            heard.first(Finished)
+
+
+# -- the end of a worker -------------------------------------------------------------------------
+
+
+def test_a_burst_worker_leaves_when_only_later_requests_are_left(store: Store, sql: Sql) -> None:
+    put(store, "ok")
+    put(store, "ok", delay=HOUR)
+    assert drain(store).finished == 1
+    assert statuses(sql) == {"Complete": 1, "Scheduled": 1}
+    assert drain(store).claimed == 0
+    assert sql("select count(*) from rowlease.worker") == [(0,)]
+
+
+def test_a_killed_worker_s_requests_are_done_once_by_another(
+    dsn: str, store: Store, sql: Sql
+) -> None:
+    put(store, *({"n": n} for n in range(2000)))
+    with worker_process(dsn, lease=timedelta(seconds=1)) as process:
+        line(process, "finished")
+        process.kill()
+        process.wait()
+    done = statuses(sql).get("Complete", 0)
+    assert 0 < done < 2000
+    with working(store, lease=timedelta(seconds=1)) as (_, heard):
+        for _ in range(2000 - done):
+            heard.first(Finished)
+    assert statuses(sql) == {"Complete": 2000}
+    assert sql("select count(distinct request_id) from rowlease.queue_history") == [(2000,)]
+
+
+def test_children_do_not_outlive_a_killed_worker(dsn: str, store: Store, gate: Path) -> None:
+    put(store, {"do": "wait", "gate": str(gate)})
+    with worker_process(dsn, concurrency=1) as process:
+        child = int(line(process, "child started").split("pid=")[1])
+        line(process, "started request_id")
+        pidfd = os.pidfd_open(child)
+        process.kill()
+        with os.fdopen(pidfd):
+            import select
+
+            assert select.select([pidfd], [], [], PATIENCE)[0]
+
+
+def test_sigterm_lets_running_tasks_finish_and_hands_back_the_rest(
+    dsn: str, store: Store, gate: Path, sql: Sql
+) -> None:
+    put(store, {"do": "wait", "gate": str(gate)})
+    with worker_process(dsn, concurrency=1) as process:
+        line(process, "started request_id")
+        put(store, *["ok"] * 5)
+        process.terminate()
+        line(process, "worker stopping")
+        open_gate(gate)
+        assert line(process, "1 finished in")
+        assert process.wait() == 0
+    assert statuses(sql) == {"Complete": 1, "Pending": 5}
+    assert sql("select count(*) from rowlease.worker") == [(0,)]
+
+
+def test_sigterm_under_load_leaves_nothing_in_processing(dsn: str, store: Store, sql: Sql) -> None:
+    put(store, *["ok"] * 5000)
+    with worker_process(dsn, concurrency=2) as process:
+        line(process, "finished")
+        process.terminate()
+        line(process, "/s)")
+        assert process.wait() == 0
+    found = statuses(sql)
+    assert set(found) == {"Complete", "Pending"}
+    assert sum(found.values()) == 5000
+    assert sql("select max(num_attempts) from rowlease.queue") == [(0,)]
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+def test_what_outlives_the_grace_time_is_handed_back(
+    terms: int, dsn: str, store: Store, gate: Path, sql: Sql
+) -> None:
+    put(store, {"do": "wait", "gate": str(gate)})
+    grace = timedelta(seconds=0.2) if terms == 1 else HOUR
+    with worker_process(dsn, concurrency=1, grace=grace) as process:
+        line(process, "started request_id")
+        process.terminate()
+        line(process, "worker stopping")
+        if terms == 2:
+            process.terminate()
+        assert line(process, "1 abandoned")
+        assert process.wait() == 0
+    assert sql("select status, num_attempts from rowlease.queue") == [("Pending", 0)]
+
+
+# -- leases --------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_renewed_while_the_task_runs(store: Store, gate: Path, sql: Sql) -> None:
+    put(store, {"do": "wait", "gate": str(gate)})
+    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
+        first = heard.first(Started).request.lock_expires_time
+        for _ in range(4):
+            assert heard.first(Renewed).count == 1
+        ((expires, token),) = sql("select lock_expires_time, lock_token from rowlease.queue")
+        assert expires > first
+        assert token == 1
+        open_gate(gate)
+        heard.first(Finished)
+
+
+def test_a_worker_that_was_stopped_beyond_its_lease_is_refused_and_says_so(
+    dsn: str, store: Store, gate: Path, tmp_path: Path, sql: Sql
+) -> None:
+    put(store, {"do": "wait once", "gate": str(gate), "mark": str(tmp_path / "mark")})
+    half_a_second = timedelta(seconds=0.5)
+    with worker_process(dsn, concurrency=1, lease=half_a_second) as stopped:
+        line(stopped, "started request_id")
+        stopped.send_signal(signal.SIGSTOP)
+        with working(store) as (_, heard):
+            heard.first(Finished)
+        open_gate(gate)
+        stopped.send_signal(signal.SIGCONT)
+        assert "request_id=1" in line(stopped, "lease lost")
+        stopped.terminate()
+        assert "1 lost" in line(stopped, "0 finished")
+    assert sql("select result, lock_token from rowlease.queue_history") == [("second", 2)]
+
+
+# -- waking up, and a database that is away ------------------------------------------------------
+
+
+def test_an_idle_worker_starts_a_request_when_the_bell_rings(store: Store) -> None:
+    with working(store, poll=HOUR) as (_, heard):
+        for _ in range(3):
+            heard.first(WorkerIdle, lambda event: event.announced)
+            put(store, "ok")
+            heard.first(Finished, within=A_MOMENT.total_seconds())
+
+
+def test_an_idle_worker_starts_what_is_due_later(store: Store) -> None:
+    with working(store, poll=HOUR) as (_, heard):
+        put(store, "ok", delay=timedelta(seconds=0.3))
+        heard.first(Finished, within=5)
+
+
+def test_a_worker_whose_bell_is_lost_gets_another(store: Store, sql: Sql) -> None:
+    with working(store, poll=HOUR) as (_, heard):
+        heard.first(WorkerIdle)
+        sql(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        heard.first(WorkerIdle)
+        put(store, "ok")
+        heard.first(Finished)
+
+
+def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later(
+    server_dsn: str, store: Store, gate: Path
+) -> None:
+    import psycopg
+
+    put(store, {"do": "wait", "gate": str(gate)})
+    with (
+        psycopg.connect(server_dsn, autocommit=True) as admin,
+        working(store) as (_, heard),
+    ):
+        heard.first(Started)
+        name = store.where.rpartition("/")[2]
+        admin.execute(f"alter database {name} allow_connections false")
+        admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
+        open_gate(gate)
+        heard.first(StoreLost)
+        admin.execute(f"alter database {name} allow_connections true")
+        heard.first(StoreRecovered)
+        heard.first(Finished)
+
+
+# -- what is refused at the start ----------------------------------------------------------------
+
+
+def test_an_unknown_queue_ends_the_worker_with_a_sentence(store: Store) -> None:
+    with pytest.raises(InvalidRequest, match='queue "nowhere" does not exist'):
+        drain(store, queues=["nowhere"])
+
+
+def test_a_task_that_children_cannot_import_is_refused(store: Store) -> None:
+    @task
+    def local() -> None: ...
+
+    with pytest.raises(ConfigError, match="move it to the top level of a module"):
+        Worker(store, [local])
+
+
+def test_children_that_fail_to_import_say_why(store: Store, tmp_path: Path) -> None:
+    module = tmp_path / "only_once.py"
+    module.write_text(
+        "import os\nfrom rowlease.tasks import task\n"
+        "assert 'SEEN' not in os.environ, 'imported twice'\nos.environ['SEEN'] = '1'\n"
+        "@task\ndef one(): pass\n"
+    )
+    code = (
+        f"import sys; sys.path[:] = [{str(tmp_path)!r}, *{sys.path!r}]\n"
+        f"from rowlease.worker import Worker; Worker({store.where!r}, 'only_once').run()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "could not import the tasks: AssertionError: imported twice" in ended.stderr
+
+
+def test_tasks_of_the_script_itself_can_be_run(dsn: str, tmp_path: Path, store: Store) -> None:
+    script = tmp_path / "app.py"
+    script.write_text(
+        "import sys\nfrom rowlease.tasks import task\nfrom rowlease.worker import Worker\n"
+        "@task\ndef double(x): return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    print(Worker(sys.argv[1], [double], burst=True).run())\n"
+    )
+    put(store, {"x": 21}, kind="double")
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, script, dsn], capture_output=True, text=True, env=path)
+    assert ended.stdout.startswith("1 finished"), ended.stderr
+
+
+def test_registry_is_accepted(store: Store) -> None:
+    assert Worker(store, Registry([act]), burst=True, concurrency=1, events=Events()).run().claimed == 0
+
+
+def _unused() -> tuple[Any, ...]:
+    return (LeaseLost, Claimed, LeasedRequest)
