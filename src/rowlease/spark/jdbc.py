@@ -1,4 +1,4 @@
-"""What Spark's JDBC reader and writer need to know about the database, and how its errors are said."""
+"""What Spark's JDBC reader and writer need to know of a database, and how its errors are said."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ twice and moves them into the queue in one transaction.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
@@ -139,7 +140,9 @@ def stage(
     numbered = (
         df.coalesce(df.sparkSession.sparkContext.defaultParallelism)
         .select(
-            F.lit(load_id).alias("load_id"), F.monotonically_increasing_id().alias("row_id"), *columns
+            F.lit(load_id).alias("load_id"),
+            F.monotonically_increasing_id().alias("row_id"),
+            *columns,
         )
         .persist()
     )
@@ -194,7 +197,7 @@ def staging_columns(
 
 
 def priority_column(df: Any, given: Any) -> Any:
-    """The priority as an integer column; what is too large for one is clamped by the queue anyway."""
+    """The priority as an integer column; the queue clamps what is too large for one anyway."""
     from pyspark.sql import functions as F
 
     if isinstance(given, bool):
@@ -268,7 +271,13 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
 
 def type_name(df: Any, column: Any) -> str:
     """The type of an expression on the frame, as SQL says it, without parameters; runs no job."""
-    (field,) = df.select(column).schema.fields
+    # PySpark also writes what it raises to stderr, as JSON with the Java stack.
+    noise = logging.getLogger("DataFrameQueryContextLogger")
+    was, noise.disabled = noise.disabled, True
+    try:
+        (field,) = df.select(column).schema.fields
+    finally:
+        noise.disabled = was
     return str(field.dataType.simpleString()).partition("<")[0].partition("(")[0]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rowlease.errors import ConfigError
 from rowlease.spark.java import java_home
+from rowlease.worker.cores import usable_cores
 
 #: Resolved by Spark from Maven Central where ROWLEASE_JDBC_JARS names no jar.
 JDBC_DRIVER = "org.postgresql:postgresql:42.7.14"
@@ -80,13 +81,6 @@ def local_session(
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     _check_driver(session)
     return session
-
-
-def usable_cores() -> int:
-    """The cores this process may use, which may be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def driver_settings() -> dict[str, str]:

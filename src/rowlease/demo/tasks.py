@@ -1,0 +1,143 @@
+"""The demo's one task: what became of a flight, and how much of it was flown in the dark.
+
+Plain Python and the standard library, as in any worker. `rowlease.demo.expected` says the same in
+Spark's words; the demo compares the two, row by row.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from rowlease.tasks import task
+
+#: Mean radius of the earth in statute miles.
+EARTH_MILES = 3958.7613
+#: Sine of the sun's height at sunrise and sunset: refraction and its radius make it -0.833 degrees.
+HORIZON = math.sin(math.radians(-0.833))
+#: Seconds since 1970 of noon UTC on 1 January 2000, where the sun's formulas start.
+J2000 = 946_728_000
+#: A flight this many minutes late counts as late, as the airlines' own statistics have it.
+LATE_MINUTES = 15
+#: The sun's height is looked at this often during a flight; divides a minute.
+STEP_SECONDS = 15
+#: The earth's axis against its path around the sun, in radians.
+TILT = math.radians(23.439)
+#: The earth turns a little more than once a day against the stars, in degrees.
+TURN_PER_DAY = 360.98564736629
+TURN_PER_SECOND = math.radians(TURN_PER_DAY) / 86400
+
+
+@task("flight")
+def flight(
+    row_id: int,
+    carrier: str,
+    flight: int,
+    origin: str,
+    dest: str,
+    time_hour: str,
+    minute: int,
+    dep_time: int | None,
+    sched_dep_time: int,
+    dep_delay: int | None,
+    arr_delay: int | None,
+    air_time: int | None,
+    distance: int,
+    origin_lat: float | None,
+    origin_lon: float | None,
+    dest_lat: float | None,
+    dest_lon: float | None,
+) -> dict[str, Any]:
+    """Work one flight out.
+
+    Args:
+        time_hour: the hour of the scheduled departure, ISO 8601 in UTC; `minute` adds to it.
+        dep_time, sched_dep_time: local clock times as HHMM; the first is null if it never left.
+        dep_delay, arr_delay: minutes, negative if early.
+        air_time: minutes in the air; null if it did not arrive where it should.
+        distance: miles, as the data set states it.
+
+    Returns:
+        Integers, booleans and words only, so that they can be compared exactly: `status` (flown,
+        diverted, cancelled), `late`, `clock_agrees` (do the two clock times differ by dep_delay?),
+        `gained` (minutes made up in the air), `miles` (great circle), `detour` (stated minus
+        great circle) and `dark_seconds` (air time with the sun below the horizon).
+    """
+    status = "cancelled" if dep_time is None else "diverted" if arr_delay is None else "flown"
+    start = end = None
+    miles = detour = dark = None
+    if None not in (origin_lat, origin_lon, dest_lat, dest_lon):
+        start, end = unit_vector(origin_lat, origin_lon), unit_vector(dest_lat, dest_lon)  # type: ignore[arg-type]
+        angle = 2 * math.asin(math.dist(start, end) / 2)
+        miles = math.floor(angle * EARTH_MILES + 0.5)
+        detour = distance - miles
+        if air_time is not None and dep_delay is not None:
+            left = datetime.fromisoformat(time_hour).timestamp() + 60 * (minute + dep_delay)
+            dark = dark_seconds(start, end, angle, left, air_time)
+    return {
+        "row_id": row_id,
+        "status": status,
+        "late": arr_delay is not None and arr_delay > LATE_MINUTES,
+        "clock_agrees": dep_time is None
+        or (clock_minutes(dep_time) - clock_minutes(sched_dep_time) - (dep_delay or 0)) % 1440 == 0,
+        "gained": None if arr_delay is None or dep_delay is None else dep_delay - arr_delay,
+        "miles": miles,
+        "detour": detour,
+        "dark_seconds": dark,
+    }
+
+
+def clock_minutes(hhmm: int) -> int:
+    """Minutes since midnight of a clock time like 1745."""
+    return hhmm // 100 * 60 + hhmm % 100
+
+
+def unit_vector(latitude: float, longitude: float) -> tuple[float, float, float]:
+    """A place on earth, in degrees, as a vector of length 1 from the earth's centre."""
+    lat, lon = math.radians(latitude), math.radians(longitude)
+    return math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
+
+
+def dark_seconds(
+    start: tuple[float, float, float],
+    end: tuple[float, float, float],
+    angle: float,
+    left: float,
+    air_time: int,
+) -> int:
+    """How long the sun is below the horizon on a great-circle flight at even speed, in seconds.
+
+    Args:
+        start, end: unit vectors, `angle` (radians) apart.
+        left: departure in seconds since 1970.
+        air_time: minutes.
+
+    Source: the low-precision formulas for the sun of the Astronomical Almanac (0.01 degrees).
+    """
+    sin, cos, rad = math.sin, math.cos, math.radians
+    duration = 60 * air_time
+    # Where the sun stands among the stars in mid-flight; it moves a degree a day.
+    days = (left + duration / 2 - J2000) / 86400
+    anomaly = rad(357.528 + 0.9856003 * days)
+    sun = rad(280.460 + 0.9856474 * days + 1.915 * sin(anomaly) + 0.020 * sin(2 * anomaly))
+    sun_x, sun_y, sun_z = cos(sun), cos(TILT) * sin(sun), sin(TILT) * sin(sun)
+    # Where on earth it stands overhead at departure; from there the earth turns below it.
+    turned = rad(280.46061837 + TURN_PER_DAY * (left - J2000) / 86400)
+    east_x = sun_x * cos(turned) + sun_y * sin(turned)
+    east_y = sun_y * cos(turned) - sun_x * sin(turned)
+    (ax, ay, az), (bx, by, bz) = start, end
+    a_cos, a_sin, a_rest = ax * east_x + ay * east_y, ax * east_y - ay * east_x, az * sun_z
+    b_cos, b_sin, b_rest = bx * east_x + by * east_y, bx * east_y - by * east_x, bz * sun_z
+    horizon = HORIZON * sin(angle)
+    dark = 0
+    for seconds in range(0, duration, STEP_SECONDS):
+        turn = TURN_PER_SECOND * seconds
+        turn_cos, turn_sin = cos(turn), sin(turn)
+        flown = angle * (seconds / duration)
+        from_start = a_cos * turn_cos + a_sin * turn_sin + a_rest
+        from_end = b_cos * turn_cos + b_sin * turn_sin + b_rest
+        height = sin(angle - flown) * from_start + sin(flown) * from_end
+        if height < horizon:
+            dark += STEP_SECONDS
+    return dark
