@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done
+  0    done (worker: drained, or stopped as asked)
   1    failed (demo: rows differ; else as the sentence says)
   2    wrong usage, settings or input
   3    the database cannot be reached, or its schema or grants do not fit
@@ -35,9 +35,7 @@ def duration(text: str) -> timedelta:
     try:
         return timedelta(seconds=float(number) * UNITS[unit or "s"])
     except (ValueError, KeyError, OverflowError):
-        raise click.BadParameter(
-            f"{text!r} is no duration; write 250ms, 30s, 5m, 1h or 7d"
-        ) from None
+        raise click.BadParameter(f"{text!r} is no duration; write 250ms, 30s, 1h or 7d") from None
 
 
 def named_database(_context: click.Context, _param: click.Parameter, dsn: str | None) -> str | None:
@@ -159,7 +157,8 @@ def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str, by
         yield "the payload", sys.stdin.buffer.read()
     else:
         # Bytes that are not UTF-8 arrive in arguments as lone surrogates.
-        yield "the payload", (payload or "{}").encode("utf-8", "surrogateescape")
+        text = "{}" if payload is None else payload
+        yield "the payload", text.encode("utf-8", "surrogateescape")
 
 
 @cli.command()
@@ -195,16 +194,18 @@ def worker(tasks: str, prefetch: int | None, dsn: str | None, as_json: bool, **l
     from rowlease.tasks import load_tasks
     from rowlease.worker import Worker
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logger = logging.getLogger("rowlease")
+    logger.setLevel(logging.INFO)
     sys.path.insert(0, "")
     found = load_tasks(tasks)
     if prefetch is not None:
         limits["prefetch"] = prefetch
     with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
         pool = Worker(store, found, **limits)
-        logging.info("rowlease worker at %s", redact(place))
+        logger.info("rowlease worker at %s", redact(place))
         summary = pool.run()
-    show_json(summary) if as_json else click.echo(str(summary))
+    show_json(summary._asdict()) if as_json else click.echo(str(summary))
 
 
 @cli.command()
@@ -226,10 +227,10 @@ def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
 
 
 def show_depth(rows: list[Depth]) -> None:
-    table = [("queue", "priority", "pending", "scheduled", "processing", "failed")]
+    table = [["queue", "priority", "pending", "scheduled", "processing", "failed"]]
     for row in rows:
         numbers = (row.priority, row.pending, row.scheduled, row.processing, row.failed)
-        table.append((row.queue_name, *(f"{number:,}" for number in numbers)))
+        table.append([row.queue_name, *(f"{number:,}" for number in numbers)])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for name, *cells in table:
         line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))

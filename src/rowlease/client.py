@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rowlease.errors import InvalidRequest, StoreError
-from rowlease.model import MAX_PAYLOAD_BYTES, Enqueued, NewRequest
+from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest
 from rowlease.store import Store, connect
 from rowlease.tasks import Task
 
@@ -105,8 +105,9 @@ class Client:
             max_attempts=max_attempts,
             retry_base=retry_base,
         )
-        where = queue or (task.queue if isinstance(task, Task) else None) or "default"
-        (answer,) = self.enqueue_many([request], queue=where, connection=connection)
+        if queue is None:
+            queue = (task.queue if isinstance(task, Task) else None) or "default"
+        (answer,) = self.enqueue_many([request], queue=queue, connection=connection)
         return answer
 
     def enqueue_many(
@@ -155,7 +156,8 @@ def new_request(task: Task | str, payload: Any = None, **options: Any) -> NewReq
     return NewRequest(
         kind=task.name if isinstance(task, Task) else task,
         payload=encode(payload),
-        priority=priority or 0,
+        # No queue's maximum is larger, and larger numbers would not fit the column.
+        priority=min(priority or 0, MAX_PRIORITY),
         **options,
     )
 

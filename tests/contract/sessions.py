@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.rows import dict_row
 
+from rowlease.model import LeasedRequest, NewRequest
 from rowlease.store import Store
 from rowlease.store.postgresql import PostgresStore
 
@@ -56,6 +58,51 @@ class Session(Store):
     def kill(self) -> None:
         """Cut the connection as an operator or a network does."""
 
+    @abstractmethod
+    def reset(self) -> None:
+        """Empty every table and have the queue `default` again, sooner than a new database."""
+
+    @abstractmethod
+    def row(self, request_id: int) -> dict[str, Any]:
+        """A request with all its columns, wherever it stands."""
+
+    @abstractmethod
+    def forge(self, table: str, request_id: int, /, **columns: Any) -> None:
+        """Write into a row past the routines, as the tables' owner.
+
+        Raises:
+            StoreError: the table itself refuses.
+        """
+
+    @abstractmethod
+    def insert(self, table: str, /, **columns: Any) -> None:
+        """Add a row past the routines; raises as `forge`."""
+
+    @abstractmethod
+    def acting_as(self, role: str) -> AbstractContextManager[None]:
+        """Have the rights of one of the five roles, and no others."""
+
+    def put(self, count: int = 1, queue: str = "default", **fields: Any) -> list[int]:
+        """Enqueue equal requests; their ids."""
+        request = NewRequest(**{"kind": "a", **fields})
+        answers = self.enqueue_many(queue, [request] * count)
+        return [answer.request_id for answer in answers if answer.request_id is not None]
+
+    def take(self, worker: str = "one", limit: int = 1, **options: Any) -> list[LeasedRequest]:
+        """Lease from the queue `default`."""
+        return self.dequeue(worker, ["default"], limit, **options).requests
+
+    def everything(self) -> list[Any]:
+        """All requests with all their columns, and the depth: equal if nothing has changed."""
+        return [*self.rows("requests", "*"), *self.depth()]
+
+    def waiting(self, call: Callable[[], T]) -> Future[T]:
+        """Make the call in the background; return as soon as it waits for another's lock."""
+        future = self.in_background(call)
+        while not self.waits_for_lock():
+            assert not future.done(), f"it did not wait: {future.result()}"
+        return future
+
 
 class PostgresSession(PostgresStore, Session):
     """See `Session`."""
@@ -96,6 +143,8 @@ class PostgresSession(PostgresStore, Session):
         self.raw.execute("rollback")
 
     def freeze(self, time: datetime | None) -> None:
+        if self.raw.closed:
+            return
         self.raw.execute(
             "select set_config('rowlease.frozen_now', %s, false)",
             ("" if time is None else time.isoformat(),),
@@ -116,6 +165,45 @@ class PostgresSession(PostgresStore, Session):
         self._observer.execute(
             "select pg_terminate_backend(%s, 5000)", (self.raw.info.backend_pid,)
         )
+        with suppress(psycopg.OperationalError):
+            self.raw.execute("")  # so that the driver notices
+
+    def reset(self) -> None:
+        tables = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load",
+                  "staging", "queue_waiter", "queue_settings")  # fmt: skip
+        deletes = "; ".join(f"delete from rowlease.{table}" for table in tables)
+        default = "insert into rowlease.queue_settings (queue_name) values ('default')"
+        self.raw.execute(f"do $$ begin {deletes}; {default}; end $$")
+
+    def row(self, request_id: int) -> dict[str, Any]:
+        with self._observer.cursor(row_factory=dict_row) as cursor:
+            found = cursor.execute(
+                "select * from rowlease.requests where request_id = %s", (request_id,)
+            ).fetchall()
+        (row,) = found
+        return row
+
+    def forge(self, table: str, request_id: int, /, **columns: Any) -> None:
+        settings = ", ".join(f"{name} = %({name})s" for name in columns)
+        with self._connection() as connection:
+            connection.execute(
+                f"update rowlease.{table} set {settings} where request_id = {request_id:d}", columns
+            )
+
+    def insert(self, table: str, /, **columns: Any) -> None:
+        places = ", ".join(f"%({name})s" for name in columns)
+        with self._connection() as connection:
+            connection.execute(
+                f"insert into rowlease.{table} ({', '.join(columns)}) values ({places})", columns
+            )
+
+    @contextmanager
+    def acting_as(self, role: str) -> Iterator[None]:
+        self.raw.execute(f"set role rowlease_{role}")
+        try:
+            yield
+        finally:
+            self.raw.execute("reset role")
 
     def close(self) -> None:
         # A test may leave a call waiting; ending the connection ends the call.

@@ -2,18 +2,266 @@
 
 from __future__ import annotations
 
-from rowlease.model import NewRequest, Outcome
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import pytest
+
+from rowlease.errors import RoutineError
+from rowlease.model import Failure, Held, LeasedRequest, Outcome
+
 from tests.contract.sessions import Clock, Session
 
+#: Everything a worker may say of a lease, answered with one outcome for each request.
+WORDS: dict[str, Callable[[Session, Sequence[Held | LeasedRequest]], list[Outcome]]] = {
+    "complete": lambda store, held: store.complete(held),
+    "fail": lambda store, held: store.fail(held, [Failure("x")] * len(held)),
+    "abandon": lambda store, held: store.abandon(held),
+    "renew": lambda store, held: [answer.outcome for answer in store.renew(held)],
+    "exchange, completed": lambda store, held: (
+        store.exchange("one", ["default"], 0, completed=[(h, None) for h in held]).completed
+    ),
+    "exchange, failed": lambda store, held: (
+        store.exchange("one", ["default"], 0, failed=[(h, Failure("x")) for h in held]).failed
+    ),
+}
+#: Those that end the lease.
+LAST_WORDS = [word for word in WORDS if word != "renew"]
 
-def test_a_stale_worker_cannot_complete_a_request_leased_again(
+
+def taken_back(store: Session, clock: Clock) -> None:
+    clock.advance(seconds=31)
+    store.maintain()
+
+
+def leased_again(store: Session, clock: Clock) -> None:
+    taken_back(store, clock)
+    assert store.take("two")
+
+
+def leased_again_by_the_same_worker(store: Session, clock: Clock) -> None:
+    taken_back(store, clock)
+    assert store.take("one")
+
+
+def failed_by_the_next(store: Session, clock: Clock) -> None:
+    taken_back(store, clock)
+    store.fail(store.take("two"), [Failure("x")])
+
+
+def abandoned_by_the_next(store: Session, clock: Clock) -> None:
+    taken_back(store, clock)
+    store.abandon(store.take("two"))
+
+
+def completed_by_the_next(store: Session, clock: Clock) -> None:
+    taken_back(store, clock)
+    store.complete(store.take("two"))
+
+
+def cancelled(store: Session, clock: Clock) -> None:
+    taken_back(store, clock)
+    store.cancel([id for (id,) in store.rows("queue", "request_id")])
+
+
+def cancelled_while_it_ran(store: Session, clock: Clock) -> None:
+    store.cancel([id for (id,) in store.rows("queue", "request_id")])
+    taken_back(store, clock)
+
+
+def quarantined(store: Session, clock: Clock) -> None:
+    store.configure_queue("default", max_crashes=1)
+    taken_back(store, clock)
+    assert store.rows("queue", "status") == [("Failed",)]
+
+
+def requeued(store: Session, clock: Clock) -> None:
+    quarantined(store, clock)
+    assert store.requeue(queue="default")
+
+
+MEANWHILE = [
+    taken_back,
+    leased_again,
+    leased_again_by_the_same_worker,
+    failed_by_the_next,
+    abandoned_by_the_next,
+    completed_by_the_next,
+    cancelled,
+    cancelled_while_it_ran,
+    quarantined,
+    requeued,
+]
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE, ids=lambda happened: happened.__name__)
+def test_a_worker_whose_lease_was_broken_changes_nothing_and_is_told_so(
+    store: Session, clock: Clock, meanwhile: Callable[[Session, Clock], None]
+) -> None:
+    for word, say in WORDS.items():
+        store.reset()
+        store.put()
+        late = store.take("one")
+        meanwhile(store, clock)
+        before = store.everything()
+        assert say(store, late) == [Outcome.LEASE_LOST], word
+        assert store.everything() == before, word
+
+
+def test_a_lease_that_ran_out_is_good_until_somebody_breaks_it(
     store: Session, clock: Clock
 ) -> None:
-    store.enqueue_many("default", [NewRequest(kind="a")])
-    (first,) = store.dequeue("one", ["default"], 1).requests
+    for word, say in WORDS.items():
+        store.put()
+        late = store.take()
+        clock.advance(days=1)
+        assert say(store, late) == [Outcome.OK], word
+        store.reset()
+
+
+def test_an_outcome_already_given_cannot_be_changed(store: Session) -> None:
+    for last, word in product(LAST_WORDS, WORDS):
+        store.reset()
+        store.put()
+        held = store.take()
+        assert WORDS[last](store, held) == [Outcome.OK]
+        before = store.everything()
+        assert WORDS[word](store, held) == [Outcome.REPEAT], (last, word)
+        assert store.everything() == before, (last, word)
+
+
+def test_the_new_owner_is_not_disturbed_by_the_old_one(store: Session, clock: Clock) -> None:
+    (request,) = store.put()
+    late = store.take("one")
     clock.advance(seconds=31)
-    (second,) = store.dequeue("two", ["default"], 1).requests
-    assert second.lock_token == first.lock_token + 1
-    assert store.complete([first]) == [Outcome.LEASE_LOST]
-    assert store.complete([second]) == [Outcome.OK]
-    assert store.rows("queue_history", "request_id", "locked_by") == [(first.request_id, "two")]
+    owner = store.take("two")
+    assert [held.request_id for held in owner] == [request]
+    for word in WORDS.values():
+        assert word(store, late) == [Outcome.LEASE_LOST]
+    assert store.complete(owner) == [Outcome.OK]
+    assert store.rows("queue_history", "request_id", "locked_by") == [(request, "two")]
+
+
+def test_every_claim_brings_a_greater_token_whatever_ended_the_last(
+    store: Session, clock: Clock
+) -> None:
+    store.configure_queue("default", max_attempts=1)
+    store.put()
+    tokens = []
+
+    def claim() -> list[LeasedRequest]:
+        held = store.take()
+        tokens.append(held[0].lock_token)
+        return held
+
+    store.abandon(claim())
+    store.fail(claim(), [Failure("no attempts left")])
+    store.requeue(queue="default")
+    store.fail(claim(), [Failure("given up", dead=True)])
+    store.requeue(queue="default")
+    claim()
+    clock.advance(seconds=31)
+    store.maintain()
+    store.requeue(queue="default")
+    store.renew(claim())
+    assert tokens == sorted(set(tokens))
+    assert store.rows("queue", "lock_token", "num_attempts") == [(tokens[-1], 1)]
+
+
+def test_a_batch_is_answered_request_by_request_in_the_order_given(
+    store: Session, clock: Clock
+) -> None:
+    for word, say in WORDS.items():
+        store.reset()
+        store.put(2)
+        broken = store.take("one", 2)
+        clock.advance(seconds=31)
+        again, _ = store.take("two", 2)
+        store.put(3)
+        done, first, second = store.take("one", 3)
+        store.complete([done])
+        batch = [second, broken[1], Held(2**40, 1), first, done, broken[0], again]
+        assert say(store, []) == []
+        assert say(store, batch) == [
+            Outcome.OK,
+            Outcome.LEASE_LOST,
+            Outcome.NOT_FOUND,
+            Outcome.OK,
+            Outcome.REPEAT,
+            Outcome.LEASE_LOST,
+            Outcome.OK,
+        ], word
+
+
+def test_an_old_and_the_valid_token_in_one_batch_are_told_apart(
+    store: Session, clock: Clock
+) -> None:
+    for word, say in WORDS.items():
+        store.reset()
+        store.put()
+        (late,) = store.take("one")
+        clock.advance(seconds=31)
+        (owner,) = store.take("two")
+        forged = Held(owner.request_id, owner.lock_token + 1)
+        assert say(store, [late, owner, forged]) == [
+            Outcome.LEASE_LOST,
+            Outcome.OK,
+            Outcome.LEASE_LOST,
+        ], word
+
+
+def test_a_request_named_twice_in_one_batch_is_settled_once(store: Session) -> None:
+    for word, say in WORDS.items():
+        store.reset()
+        store.put()
+        (held,) = store.take()
+        assert say(store, [held, held]) == [Outcome.OK, Outcome.OK], word
+        (row,) = store.rows("requests", "request_id", "num_attempts", "num_abandons")
+        assert row == (held.request_id, int(word != "abandon"), int(word == "abandon")), word
+        live = len(store.rows("queue", "kind"))
+        assert sum(sum(counts[2:]) for counts in store.depth()) == live, word
+
+
+def test_a_request_both_completed_and_failed_in_one_exchange_is_complete(store: Session) -> None:
+    (request,) = store.put()
+    (held,) = store.take()
+    answer = store.exchange(
+        "one", ["default"], 1, completed=[(held, None)], failed=[(held, Failure("x"))]
+    )
+    assert (answer.completed, answer.failed) == ([Outcome.OK], [Outcome.REPEAT])
+    assert store.row(request)["status"] == "Complete"
+
+
+def test_a_token_that_nobody_was_given_is_worth_nothing(store: Session) -> None:
+    (waiting, dropped) = store.put(2)
+    store.cancel([dropped])
+    before = store.everything()
+    forged = [Held(id, token) for id in (waiting, dropped) for token in (0, 1, -1)]
+    for word, say in WORDS.items():
+        assert say(store, forged) == [Outcome.LEASE_LOST] * 6, word
+        assert store.everything() == before, word
+
+
+def test_cancelling_is_told_to_the_owner_alone(store: Session, clock: Clock) -> None:
+    (request,) = store.put()
+    (late,) = store.take("one")
+    clock.advance(seconds=31)
+    (owner,) = store.take("two")
+    store.cancel([request])
+    stale, answer = store.renew([late, owner])
+    assert stale == (request, Outcome.LEASE_LOST, None)
+    assert answer.outcome == Outcome.CANCEL_REQUESTED
+    assert answer.lock_expires_time == owner.lock_expires_time
+
+
+def test_arrays_that_do_not_fit_together_are_refused(store: Session) -> None:
+    store.put()
+    (held,) = store.take()
+    before = store.everything()
+    with pytest.raises(RoutineError, match="one length"):
+        store.complete([held], ["1", "2"])
+    with pytest.raises(RoutineError, match="one length"):
+        store.renew([held], started=[])
+    with pytest.raises(RoutineError, match="one length"):
+        store.fail([held], [])
+    assert store.everything() == before

@@ -1,4 +1,4 @@
-"""What a database says of the schema `rowlease`: names and definitions, never numbers of its own."""
+"""What a database says of the schema `rowlease`: names and definitions, no numbers of its own."""
 
 from __future__ import annotations
 

@@ -17,14 +17,12 @@ from alembic.script import ScriptDirectory
 
 import rowlease.store.migrate
 from rowlease.errors import SchemaMismatch, StoreError
-from rowlease.store.migrate import Migrated, migrate
+from rowlease.store.migrate import Migrated, migrate, revisions
 from rowlease.store.routines import Routine, packaged, read_routine, scripts
 from tests.conftest import in_database, scratch_database
 from tests.migrations.catalogue import snapshot
 
-REVISIONS = [
-    revision.revision for revision in ScriptDirectory(str(packaged("migrations"))).walk_revisions()
-][::-1]
+REVISIONS = revisions()
 HEAD = REVISIONS[-1]
 
 NEXT_REVISION = f'''
@@ -111,6 +109,11 @@ def test_every_upgrade_path_ends_in_the_fresh_schema(
         assert found[what] == rows, what
 
 
+def test_the_files_are_in_the_order_in_which_alembic_runs_them() -> None:
+    walk = ScriptDirectory(str(packaged("migrations"))).walk_revisions()
+    assert [revision.revision for revision in walk] == REVISIONS[::-1]
+
+
 def test_a_fresh_schema_holds_what_the_snapshot_looks_at(fresh: dict[str, Any]) -> None:
     assert all(fresh.values()), [what for what, rows in fresh.items() if not rows]
 
@@ -179,7 +182,10 @@ def test_a_body_that_was_edited_by_hand_comes_back_with_the_next_version(
     empty: str, fresh: dict[str, Any]
 ) -> None:
     migrate(empty)
-    run(empty, "create or replace function rowlease.now() returns timestamptz return '-infinity'")
+    edited = (
+        "create or replace function rowlease.now() returns timestamptz return current_timestamp"
+    )
+    run(empty, edited)
     assert not migrate(empty).changed, "the files are what was applied last"
     assert snapshot(empty)["routines"] != fresh["routines"]
     run(empty, "update rowlease.schema_info set routines_hash = 'an older version'")

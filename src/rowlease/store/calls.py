@@ -82,8 +82,7 @@ class Store(ABC):
             ((revision,),) = self._call("schema_version")
         except SchemaMismatch as error:
             raise SchemaMismatch(
-                f"the database at {self.where} has no rowlease schema; "
-                "run `rowlease migrate`"
+                f"the database at {self.where} has no rowlease schema; run `rowlease migrate`"
             ) from error
         check_revision(revision, self.where)
 

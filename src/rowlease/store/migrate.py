@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
+from threading import Lock
 from typing import NamedTuple
 
 import psycopg
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from rowlease.errors import (
     AccessDenied,
-    ConfigError,
     SchemaMismatch,
     StoreConflict,
     StoreError,
     StoreUnavailable,
 )
 from rowlease.store import open_store, redact
+from rowlease.store.postgresql import libpq_dsn
 from rowlease.store.routines import packaged, scripts, scripts_hash
 
 #: Two `rowlease migrate` at once take turns.
 MIGRATION_LOCK = 1919907439
+#: Alembic keeps what it is doing in globals of its own: one thread at a time.
+_alembic = Lock()
 
 
 class Migrated(NamedTuple):
@@ -38,7 +38,8 @@ class Migrated(NamedTuple):
 def migrate(dsn: str) -> Migrated:
     """Bring the database to this version's schema and routines, in one transaction.
 
-    Safe to call again and from several hosts at once; workers may go on meanwhile.
+    Safe to call again and from several threads, processes and hosts at once; workers may go on
+    meanwhile.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -53,7 +54,7 @@ def migrate(dsn: str) -> Migrated:
         # libpq reads the DSN, as it does for the store: SQLAlchemy's rules differ from its own.
         creator=partial(
             psycopg.connect,
-            dsn.replace("postgresql+psycopg://", "postgresql://", 1),
+            libpq_dsn(dsn),
             application_name="rowlease migrate",
             connect_timeout=10,
         ),
@@ -61,7 +62,7 @@ def migrate(dsn: str) -> Migrated:
         poolclass=sa.NullPool,
     )
     try:
-        with engine.begin() as connection:
+        with _alembic, engine.begin() as connection:
             return _migrate(connection, redact(dsn))
     except sa.exc.DBAPIError as error:
         raise _said(error.orig, redact(dsn)) from error.orig
@@ -69,7 +70,7 @@ def migrate(dsn: str) -> Migrated:
         raise _said(error, redact(dsn)) from error
 
 
-def _said(error: BaseException | None, where: str) -> ConfigError | StoreError:
+def _said(error: BaseException | None, where: str) -> StoreError:
     """What rowlease calls an error of the driver."""
     assert isinstance(error, psycopg.Error)
     said = error.diag.message_primary or str(error).strip().splitlines()[0]
@@ -81,11 +82,6 @@ def _said(error: BaseException | None, where: str) -> ConfigError | StoreError:
         )
     if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable):
         return StoreConflict(f"{said} at {where}; run `rowlease migrate` again")
-    if isinstance(error, psycopg.ProgrammingError) and not state:
-        return ConfigError(
-            f"the DSN {where!r} cannot be read; write it as "
-            "postgresql://user:password@host:port/database, other characters as %40 and the like"
-        )
     # No SQLSTATE: the connection failed. Classes: connection, credentials, catalogue name,
     # resources, the operator stopped the server.
     if not state or state[:2] in ("08", "28", "3D", "53", "57"):
@@ -100,9 +96,7 @@ def _migrate(connection: sa.Connection, where: str) -> Migrated:
     before = _revision(connection)
     if before is not None:
         check_revision(before, where, or_older=True)
-    config = _config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    _upgrade(connection)
     after = _revision(connection)
     assert after is not None
     fingerprint = scripts_hash("postgresql")
@@ -113,6 +107,15 @@ def _migrate(connection: sa.Connection, where: str) -> Migrated:
     if changed:
         _apply(connection, names, fingerprint)
     return Migrated(before, after, len(names), changed)
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(packaged("migrations")).replace("%", "%%"))
+    command.upgrade(config, "head")
 
 
 def _apply(connection: sa.Connection, names: list[str], fingerprint: str) -> None:
@@ -144,7 +147,10 @@ def _apply(connection: sa.Connection, names: list[str], fingerprint: str) -> Non
 def _revision(connection: sa.Connection) -> str | None:
     if connection.scalar(sa.text("select to_regclass('rowlease.alembic_version')")) is None:
         return None
-    return connection.scalar(sa.text("select version_num from rowlease.alembic_version"))
+    found: str | None = connection.scalar(
+        sa.text("select version_num from rowlease.alembic_version")
+    )
+    return found
 
 
 def check_revision(revision: str | None, where: str, *, or_older: bool = False) -> None:
@@ -155,10 +161,10 @@ def check_revision(revision: str | None, where: str, *, or_older: bool = False) 
         where: the database's name for people, without a password.
         or_older: accept what `migrate` can bring forward.
     """
-    script = ScriptDirectory.from_config(_config())
-    if revision == script.get_current_head():
+    known = revisions()
+    if revision == known[-1]:
         return
-    if revision is not None and revision not in {r.revision for r in script.walk_revisions()}:
+    if revision is not None and revision not in known:
         raise SchemaMismatch(
             f"the database at {where} is at schema {revision}, which is newer than this rowlease; "
             "install the newer rowlease"
@@ -169,7 +175,10 @@ def check_revision(revision: str | None, where: str, *, or_older: bool = False) 
         )
 
 
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(packaged("migrations")).replace("%", "%%"))
-    return config
+def revisions() -> list[str]:
+    """The revisions this version knows, oldest first: what the names of their files begin with.
+
+    Every client asks this when it connects; Alembic takes as long to load as all the rest.
+    """
+    files = (packaged("migrations") / "versions").glob("[!_]*.py")
+    return sorted(file.stem.partition("_")[0] for file in files)

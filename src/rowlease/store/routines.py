@@ -10,6 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from rowlease.errors import RowleaseError
@@ -78,26 +79,21 @@ def read_routine(path: Path) -> Routine:
         ValueError: the header lacks a field, or its first line does not name the file.
     """
     body = path.read_text(encoding="utf-8")
-    comment = [line[3:] for line in body.splitlines()[: body.splitlines().index(_code(body))]]
-    name, _, summary = comment[0].partition(": ")
+    comment = [line[3:] for line in takewhile(lambda line: line[:2] == "--", body.splitlines())]
+    name, _, summary = comment[0].partition(": ") if comment else ("", "", "")
     header: dict[str, str] = {}
-    field = ""
     for line in comment[1:]:
         if match := re.match(r"(\w+): +(.*)", line):
-            field = match[1]
-            header[field] = match[2]
-        else:
+            field, header[match[1]] = match.groups()
+        elif header:
             header[field] += " " + line.strip()
     if name != path.stem or tuple(header) != FIELDS:
         raise ValueError(f"{path.name}: the header must name the file and hold {FIELDS}")
     return Routine(name, summary, header, _params(header["params"]), body)
 
 
-def _code(body: str) -> str:
-    return next(line for line in body.splitlines() if not line.startswith("-- "))
-
-
 def _params(field: str) -> dict[str, str]:
+    """`p_name type (remark), variadic p_names type[] -- remark` as names and types."""
     plain = re.sub(r"\([^)]*\)", "", field).partition(" -- ")[0]
-    pairs = (part.split() for part in plain.split(","))
-    return {pair[0]: pair[-1] for pair in pairs if len(pair) >= 2 and pair[0].startswith("p_")}
+    pairs = (part.removeprefix(" ").removeprefix("variadic ").split() for part in plain.split(","))
+    return {name: " ".join(kind) for name, *kind in pairs if name.startswith("p_")}

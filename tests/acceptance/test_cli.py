@@ -1,0 +1,797 @@
+"""The command line as people use it: a process, its exit code, and one sentence when it refuses.
+
+A refusal changes nothing, shows no traceback and never a password.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+import rowlease.cli
+from rowlease.errors import RowleaseError
+from rowlease.model import MAX_PAYLOAD_BYTES
+from rowlease.store.migrate import MIGRATION_LOCK
+from tests.conftest import in_database, scratch_database
+
+SOURCE = Path(rowlease.cli.__file__).parents[1]
+SECRET = "hunter2"
+PATIENCE = 30.0  # seconds; only a failing test waits that long
+
+COMMANDS = ("migrate", "enqueue", "worker", "depth", "demo")
+
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Run(Protocol):
+    def __call__(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes = b"",
+        source: Path = SOURCE,
+        **environment: str,
+    ) -> Done: ...
+
+
+def environment_of(source: Path, folder: Path, given: dict[str, str]) -> dict[str, str]:
+    """Nothing of ours is set but what is given; the embedded server, if any, lives in `folder`."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("ROWLEASE_")}
+    home = {"XDG_DATA_HOME": str(folder), "PYTHONPATH": str(source), "COLUMNS": "100"}
+    return {**clean, **home, **given}
+
+
+def run_in(folder: Path) -> Run:
+    def call(
+        *arguments: str | bytes, stdin: bytes = b"", source: Path = SOURCE, **environment: str
+    ) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "rowlease", *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=folder,
+            env=environment_of(source, folder, environment),
+            timeout=2 * PATIENCE,
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+    return call
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run `rowlease`, in a folder of the test's own."""
+    return run_in(tmp_path)
+
+
+def run_all(calls: dict[str, Callable[[], Done]]) -> dict[str, Done]:
+    """Run processes side by side: most of their time is start-up, and there are many."""
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        return dict(zip(calls, pool.map(lambda call: call(), calls.values()), strict=True))
+
+
+def refused(done: Done, code: int, says: str) -> None:
+    """One sentence on stderr that matches, nothing on stdout, and the documented exit code."""
+    assert SECRET not in done.stdout + done.stderr
+    assert re.search(says, done.stderr), done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert done.returncode == code
+
+
+@pytest.fixture(scope="module")
+def database(server_dsn: str, template: str) -> Iterator[str]:
+    """One migrated database for every test of this file."""
+    with scratch_database(server_dsn, template) as name:
+        yield in_database(server_dsn, name)
+
+
+@pytest.fixture(scope="module")
+def look(database: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+    with psycopg.connect(database, autocommit=True) as connection:
+
+        def rows(query: str) -> list[tuple[Any, ...]]:
+            return connection.execute(query).fetchall()
+
+        yield rows
+
+
+Look = Callable[[str], list[tuple[Any, ...]]]
+EVERYTHING = """
+select (select count(*) from rowlease.requests), (select count(*) from rowlease.enqueue_receipt),
+       (select json_agg(s order by queue_name)::text from rowlease.queue_settings s),
+       (select sum(pending) from rowlease.queue_depth), (select count(*) from rowlease.worker)
+"""
+
+
+@pytest.fixture
+def unchanged(look: Look) -> Iterator[None]:
+    """The test leaves every table as it was."""
+    before = look(EVERYTHING)
+    yield
+    assert look(EVERYTHING) == before
+
+
+@pytest.fixture(scope="module")
+def closed_port() -> Iterator[int]:
+    """A port that is ours, and that nobody listens on."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def doorman() -> Iterator[int]:
+    """The port of a server that asks for a password and likes none."""
+
+    def message(kind: bytes, body: bytes) -> bytes:
+        return kind + (len(body) + 4).to_bytes(4, "big") + body
+
+    def serve() -> None:
+        while True:
+            try:
+                guest, _ = door.accept()
+            except OSError:
+                return
+            with guest:
+                asked = guest.recv(4096)
+                while len(asked) == 8:  # for TLS or GSS: no
+                    guest.sendall(b"N")
+                    asked = guest.recv(4096)
+                guest.sendall(message(b"R", (3).to_bytes(4, "big")))
+                guest.recv(4096)
+                no = b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user\0\0"
+                guest.sendall(message(b"E", no))
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as door:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield door.getsockname()[1]
+        door.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+# -- help --------------------------------------------------------------------------------------
+
+
+def test_help_names_every_command_and_every_exit_code(run: Run) -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE), command
+    listed = set(map(int, re.findall(r"^ +(\d+) +\w", done.stdout, re.MULTILINE)))
+    assert listed == {0, 1, 130} | {error.exit_code for error in every_error(RowleaseError)}
+
+
+def every_error(kind: type[RowleaseError]) -> Iterator[type[RowleaseError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from every_error(below)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, run: Run) -> None:
+    done = run(command, "-h")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: rowlease {command} ")
+    assert "--dsn URL" in done.stdout
+    assert "--json" in done.stdout
+
+
+def test_without_a_command_the_help_is_shown_and_it_is_a_mistake(run: Run) -> None:
+    done = run()
+    assert done.returncode == 2
+    assert "Commands:" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["enqueue"], ["worker"]])
+def test_help_loads_no_driver(arguments: list[str], tmp_path: Path) -> None:
+    """What makes `--help` instant; the time itself is the machine's affair."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "rowlease", *arguments, "--help"],
+        capture_output=True,
+        text=True,
+        env=environment_of(SOURCE, tmp_path, {}),
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "rowlease.cli" in loaded
+    heavy = {"psycopg", "sqlalchemy", "alembic", "pyspark", "rich", "asyncio", "multiprocessing"}
+    assert not heavy & loaded
+
+
+# -- databases that are not there, or not right -------------------------------------------------
+
+NO_DSN = r"write it as postgresql://user:password@host:port/database"
+BAD_DSNS = {
+    "closed port": ("postgresql://u:hunter2@127.0.0.1:{closed}/x", 3, r"cannot reach .*refused"),
+    "wrong password": (
+        "postgresql://u:hunter2@127.0.0.1:{doorman}/x",
+        3,
+        r"password authentication failed",
+    ),
+    "wrong host": ("postgresql://u:hunter2@no.such.host.invalid/x", 3, r"resolve|name"),
+    "not a DSN": ("hunter2", 2, NO_DSN),
+    "key and value": ("host=h user=u password=hunter2", 2, NO_DSN),
+    "unknown scheme": ("mysql://u:hunter2@h/x", 2, r"names no database that rowlease knows"),
+    "port is no number": ("postgresql://u:hunter2@h:port/x", 2, NO_DSN),
+    "unfinished address": ("postgresql://u:hunter2@[::1/x", 2, NO_DSN),
+    "raw @ in the password": ("postgresql://u:x@hunter2@h/x", 2, r"%40"),
+    "raw / in the password": ("postgresql://u:x/hunter2@h/x", 2, r"%2F"),
+    "bad percent code": ("postgresql://u:hunter2%zz@h/x", 2, r"%25"),
+    "unknown option": ("postgresql://u:hunter2@h/x?nonsense=hunter2", 2, NO_DSN),
+}
+
+
+@pytest.fixture(scope="module")
+def dialled(
+    closed_port: int, doorman: int, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Done]:
+    run = run_in(tmp_path_factory.mktemp("dialled"))
+    places = {"closed": closed_port, "doorman": doorman}
+    dsns = {case: dsn.format(**places) for case, (dsn, _, _) in BAD_DSNS.items()}
+    return run_all(
+        {
+            f"{command} {case}": partial(run, command, ROWLEASE_DSN=dsn)
+            for command in ("depth", "migrate")
+            for case, dsn in dsns.items()
+        }
+    )
+
+
+@pytest.mark.parametrize("case", BAD_DSNS)
+@pytest.mark.parametrize("command", ["depth", "migrate"])
+def test_a_dsn_that_leads_nowhere_is_told_in_a_sentence(
+    command: str, case: str, dialled: dict[str, Done]
+) -> None:
+    _, code, says = BAD_DSNS[case]
+    refused(dialled[f"{command} {case}"], code, says)
+
+
+@pytest.mark.parametrize("command", [["enqueue", "x"], ["worker", "jobs"], ["demo"]])
+def test_every_command_says_that_the_database_is_not_there(
+    command: list[str], run: Run, closed_port: int, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    dsn = f"postgresql://u:{SECRET}@127.0.0.1:{closed_port}/x"
+    refused(run(*command, "--dsn", dsn), 3, r"cannot reach the database at postgresql://u:\*\*\*@")
+
+
+def test_a_database_and_a_user_that_do_not_exist_are_named(run: Run, server_dsn: str) -> None:
+    url = sa.make_url(server_dsn)
+    refused(run("depth", ROWLEASE_DSN=in_database(server_dsn, "nowhere")), 3, r'"nowhere"')
+    nobody = url.set(username="nobody_at_all", password="x").render_as_string(hide_password=False)
+    refused(run("depth", ROWLEASE_DSN=nobody), 3, r'"nobody_at_all"')
+
+
+@pytest.mark.parametrize("command", [["enqueue", "x"], ["worker", "jobs"], ["demo"]])
+def test_an_unmigrated_database_is_left_as_it_is(
+    command: list[str], run: Run, server_dsn: str, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    with scratch_database(server_dsn) as name:
+        dsn = in_database(server_dsn, name)
+        refused(run(*command, ROWLEASE_DSN=dsn), 3, r"no rowlease schema; run `rowlease migrate`")
+        with psycopg.connect(dsn) as connection:
+            assert connection.execute("select to_regnamespace('rowlease')").fetchone() == (None,)
+
+
+@pytest.mark.parametrize("command", [["depth"], ["worker", "jobs"], ["migrate"]])
+def test_a_newer_schema_is_left_as_it_is(
+    command: list[str], run: Run, server_dsn: str, template: str, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    with scratch_database(server_dsn, template) as name:
+        dsn = in_database(server_dsn, name)
+        with psycopg.connect(dsn) as connection:
+            connection.execute("update rowlease.alembic_version set version_num = '9999'")
+        refused(run(*command, ROWLEASE_DSN=dsn), 3, r"9999, which is newer .*; install the newer")
+        with psycopg.connect(dsn) as connection:
+            found = connection.execute("select version_num from rowlease.alembic_version")
+            assert found.fetchall() == [("9999",)]
+
+
+def test_an_older_schema_is_told_apart_and_migrates(
+    run: Run, server_dsn: str, template: str, repository: Path, tmp_path: Path
+) -> None:
+    newer = tmp_path / "newer"
+    for folder in ("src", "sql", "migrations"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(repository / folder, newer / folder, ignore=ignored)
+    with scratch_database(server_dsn, template) as name:
+        dsn = in_database(server_dsn, name)
+        with psycopg.connect(dsn) as connection:
+            ((head,),) = connection.execute("select version_num from rowlease.alembic_version")
+        (newer / "migrations" / "versions" / "next.py").write_text(
+            f'revision = "next"\ndown_revision = "{head}"\n\n\ndef upgrade() -> None: ...\n'
+        )
+        old = run("depth", ROWLEASE_DSN=dsn, source=newer / "src")
+        refused(old, 3, rf"is at schema {head}; run `rowlease migrate`")
+        done = run("migrate", ROWLEASE_DSN=dsn, source=newer / "src")
+        assert f"from {head} to schema next" in done.stdout
+        assert run("depth", ROWLEASE_DSN=dsn, source=newer / "src").returncode == 0
+        refused(run("depth", ROWLEASE_DSN=dsn), 3, r"next, which is newer")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"])
+def test_a_dsn_file_that_is_no_use_is_named(
+    content: bytes | None, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "dsn"
+    if content is not None:
+        file.write_bytes(content)
+    refused(run("depth", ROWLEASE_DSN_FILE=str(file)), 2, rf"ROWLEASE_DSN_FILE names {file}")
+
+
+def test_a_dsn_file_keeps_the_password_out_of_the_arguments(
+    run: Run, database: str, tmp_path: Path
+) -> None:
+    (tmp_path / "dsn").write_text(database + "\n")
+    assert run("depth", ROWLEASE_DSN_FILE=str(tmp_path / "dsn")).returncode == 0
+
+
+def test_an_empty_dsn_is_not_taken_for_the_embedded_server(run: Run, tmp_path: Path) -> None:
+    """As in `--dsn "$UNSET"`."""
+    refused(run("depth", "--dsn", ""), 2, r"--dsn is empty")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- users without rights ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stranger(server_dsn: str, database: str) -> Iterator[str]:
+    """The DSN of a user who may log in and nothing else."""
+    name = f"stranger_{secrets.token_hex(4)}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        connection.execute(f"create role {name} login password '{SECRET}'")
+        try:
+            url = sa.make_url(database).set(username=name, password=SECRET)
+            yield url.render_as_string(hide_password=False)
+        finally:
+            connection.execute(f"drop role {name}")
+
+
+@pytest.mark.parametrize("command", [["depth"], ["worker", "jobs"]])
+@pytest.mark.usefixtures("unchanged")
+def test_a_user_without_rights_is_told_which_roles_there_are(
+    command: list[str], run: Run, stranger: str, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    done = run(*command, ROWLEASE_DSN=stranger)
+    refused(done, 3, r"permission denied .*grant its user .*rowlease_producer")
+    for role in ("worker", "operator", "reader"):
+        assert f"rowlease_{role}" in done.stderr
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_reader_may_look_and_not_enqueue(
+    run: Run, stranger: str, database: str, look: Look
+) -> None:
+    user = sa.make_url(stranger).username
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"grant rowlease_reader to {user}")
+        try:
+            assert run("depth", ROWLEASE_DSN=stranger).returncode == 0
+            refused(run("enqueue", "x", ROWLEASE_DSN=stranger), 3, r"denied .*rowlease_producer")
+        finally:
+            connection.execute(f"revoke rowlease_reader from {user}")
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_migrate_says_what_its_user_must_be_able_to_do(run: Run, stranger: str) -> None:
+    refused(run("migrate", ROWLEASE_DSN=stranger), 3, r"permission denied .*schema and roles")
+
+
+# -- enqueue -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A bad call of `rowlease enqueue`."""
+
+    says: str
+    arguments: Sequence[str | bytes] = ("x",)
+    stdin: bytes = b""
+    lines: bytes | None = None
+
+
+HUGE = b'"' + b"a" * MAX_PAYLOAD_BYTES + b'"'
+BAD_REQUESTS = {
+    "unknown queue": Bad(r'queue "nowhere" does not exist', ["x", "--queue", "nowhere"]),
+    "no queue": Bad(r'queue "" does not exist', ["x", "--queue", ""]),
+    "no kind": Bad(r"Missing argument 'KIND'", []),
+    "empty kind": Bad(r"kind must name a task", [""]),
+    "long kind": Bad(r"1 to 200 characters", ["x" * 201]),
+    "two kinds": Bad(r"unexpected extra argument", ["x", "y"]),
+    "kind that is no text": Bad(r"Unicode|character", [b"\xff"]),
+    "queue that is no text": Bad(r"Unicode|character", ["x", "--queue", b"\xff"]),
+    "payload is not JSON": Bad(r"payload is not JSON", ["x", "--payload", "{'a': 1}"]),
+    "payload is empty": Bad(r"payload is not JSON", ["x", "--payload", ""]),
+    "payload is NaN": Bad(r"payload is not JSON", ["x", "--payload", "NaN"]),
+    "payload is not UTF-8": Bad(r"UTF-8", ["x", "--payload", b'"\xff"']),
+    "payload is too deep": Bad(r"not JSON", ["x", "--payload", "-"], b"[" * 200_000),
+    "half of a character": Bad(r"not JSON", ["x", "--payload", '"\\ud800"']),
+    "stdin is not JSON": Bad(r"payload is not JSON", ["x", "--payload", "-"], b"nonsense"),
+    "stdin is not UTF-8": Bad(r"UTF-8", ["x", "--payload", "-"], b'"\xff\xfe"'),
+    "stdin is over 1 MiB": Bad(r"at most 1048576 fit", ["x", "--payload", "-"], HUGE),
+    "negative priority": Bad(r"must be 0 or more", ["x", "--priority", "-1"]),
+    "fractional priority": Bad(r"'1.5' is not a valid integer", ["x", "--priority", "1.5"]),
+    "priority is a word": Bad(r"'high' is not a valid integer", ["x", "--priority", "high"]),
+    "no attempts": Bad(r"--max-attempts", ["x", "--max-attempts", "0"]),
+    "too many attempts": Bad(r"--max-attempts", ["x", "--max-attempts", "99999999999"]),
+    "unknown unit": Bad(r"no duration; write 250ms", ["x", "--delay", "3w"]),
+    "negative delay": Bad(r"no duration; write 250ms", ["x", "--delay", "-3s"]),
+    "endless delay": Bad(r"no duration; write 250ms", ["x", "--delay", "9" * 400]),
+    "delay past all calendars": Bad(r"out of range", ["x", "--delay", "999999999d"]),
+    "long dedup key": Bad(r"too long", ["x", "--dedup-key", "k" * 500]),
+    "unknown option": Bad(r"No such option", ["x", "--nonsense"]),
+    "one bad line": Bad(r"line 3 is not JSON", lines=b'{"a": 1}\n\n{"a": \n{"a": 2}\n'),
+    "one line over 1 MiB": Bad(r"line 2: payload has \d+ bytes", lines=b"1\n" + HUGE + b"\n"),
+    "a line that is no UTF-8": Bad(r"line 2 is not .*UTF-8", lines=b'"a"\n"\xff"\n'),
+    "no file of lines": Bad(r"No such file", ["x", "--lines", "nowhere.jsonl"]),
+    "lines and payload": Bad(r"neither --payload nor", ["x", "--payload", "1"], lines=b"1\n"),
+    "lines and dedup key": Bad(r"nor --dedup-key", ["x", "--dedup-key", "k"], lines=b"1\n"),
+}
+
+
+@pytest.fixture(scope="module")
+def requested(
+    database: str, look: Look, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Done]:
+    folder = tmp_path_factory.mktemp("requested")
+    calls: dict[str, Callable[[], Done]] = {}
+    for number, (case, bad) in enumerate(BAD_REQUESTS.items()):
+        arguments = list(bad.arguments)
+        if bad.lines is not None:
+            (folder / str(number)).write_bytes(bad.lines)
+            arguments += ["--lines", str(number)]
+        run = run_in(folder)
+        calls[case] = partial(run, "enqueue", *arguments, stdin=bad.stdin, ROWLEASE_DSN=database)
+    before = look(EVERYTHING)
+    done = run_all(calls)
+    assert look(EVERYTHING) == before, "one of them has changed something"
+    return done
+
+
+@pytest.mark.parametrize("case", BAD_REQUESTS)
+def test_a_bad_request_is_refused_in_a_sentence(case: str, requested: dict[str, Done]) -> None:
+    refused(requested[case], 2, BAD_REQUESTS[case].says)
+
+
+@pytest.mark.usefixtures("emptied")
+def test_a_full_queue_has_an_exit_code_of_its_own(run: Run, database: str, look: Look) -> None:
+    look("select rowlease.configure_queue('small', '{\"capacity\": 1}')")
+    one = ("enqueue", "x", "--queue", "small")
+    assert run(*one, ROWLEASE_DSN=database).returncode == 0
+    refused(run(*one, ROWLEASE_DSN=database), 4, r'queue "small" is full: 1 of 1 places')
+
+
+@pytest.fixture
+def emptied(look: Look) -> Iterator[None]:
+    """What the test has put in is gone afterwards."""
+    yield
+    look(
+        "with a as (delete from rowlease.queue), b as (delete from rowlease.queue_depth),"
+        " c as (delete from rowlease.queue_settings where queue_name <> 'default') select 1"
+    )
+
+
+@pytest.mark.parametrize("priority", ["10", "99999999999999999999"])
+@pytest.mark.usefixtures("emptied")
+def test_a_priority_above_the_maximum_is_clamped(
+    priority: str, run: Run, database: str, look: Look
+) -> None:
+    done = run("enqueue", "x", "--priority", priority, ROWLEASE_DSN=database)
+    assert done.returncode == 0
+    assert look("select priority from rowlease.queue") == [(9,)]
+
+
+@pytest.mark.usefixtures("emptied")
+def test_one_request_says_its_number(run: Run, database: str, look: Look) -> None:
+    done = run("enqueue", "shout", "--payload", '{"word": "hé"}', ROWLEASE_DSN=database)
+    ((number, kind, payload),) = look("select request_id, kind, payload from rowlease.queue")
+    assert done.stdout == f"request {number}: ok\n"
+    assert done.stderr == ""
+    assert (kind, payload) == ("shout", {"word": "hé"})
+
+
+@pytest.mark.usefixtures("emptied")
+def test_every_option_reaches_the_table(run: Run, database: str, look: Look) -> None:
+    options = shlex.split("--priority 4 --delay 1h --dedup-key d --group-key g --max-attempts 2")
+    assert run("enqueue", "x", *options, ROWLEASE_DSN=database).returncode == 0
+    assert look(
+        "select priority, dedup_key, group_key, max_attempts, status,"
+        " due_time - requested_time = interval '1 hour' from rowlease.queue"
+    ) == [(4, "d", "g", 2, "Scheduled", True)]
+    again = run("enqueue", "x", *options, ROWLEASE_DSN=database)
+    assert re.fullmatch(r"request \d+: duplicate\n", again.stdout)
+
+
+@pytest.mark.parametrize("stdin", [b'{"a": 1}', b'\xef\xbb\xbf{"a": 1}\r\n'])
+@pytest.mark.usefixtures("emptied")
+def test_a_payload_comes_from_stdin(stdin: bytes, run: Run, database: str, look: Look) -> None:
+    done = run("enqueue", "x", "--payload", "-", stdin=stdin, ROWLEASE_DSN=database)
+    assert done.returncode == 0
+    assert look("select payload from rowlease.queue") == [({"a": 1},)]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "count"),
+    [(b'{"a": 1}\r\n\n[2]\n"three"', 3), (b"1\n", 1), (b"\n \n", 0), (b"", 0)],
+)
+@pytest.mark.usefixtures("emptied")
+def test_lines_come_from_stdin_in_their_order(
+    stdin: bytes, count: int, run: Run, database: str, look: Look
+) -> None:
+    done = run("enqueue", "x", "--lines", "-", "--json", stdin=stdin, ROWLEASE_DSN=database)
+    assert done.returncode == 0
+    found = look("select request_id, payload from rowlease.queue order by request_id")
+    assert [number for number, _ in found] == [one["request_id"] for one in json.loads(done.stdout)]
+    assert [payload for _, payload in found] == [{"a": 1}, [2], "three"][:count] or count == 1
+
+
+# -- output ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("emptied")
+def test_json_output_is_json_and_nothing_else(run: Run, database: str) -> None:
+    def data(*arguments: str) -> Any:
+        done = run(*arguments, "--json", ROWLEASE_DSN=database)
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    migrated = data("migrate")
+    assert migrated["changed"] is False
+    assert migrated["from_revision"] == migrated["to_revision"]
+    (answer,) = data("enqueue", "x", "--priority", "3")
+    assert answer["outcome"] == "ok"
+    assert isinstance(answer["request_id"], int)
+    assert data("depth") == [
+        {
+            "queue_name": "default",
+            "priority": 3,
+            "scheduled": 0,
+            "pending": 1,
+            "processing": 0,
+            "failed": 0,
+        }
+    ]
+    assert data("depth", "--queue", "default") == data("depth")
+
+
+@pytest.mark.usefixtures("emptied")
+def test_depth_shows_names_as_they_are(run: Run, database: str, look: Look) -> None:
+    name = "[bold]" + "q" * 90
+    look(f"select rowlease.configure_queue('{name}')")
+    assert run("depth", ROWLEASE_DSN=database).stdout == "nothing waits, runs or has failed\n"
+    run("enqueue", "x", "--queue", name, ROWLEASE_DSN=database)
+    head, row = run("depth", ROWLEASE_DSN=database).stdout.splitlines()
+    assert head.split() == ["queue", "priority", "pending", "scheduled", "processing", "failed"]
+    assert row.split() == [name, "0", "1", "0", "0", "0"]
+
+
+def test_migrate_says_what_it_did_and_then_that_all_is_up_to_date(
+    run: Run, server_dsn: str
+) -> None:
+    with scratch_database(server_dsn) as name:
+        dsn = in_database(server_dsn, name)
+        first, second = run("migrate", ROWLEASE_DSN=dsn), run("migrate", ROWLEASE_DSN=dsn)
+        assert (first.returncode, second.returncode) == (0, 0)
+        assert re.search(r"from an empty database to schema \w+, \d+ routines\n$", first.stdout)
+        assert second.stdout.endswith("is up to date\n")
+
+
+def test_a_reader_that_has_gone_is_no_reason_for_a_traceback(database: str, tmp_path: Path) -> None:
+    """As in `rowlease depth | head -0`."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "wb") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "rowlease", "depth"],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=environment_of(SOURCE, tmp_path, {"ROWLEASE_DSN": database}),
+        )
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+# -- Ctrl-C ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "lock"),
+    [
+        (["migrate"], f"select pg_advisory_xact_lock({MIGRATION_LOCK})"),
+        (["enqueue", "x"], "lock table rowlease.queue"),
+        (["depth"], "lock table rowlease.queue_depth"),
+    ],
+    ids=["migrate", "enqueue", "depth"],
+)
+@pytest.mark.usefixtures("unchanged")
+def test_ctrl_c_ends_a_command_that_waits(
+    command: list[str], lock: str, database: str, look: Look, tmp_path: Path
+) -> None:
+    with psycopg.connect(database) as holder:
+        holder.execute(lock)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rowlease", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment_of(SOURCE, tmp_path, {"ROWLEASE_DSN": database}),
+        )
+        with process:
+            wait_until(
+                lambda: look(
+                    "select from pg_stat_activity where wait_event_type = 'Lock'"
+                    " and datname = current_database() and application_name like 'rowlease%'"
+                ),
+                process,
+            )
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+        holder.rollback()
+    assert err.decode().split("\n") == ["", "Interrupted; run it again and it goes on.", ""]
+    assert out == b""
+    assert process.returncode == 130
+
+
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[bytes]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < ends, "it never came to that"
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+# -- worker ------------------------------------------------------------------------------------
+
+TASKS = """\
+from rowlease.tasks import task
+
+@task
+def double(n):
+    return 2 * n
+
+numbers = [1, 2]
+nothing = None
+"""
+
+
+def write_tasks(folder: Path) -> None:
+    (folder / "jobs.py").write_text(TASKS)
+    (folder / "idle.py").write_text("x = 1\n")
+    (folder / "broken.py").write_text("raise RuntimeError('this module is broken')\n")
+    (folder / "needy.py").write_text("import no_such_library\n")
+
+
+BAD_WORKERS = {
+    "unknown module": (["nowhere"], r"no module 'nowhere'"),
+    "unknown package": (["no.such.module"], r"no module 'no'"),
+    "unknown attribute": (["jobs:triple"], r"nothing named 'triple'"),
+    "no task": (["jobs:nothing"], r"no task in jobs:nothing"),
+    "list without tasks": (["jobs:numbers"], r"no task in jobs:numbers"),
+    "module without tasks": (["idle"], r"no task in idle"),
+    "module that fails": (["broken"], r"RuntimeError: this module is broken"),
+    "missing library": (["needy"], r"no_such_library"),
+    "no module": ([""], r"name the module"),
+    "nothing": ([], r"Missing argument 'TASKS'"),
+    "no slots": (["jobs", "--concurrency", "0"], r"--concurrency"),
+    "lease of a word": (["jobs", "--lease", "long"], r"no duration; write 250ms"),
+    "lease of nothing": (["jobs", "--lease", "0s", "--burst"], r"lease is 0:00:00"),
+}
+
+
+@pytest.fixture(scope="module")
+def hired(database: str, look: Look, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    folder = tmp_path_factory.mktemp("hired")
+    write_tasks(folder)
+    run = run_in(folder)
+    before = look(EVERYTHING)
+    done = run_all(
+        {
+            case: partial(run, "worker", *arguments, ROWLEASE_DSN=database)
+            for case, (arguments, _) in BAD_WORKERS.items()
+        }
+    )
+    assert look(EVERYTHING) == before, "one of them has changed something"
+    return done
+
+
+@pytest.mark.parametrize("case", BAD_WORKERS)
+def test_a_worker_that_cannot_work_says_why(case: str, hired: dict[str, Done]) -> None:
+    refused(hired[case], 2, BAD_WORKERS[case][1])
+
+
+def test_a_worker_of_a_queue_that_does_not_exist_ends_with_the_reason(
+    run: Run, database: str, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    done = run("worker", "jobs", "--queue", "nowhere", ROWLEASE_DSN=database)
+    *logged, last = done.stderr.splitlines()
+    assert last == 'Error: queue "nowhere" does not exist; create it with rowlease.configure_queue'
+    assert all(re.match(r"[-\d]+ [:,\d]+ INFO ", line) for line in logged)
+    assert (done.stdout, done.returncode) == ("", 2)
+
+
+@pytest.mark.usefixtures("emptied")
+def test_a_request_whose_task_nobody_knows_keeps_its_reason(
+    run: Run, database: str, look: Look, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    assert run("enqueue", "triple", "--max-attempts", "1", ROWLEASE_DSN=database).returncode == 0
+    done = run("worker", "jobs", "--burst", "--json", ROWLEASE_DSN=database)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["failed"] == 1
+    ((status, reason),) = look("select status, last_error from rowlease.queue")
+    assert status == "Failed"
+    assert re.search(r"no task is named 'triple'; known are: double", reason)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("unchanged")
+def test_a_worker_stops_as_asked_and_says_what_it_did(
+    number: signal.Signals, database: str, look: Look, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rowlease", "worker", "jobs", "--concurrency", "1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment_of(SOURCE, tmp_path, {"ROWLEASE_DSN": database}),
+    )
+    with process:
+        wait_until(lambda: look("select from rowlease.worker"), process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert re.fullmatch(rb"0 finished in [\d.]+ s \(0/s\)\n", out)
+    assert b"Traceback" not in err
+
+
+# -- demo --------------------------------------------------------------------------------------
+
+BAD_INPUTS: dict[str, tuple[bytes | None, str]] = {
+    "missing": (None, r"flights\.csv does not exist"),
+    "empty": (b"", r"flights\.csv"),
+    "other columns": (b"a,b\n1,2\n", r"carrier"),
+    "no rows": (b"carrier,origin,dest,time_hour,flight,minute,sched_dep_time,distance,dep_time,"
+                b"dep_delay,arr_delay,air_time\n", r"no rows"),
+    "no text": (b"\xff\xfe\x00\x01" * 100, r"flights\.csv"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+@pytest.mark.usefixtures("unchanged")
+def test_a_demo_without_its_input_says_so_before_anything_starts(
+    case: str, run: Run, database: str, tmp_path: Path
+) -> None:
+    content, says = BAD_INPUTS[case]
+    if content is not None:
+        (tmp_path / "flights.csv").write_bytes(content)
+    refused(run("demo", "--input", "flights.csv", ROWLEASE_DSN=database), 2, says)

@@ -1,0 +1,501 @@
+"""Promise 2: at least once, never lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session as OrmSession
+
+from rowlease.errors import ConfigError, InvalidRequest, QueueFull, StoreUnavailable
+from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
+from rowlease.store.routines import load_routines
+
+from tests.contract.sessions import Clock, Session
+
+AT_ONCE = Failure("x", after=timedelta(0))
+
+# -- receipts ------------------------------------------------------------------------------------
+
+
+def test_a_repeated_enqueue_answers_with_the_ids_of_the_first(store: Session) -> None:
+    (live,) = store.put(dedup_key="k")
+    requests = [
+        NewRequest(kind="new"),
+        NewRequest(kind="duplicate", dedup_key="k"),
+        NewRequest(kind="first", dedup_key="twice"),
+        NewRequest(kind="second", dedup_key="twice"),
+    ]
+    first = store.enqueue_many("default", requests, receipt_key="call")
+    assert [answer.outcome for answer in first] == ["ok", "duplicate", "ok", "duplicate"]
+    assert first[1].request_id == live
+    assert first[3].request_id == first[2].request_id
+    before = store.everything()
+    again = store.enqueue_many("default", requests, receipt_key="call")
+    assert [answer.request_id for answer in again] == [answer.request_id for answer in first]
+    assert {answer.outcome for answer in again} == {Outcome.REPEAT}
+    assert store.everything() == before
+
+
+def test_a_repeated_enqueue_is_known_even_when_its_requests_are_finished(store: Session) -> None:
+    first = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
+    store.complete(store.take())
+    again = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
+    assert again == [(first[0].request_id, Outcome.REPEAT)]
+    assert store.rows("queue", "request_id") == []
+
+
+def test_an_empty_call_has_a_receipt_too(store: Session) -> None:
+    assert store.enqueue_many("default", [], receipt_key="call") == []
+    assert store.enqueue_many("default", [], receipt_key="call") == []
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_two_calls_with_one_key_at_once_enqueue_once(
+    store: Session, another: Callable[[], Session], ending: str
+) -> None:
+    def enqueue(session: Session) -> Any:
+        requests = [NewRequest(kind="a"), NewRequest(kind="b")]
+        return session.enqueue_many("default", requests, receipt_key="call")
+
+    one, two = store, another()
+    one.begin()
+    first = enqueue(one)
+    second = two.waiting(lambda: enqueue(two))
+    getattr(one, ending)()
+    answers = second.result()
+    if ending == "commit":
+        assert [answer.request_id for answer in answers] == [answer.request_id for answer in first]
+    assert {answer.outcome for answer in answers} == {"repeat" if ending == "commit" else "ok"}
+    assert store.rows("queue", "request_id", "kind") == [
+        (answers[0].request_id, "a"),
+        (answers[1].request_id, "b"),
+    ]
+
+
+def test_a_call_that_enqueued_nothing_leaves_its_key_unused(store: Session) -> None:
+    store.configure_queue("default", capacity=1)
+    two = [NewRequest(kind="a"), NewRequest(kind="b")]
+    with pytest.raises(QueueFull):
+        store.enqueue_many("default", two, receipt_key="call")
+    with pytest.raises(InvalidRequest):
+        store.enqueue_many("default", [NewRequest(kind="")], receipt_key="call")
+    store.put()
+    (waits,) = store.enqueue_many(
+        "default", two[:1], receipt_key="call", wait=timedelta(seconds=1)
+    )
+    assert waits.outcome == Outcome.FULL
+    store.complete(store.take())
+    (answer,) = store.enqueue_many(
+        "default", two[:1], receipt_key="call", waiter_id=waits.request_id
+    )
+    assert answer.outcome == Outcome.OK
+
+
+def test_a_receipt_is_kept_for_a_day(store: Session, clock: Clock) -> None:
+    def enqueue() -> Outcome:
+        (answer,) = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
+        return answer.outcome
+
+    enqueue()
+    clock.advance(hours=24)
+    store.maintain()
+    assert enqueue() == Outcome.REPEAT
+    clock.advance(seconds=1)
+    store.maintain()
+    assert enqueue() == Outcome.OK
+
+
+def test_one_bad_request_refuses_its_whole_call(store: Session) -> None:
+    with pytest.raises(InvalidRequest, match="priority"):
+        store.enqueue_many("default", [NewRequest(kind="a"), NewRequest(kind="b", priority=-1)])
+    with pytest.raises(InvalidRequest, match="JSON"):
+        store.enqueue_many("default", [NewRequest(kind="a"), NewRequest(kind="b", payload="{")])
+    assert store.everything() == []
+
+
+# -- in the caller's transaction -----------------------------------------------------------------
+
+
+class Caller:
+    """A connection of the caller's own, and how its library ends a transaction."""
+
+    def __init__(self, connection: Any, run: Callable[[str], Any]) -> None:
+        self.connection = connection
+        self.run = run
+
+
+@contextmanager
+def psycopg_connection(dsn: str) -> Iterator[Caller]:
+    with psycopg.connect(dsn) as connection:
+        yield Caller(connection, connection.execute)
+
+
+@contextmanager
+def sqlalchemy_connection(dsn: str) -> Iterator[Caller]:
+    engine = sa.create_engine(sa.make_url(dsn).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        yield Caller(connection, lambda text: connection.execute(sa.text(text)))
+    engine.dispose()
+
+
+@contextmanager
+def sqlalchemy_session(dsn: str) -> Iterator[Caller]:
+    engine = sa.create_engine(sa.make_url(dsn).set(drivername="postgresql+psycopg"))
+    with OrmSession(engine) as session:
+        yield Caller(session, lambda text: session.execute(sa.text(text)))
+    engine.dispose()
+
+
+@pytest.fixture(params=[psycopg_connection, sqlalchemy_connection, sqlalchemy_session])
+def caller(request: pytest.FixtureRequest, dsn: str) -> Iterator[Caller]:
+    with request.param(dsn) as opened:
+        yield opened
+
+
+def test_an_enqueue_is_part_of_the_callers_transaction(store: Session, caller: Caller) -> None:
+    request = [NewRequest(kind="a")]
+    store.enqueue_many("default", request, receipt_key="call", connection=caller.connection)
+    assert store.rows("queue", "kind") == []
+    caller.connection.rollback()
+    assert store.everything() == []
+    (answer,) = store.enqueue_many(
+        "default", request, receipt_key="call", connection=caller.connection
+    )
+    assert answer.outcome == Outcome.OK
+    caller.connection.commit()
+    assert store.rows("queue", "kind") == [("a",)]
+    assert [counts[2:] for counts in store.depth()] == [(0, 1, 0, 0)]
+
+
+def test_a_completion_is_part_of_the_callers_transaction(store: Session, caller: Caller) -> None:
+    store.execute("create table effects (request_id bigint)")
+    store.put()
+    (held,) = store.take()
+
+    def work() -> list[Outcome]:
+        caller.run(f"insert into effects values ({held.request_id})")
+        return store.complete([held], ["1"], connection=caller.connection)
+
+    assert work() == [Outcome.OK]
+    caller.connection.rollback()
+    assert store.row(held.request_id)["status"] == "Processing"
+    assert store.execute("select request_id from effects") == []
+
+    assert work() == [Outcome.OK]
+    caller.connection.commit()
+    assert store.row(held.request_id)["status"] == "Complete"
+    assert work() == [Outcome.REPEAT]
+    caller.connection.rollback()
+    assert store.execute("select request_id from effects") == [(held.request_id,)]
+
+
+def test_a_late_completion_tells_the_caller_to_roll_back(
+    store: Session, clock: Clock, caller: Caller
+) -> None:
+    store.put()
+    (late,) = store.take("one")
+    clock.advance(seconds=31)
+    assert store.take("two")
+    assert store.complete([late], connection=caller.connection) == [Outcome.LEASE_LOST]
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_the_callers_isolation_level_makes_no_difference_to_what_is_kept(
+    store: Session, dsn: str, level: str
+) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"set transaction isolation level {level}")
+        (added,) = store.enqueue_many("default", [NewRequest(kind="a")], connection=connection)
+        connection.commit()
+        (held,) = store.take()
+        assert held.request_id == added.request_id
+        connection.execute(f"set transaction isolation level {level}")
+        assert store.complete([held], connection=connection) == [Outcome.OK]
+        assert store.complete([held], connection=connection) == [Outcome.REPEAT]
+        connection.commit()
+    assert store.row(held.request_id)["status"] == "Complete"
+
+
+def test_what_is_not_a_connection_is_refused_before_anything_is_done(store: Session) -> None:
+    with pytest.raises(ConfigError, match="not int"):
+        store.enqueue_many("default", [NewRequest(kind="a")], connection=1)
+    assert store.everything() == []
+
+
+# -- a request leaves the queue only by complete, cancel and purge ---------------------------------
+
+
+def test_no_other_routine_deletes_from_the_queue(engine: str) -> None:
+    removes = re.compile(r"(delete\s+from|truncate(\s+table)?)\s+rowlease\.queue\b", re.IGNORECASE)
+    found = {name for name, routine in load_routines(engine).items() if removes.search(routine.body)}
+    assert found == {"complete", "cancel", "purge"}
+
+
+def test_whatever_else_is_done_to_them_no_request_is_lost(store: Session, clock: Clock) -> None:
+    store.configure_queue("default", max_attempts=2, max_crashes=2)
+    ids = store.put(8) + store.put(2, delay=timedelta(minutes=5)) + store.put(2, group_key="g")
+    floor = None
+    for turn in range(40):
+        claim = store.dequeue(f"worker {turn}", ["default"], 3, slots=2, floor=floor)
+        floor = claim.floor
+        match turn % 5:
+            case 0:
+                store.fail(claim.requests, [AT_ONCE] * len(claim.requests))
+            case 1:
+                store.abandon(claim.requests)
+            case 2:
+                store.renew(claim.requests)
+                store.requeue(queue="default", limit=2)
+            case 3:
+                failed = [(held, Failure("x", dead=True)) for held in claim.requests]
+                store.exchange("other", ["default"], 1, failed=failed)
+            case _:
+                store.pause("default")
+                store.resume("default")
+        clock.advance(seconds=turn)
+        store.maintain()
+        assert store.rows("requests", "request_id") == [(id,) for id in sorted(ids)]
+    assert sum(sum(counts[2:]) for counts in store.depth()) == len(ids)
+
+
+def test_a_request_whose_queues_settings_are_gone_is_not_lost(store: Session) -> None:
+    store.configure_queue("old")
+    done, dropped = store.put(2, queue="old")
+    (held,) = store.dequeue("one", ["old"], 1).requests
+    assert held.request_id == done
+    store.execute("delete from rowlease.queue_settings where queue_name = 'old'")
+    assert store.complete([held]) == [Outcome.OK]
+    assert store.cancel([dropped]) == [Outcome.OK]
+    assert store.rows("queue_history", "request_id", "status") == [
+        (done, "Complete"),
+        (dropped, "Cancelled"),
+    ]
+
+
+# -- a connection cut at every step ----------------------------------------------------------------
+
+#: A life of a request, step by step. Each step takes the session it is made on and what the last
+#: one answered, and may be made again.
+STEPS: dict[str, Callable[[Session, Clock, Any], Any]] = {}
+
+
+def step(make: Callable[[Session, Clock, Any], Any]) -> Callable[[Session, Clock, Any], Any]:
+    STEPS[make.__name__] = make
+    return make
+
+
+@step
+def enqueue(store: Session, clock: Clock, last: Any) -> None:
+    store.enqueue_many("default", [NewRequest(kind="a")] * 2, receipt_key="call")
+
+
+@step
+def dequeue(store: Session, clock: Clock, last: Any) -> list[LeasedRequest]:
+    return store.take(limit=2)
+
+
+@step
+def fail(store: Session, clock: Clock, last: list[LeasedRequest]) -> None:
+    assert set(store.fail(last, [AT_ONCE] * 2)) <= {Outcome.OK, Outcome.REPEAT}
+
+
+@step
+def dequeue_again(store: Session, clock: Clock, last: Any) -> list[LeasedRequest]:
+    return store.take(limit=2)
+
+
+@step
+def renew(store: Session, clock: Clock, last: list[LeasedRequest]) -> list[LeasedRequest]:
+    assert {answer.outcome for answer in store.renew(last)} == {Outcome.OK}
+    return last
+
+
+@step
+def exchange(store: Session, clock: Clock, last: list[LeasedRequest]) -> list[LeasedRequest]:
+    done = [(last[0], None)]
+    given_up = [(last[1], Failure("x", dead=True))]
+    answer = store.exchange("one", ["default"], 1, completed=done, failed=given_up)
+    assert {*answer.completed, *answer.failed} <= {Outcome.OK, Outcome.REPEAT}
+    return last
+
+
+@step
+def requeue(store: Session, clock: Clock, last: list[LeasedRequest]) -> None:
+    store.requeue([last[1].request_id])
+
+
+@step
+def dequeue_once_more(store: Session, clock: Clock, last: Any) -> list[LeasedRequest]:
+    return store.take(limit=2)
+
+
+@step
+def complete(store: Session, clock: Clock, last: list[LeasedRequest]) -> None:
+    assert set(store.complete(last)) <= {Outcome.OK, Outcome.REPEAT}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("when", ["before its commit", "before its answer"])
+def test_a_connection_cut_at_any_step_loses_nothing_and_doubles_nothing(
+    store: Session, another: Callable[[], Session], clock: Clock, name: str, when: str
+) -> None:
+    answer: Any = None
+    cut = another()
+    for step_name, make in STEPS.items():
+        if step_name == name:
+            if when == "before its commit":
+                cut.begin()
+            make(cut, clock, answer)
+            cut.kill()
+            with pytest.raises(StoreUnavailable):
+                make(cut, clock, answer)
+            if isinstance(made := make(store, clock, answer), list) and not made:
+                # The answer that got lost was a lease: it runs out.
+                clock.advance(seconds=31)
+                made = make(store, clock, answer)
+            answer = made
+        else:
+            answer = make(store, clock, answer)
+    assert [row for (row,) in store.rows("queue_history", "status")] == ["Complete"] * 2
+    assert store.rows("queue", "request_id") == []
+    assert store.depth() == []
+
+
+@pytest.mark.parametrize("word", ["complete", "fail", "abandon", "cancel"])
+def test_a_connection_cut_while_it_waits_for_a_lock_has_done_nothing(
+    store: Session, another: Callable[[], Session], word: str
+) -> None:
+    (request,) = store.put()
+    (held,) = store.take()
+    before = store.everything()
+    store.begin()
+    store.complete([held])
+    calls: dict[str, Callable[[Session], Any]] = {
+        "complete": lambda session: session.complete([held]),
+        "fail": lambda session: session.fail([held], [AT_ONCE]),
+        "abandon": lambda session: session.abandon([held]),
+        "cancel": lambda session: session.cancel([request]),
+    }
+    two = another()
+    call = two.waiting(lambda: calls[word](two))
+    two.kill()
+    with pytest.raises(StoreUnavailable):
+        call.result()
+    store.rollback()
+    assert store.everything() == before
+    assert store.complete([held]) == [Outcome.OK]
+
+
+# -- history ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["complete", "cancel"])
+def test_history_keeps_what_the_queue_knew(store: Session, clock: Clock, end: str) -> None:
+    (request,) = store.put(
+        payload='{"n": 1}',
+        priority=3,
+        dedup_key="k",
+        group_key="g",
+        max_attempts=7,
+        retry_base=timedelta(milliseconds=5),
+    )
+    store.take(slots=0)
+    clock.advance(seconds=31)
+    store.take()
+    clock.advance(seconds=31)
+    (held,) = store.take()
+    store.abandon([held])
+    if end == "complete":
+        (held,) = store.take("two")
+        store.cancel([request])
+    before = store.row(request)
+    clock.advance(seconds=1)
+    if end == "complete":
+        assert store.complete([held], ['{"found": 2}']) == [Outcome.OK]
+    else:
+        assert store.cancel([request]) == [Outcome.OK]
+    after = store.row(request)
+    changed = {name for name in after if after[name] != before[name]}
+    assert after["completion_time"] == clock.now
+    assert after["num_crashes"] == 1
+    assert "ran out" in after["last_error"]
+    if end == "complete":
+        assert changed == {"status", "completion_time", "result"}
+        assert (after["status"], after["result"]) == ("Complete", {"found": 2})
+        assert after["cancel_requested"]
+    else:
+        assert changed == {"status", "completion_time", "cancel_requested", "returned"}
+        assert after["status"] == "Cancelled"
+
+
+def test_without_history_payload_and_result_are_dropped_and_repeat_is_still_said(
+    store: Session, clock: Clock
+) -> None:
+    store.configure_queue("default", keep_history=False)
+    done, dropped = store.put(2, payload='{"secret": 1}')
+    (held,) = store.take()
+    store.complete([held], ['{"secret": 2}'])
+    store.cancel([dropped])
+    for request in (done, dropped):
+        row = store.row(request)
+        assert (row["payload"], row["result"]) == (None, None)
+    clock.advance(hours=23)
+    store.maintain()
+    assert store.complete([held]) == [Outcome.REPEAT]
+    assert store.cancel([dropped]) == [Outcome.NOT_FOUND]
+
+
+def test_work_can_be_completed_on_a_day_that_nobody_prepared(store: Session, clock: Clock) -> None:
+    done: list[LeasedRequest] = []
+
+    def work() -> None:
+        store.put()
+        done.extend(store.take())
+        assert store.complete(done[-1:]) == [Outcome.OK]
+
+    work()
+    store.maintain()
+    work()
+    clock.advance(days=1)
+    work()
+    clock.advance(days=3)
+    work()
+    store.maintain()
+    work()
+    clock.advance(days=1)
+    store.maintain()
+    work()
+    assert store.complete(done) == [Outcome.REPEAT] * 6
+    assert len(store.rows("queue_history", "request_id")) == 6
+
+
+def test_history_is_forgotten_after_its_retention_and_not_before(
+    store: Session, clock: Clock
+) -> None:
+    store.configure_queue("default", retention_days=2)
+    store.maintain()
+    store.put(2)
+    first = store.take()
+    store.complete(first)
+    clock.advance(days=2)
+    store.maintain()
+    second = store.take()
+    store.complete(second)
+    assert store.complete([*first, *second]) == [Outcome.REPEAT] * 2
+    clock.advance(days=1)
+    store.maintain()
+    assert store.complete([*first, *second]) == [Outcome.NOT_FOUND, Outcome.REPEAT]
+
+
+def test_the_last_owner_of_a_finished_request_is_known(store: Session) -> None:
+    store.put()
+    (held,) = store.take("worker 7")
+    store.complete([Held(held.request_id, held.lock_token)])
+    assert store.rows("queue_history", "locked_by", "lock_token") == [("worker 7", 1)]

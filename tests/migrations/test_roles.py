@@ -1,0 +1,240 @@
+"""Who may do what: the five roles, and PUBLIC, which may do nothing.
+
+The tables below are the promise; sql/postgresql/grants.sql is how it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.migrations.catalogue import DAILY
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+EVERYONE = {"schema_version"}
+PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "listen"}
+WORKER = EVERYONE | {
+    "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
+    "worker_bye", "depth", "listen", "announce_idle",
+}  # fmt: skip
+READER = EVERYONE | {"depth", "explain"}
+OPERATOR = READER | {
+    "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain",
+}  # fmt: skip
+
+#: What each role may call; the owner may call everything.
+ROUTINES = {
+    "public": set[str](),
+    "rowlease_producer": PRODUCER,
+    "rowlease_worker": WORKER,
+    "rowlease_reader": READER,
+    "rowlease_operator": OPERATOR,
+}
+#: What each role may do with which table or view; `*` stands for all others.
+TABLES = {
+    "public": {"*": ""},
+    "rowlease_producer": {"inbox": "select insert", "staging": "insert", "*": ""},
+    "rowlease_worker": {"*": ""},
+    "rowlease_reader": {"*": "select"},
+    "rowlease_operator": {"*": "select"},
+}
+# Partitions of a day are read through queue_history: nobody grants anything on them.
+RIGHTS = ("select", "insert", "update", "delete", "truncate", "references", "trigger")
+
+
+@pytest.mark.parametrize("role", ROUTINES)
+def test_a_role_may_call_what_its_work_needs_and_nothing_else(role: str, sql: Sql) -> None:
+    found = sql(
+        "select p.proname, has_function_privilege(%s, p.oid, 'execute') from pg_proc p"
+        " where p.pronamespace = 'rowlease'::regnamespace",
+        [role],
+    )
+    assert {name for name, may in found if may} == ROUTINES[role]
+
+
+@pytest.mark.parametrize("role", TABLES)
+def test_a_role_sees_and_writes_what_its_work_needs_and_nothing_else(role: str, sql: Sql) -> None:
+    found = sql(
+        "select c.relname, coalesce(string_agg(r.name, ' ' order by r.place)"
+        "         filter (where has_table_privilege(%s, c.oid, r.name)), '')"
+        "  from pg_class c cross join unnest(%s::text[]) with ordinality as r(name, place)"
+        " where c.relnamespace = 'rowlease'::regnamespace and c.relkind in ('r', 'p', 'v')"
+        "   and c.relname !~ %s group by c.relname",
+        [role, list(RIGHTS), DAILY],
+    )
+    expected = TABLES[role]
+    assert dict(found) == {name: expected.get(name, expected["*"]) for name, _ in found}
+
+
+@pytest.mark.parametrize("role", TABLES)
+def test_no_role_has_a_right_on_a_single_column_or_a_sequence(role: str, sql: Sql) -> None:
+    columns = sql(
+        "select distinct c.relname from pg_class c, unnest(%s::text[]) r"
+        " where c.relnamespace = 'rowlease'::regnamespace and c.relkind in ('r', 'p', 'v')"
+        "   and has_any_column_privilege(%s, c.oid, r) and not has_table_privilege(%s, c.oid, r)",
+        [["select", "insert", "update", "references"], role, role],
+    )
+    assert not columns
+    sequences = sql(
+        "select c.relname from pg_class c where c.relnamespace = 'rowlease'::regnamespace"
+        "   and case when c.relkind = 'S'"
+        "            then has_sequence_privilege(%s, c.oid, 'usage, select, update') end",
+        [role],
+    )
+    assert not sequences
+
+
+@pytest.mark.parametrize("role", ROUTINES)
+def test_only_the_roles_enter_the_schema_and_only_its_owner_makes_things_there(
+    role: str, sql: Sql
+) -> None:
+    ((usage, create),) = sql(
+        "select has_schema_privilege(%s, 'rowlease', 'usage'),"
+        "       has_schema_privilege(%s, 'rowlease', 'create')",
+        [role, role],
+    )
+    assert (usage, create) == (role != "public", False)
+
+
+def test_everything_belongs_to_the_owner(sql: Sql) -> None:
+    owners = sql(
+        "select nspname, nspowner::regrole::text from pg_namespace where nspname = 'rowlease'"
+        " union all select relname, relowner::regrole::text from pg_class"
+        "  where relnamespace = 'rowlease'::regnamespace"
+        " union all select proname, proowner::regrole::text from pg_proc"
+        "  where pronamespace = 'rowlease'::regnamespace"
+    )
+    assert {owner for _, owner in owners} == {"rowlease_owner"}, owners
+
+
+def test_the_roles_cannot_log_in_and_have_no_power_over_the_server(sql: Sql) -> None:
+    roles = sql(
+        "select rolname, rolcanlogin or rolsuper or rolcreaterole or rolcreatedb or rolbypassrls"
+        "       or rolreplication"
+        "  from pg_roles where rolname like 'rowlease\\_%%' and rolname = any(%s) order by 1",
+        [["rowlease_owner", *ROUTINES]],
+    )
+    assert roles == [
+        ("rowlease_operator", False),
+        ("rowlease_owner", False),
+        ("rowlease_producer", False),
+        ("rowlease_reader", False),
+        ("rowlease_worker", False),
+    ]
+
+
+def test_routines_with_their_owners_rights_pin_their_search_path(sql: Sql) -> None:
+    loose = sql(
+        "select p.proname, p.proconfig from pg_proc p"
+        " where p.pronamespace = 'rowlease'::regnamespace and p.prosecdef"
+        "   and not 'search_path=pg_catalog, pg_temp' = any(coalesce(p.proconfig, '{}'))"
+    )
+    assert not loose
+
+
+def test_what_a_role_may_call_runs_with_the_owners_rights(sql: Sql) -> None:
+    """The others would fail on the first table they touch."""
+    weak = sql(
+        "select p.proname from pg_proc p"
+        " where p.pronamespace = 'rowlease'::regnamespace and p.proname = any(%s)"
+        "   and not p.prosecdef",
+        [sorted(set().union(*ROUTINES.values()))],
+    )
+    assert {name for (name,) in weak} == {"listen", "announce_idle"}, "these touch no table"
+
+
+# -- and in use --------------------------------------------------------------------------------
+
+LEASED = "(select q.request_id, q.lock_token from rowlease.queue q where q.locked_by = 'w')"
+ALLOWED = {
+    "rowlease_producer": [
+        "select * from rowlease.enqueue('default', 'x')",
+        "insert into rowlease.inbox (kind, payload) values ('x', '{}')",
+        "select * from rowlease.inbox",
+        "insert into rowlease.staging (load_id, row_id, kind) values ('l', 1, 'x')",
+        "select * from rowlease.promote('l', 'default', 1)",
+        "select rowlease.schema_version()",
+    ],
+    "rowlease_worker": [
+        "select * from rowlease.dequeue('w', '{default}', 1)",
+        "select * from rowlease.complete('{1}', '{1}')",
+        "select * from rowlease.fail('{1}', '{1}', '{oops}')",
+        "select * from rowlease.abandon('{1}', '{1}')",
+        "select * from rowlease.renew('{1}', '{1}')",
+        "select rowlease.worker_heartbeat('w', 'host', 1, '1', '{default}', 1, 0)",
+        "select rowlease.worker_bye('w')",
+        "select rowlease.announce_idle('{default}', true)",
+        "select rowlease.listen()",
+        "select * from rowlease.maintain()",
+        "select * from rowlease.depth()",
+    ],
+    "rowlease_operator": [
+        "select * from rowlease.configure_queue('other')",
+        "select * from rowlease.cancel('{1}')",
+        "select * from rowlease.requeue('{1}')",
+        "select rowlease.purge('default')",
+        "select rowlease.pause('default')",
+        "select rowlease.resume('default')",
+        "select * from rowlease.requests",
+    ],
+    "rowlease_reader": [
+        "select * from rowlease.requests",
+        "select * from rowlease.queue",
+        "select * from rowlease.depth()",
+        "select * from rowlease.explain(1)",
+    ],
+}
+REFUSED = {
+    "rowlease_producer": [
+        "select * from rowlease.queue",
+        "select * from rowlease.requests",
+        "select * from rowlease.staging",
+        "insert into rowlease.queue (queue_name) values ('default')",
+        "delete from rowlease.inbox",
+        "select * from rowlease.dequeue('w', '{default}', 1)",
+        "select rowlease.admit('default', 1, 0, now())",
+    ],
+    "rowlease_worker": [
+        "select * from rowlease.queue",
+        "update rowlease.queue set locked_by = 'me'",
+        "delete from rowlease.queue",
+        "insert into rowlease.queue_history (request_id) values (1)",
+        "select * from rowlease.enqueue('default', 'x')",
+        "select * from rowlease.cancel('{1}')",
+        "select rowlease.break_expired('default', now(), '-infinity', 1)",
+    ],
+    "rowlease_operator": [
+        "update rowlease.queue set priority = 9",
+        "delete from rowlease.queue_history",
+        "select * from rowlease.complete('{1}', '{1}')",
+        "select * from rowlease.enqueue('default', 'x')",
+    ],
+    "rowlease_reader": [
+        "select * from rowlease.enqueue('default', 'x')",
+        "update rowlease.queue_settings set paused = true",
+        "select * from rowlease.cancel('{1}')",
+        "select * from rowlease.maintain()",
+        "create table rowlease.mine ()",
+    ],
+}
+
+
+@pytest.mark.parametrize("role", ALLOWED)
+def test_a_role_does_its_work(role: str, sql: Sql) -> None:
+    sql(f"set role {role}")
+    for statement in ALLOWED[role]:
+        sql(statement)
+
+
+@pytest.mark.parametrize(
+    ("role", "statement"),
+    [(role, statement) for role, statements in REFUSED.items() for statement in statements],
+)
+def test_a_role_is_refused_what_others_do(role: str, statement: str, sql: Sql) -> None:
+    sql(f"set role {role}")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        sql(statement)

@@ -1,0 +1,82 @@
+"""What the pages say is true: the quick start runs, and nothing a user can set is left out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.cli import cli
+
+
+def code_blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def test_the_quick_start_runs_as_it_stands(
+    repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    (program, *_) = code_blocks(repository / "README.md", "python")
+    (tmp_path / "app.py").write_text(program)
+    ran = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=tmp_path,
+        env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert sql("select result ->> 'image' from rowlease.queue_history order by 1") == [
+        ("a.png",),
+        ("b.png",),
+    ]
+
+
+def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
+    (program, *_) = code_blocks(repository / "README.md", "python")
+    assert len(program.splitlines()) <= 20
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/operations.md"])
+def test_the_sql_of_the_pages_runs(
+    repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]], page: str
+) -> None:
+    sql("select rowlease.configure_queue('mail')")
+    blocks = code_blocks(repository / page, "sql")
+    assert blocks
+    for block in blocks:
+        sql(block)
+
+
+def test_every_command_is_in_the_readme_or_its_help(repository: Path) -> None:
+    pages = (repository / "README.md").read_text() + (cli.help or "")
+    assert [name for name in cli.commands if f"rowlease {name}" not in pages] == []
+
+
+def test_every_setting_of_a_queue_is_in_the_operations_page(
+    repository: Path, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    page = (repository / "docs" / "operations.md").read_text()
+    settings = sql(
+        "select attname from pg_attribute where attrelid = 'rowlease.queue_settings'::regclass"
+        " and attnum > 0 and attname not in ('queue_name', 'consumer_priorities')"
+    )
+    assert [name for (name,) in settings if name not in page] == []
+
+
+def test_every_link_of_the_pages_leads_somewhere(repository: Path) -> None:
+    pages = [*repository.glob("*.md"), *repository.glob("docs/*.md"), *repository.glob("sql/*.md")]
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []

@@ -1,0 +1,159 @@
+"""Where the database is, and what is said of it: never its password."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
+from rowlease.errors import ConfigError
+from rowlease.store import open_store, redact
+from rowlease.store.migrate import migrate
+
+#: What nobody would take for a part of the sentence around it.
+SECRET = "hunter2"
+ODD = st.text(string.ascii_letters + string.digits + "@:/?#[]%&=+ \\'\"é€", min_size=1, max_size=12)
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DSN_VARIABLE, raising=False)
+    monkeypatch.delenv(DSN_FILE_VARIABLE, raising=False)
+
+
+# -- which one ---------------------------------------------------------------------------------
+
+
+def test_nothing_configured_means_the_embedded_server() -> None:
+    assert configured_dsn() is None
+
+
+def test_the_argument_wins_over_the_environment_and_that_over_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "dsn"
+    file.write_text("  from-the-file \n")
+    monkeypatch.setenv(DSN_FILE_VARIABLE, str(file))
+    assert configured_dsn() == "from-the-file"
+    monkeypatch.setenv(DSN_VARIABLE, "from-the-environment")
+    assert configured_dsn() == "from-the-environment"
+    assert configured_dsn("given") == "given"
+
+
+@pytest.mark.parametrize("variable", [DSN_VARIABLE, DSN_FILE_VARIABLE])
+def test_an_empty_variable_is_as_good_as_none(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "")
+    assert configured_dsn() is None
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n\n", b"\xff\xfe\x00"])
+def test_a_file_that_is_missing_empty_or_no_text_is_named(
+    content: bytes | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "dsn"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv(DSN_FILE_VARIABLE, str(file))
+    with pytest.raises(ConfigError, match=rf"ROWLEASE_DSN_FILE names {file}"):
+        configured_dsn()
+
+
+def test_a_folder_is_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(DSN_FILE_VARIABLE, str(tmp_path))
+    with pytest.raises(ConfigError, match=r"directory"):
+        configured_dsn()
+
+
+# -- what may be said of it --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("postgresql://u:hunter2@h:5432/db", "postgresql://u:***@h:5432/db"),
+        ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("postgresql://h/db", "postgresql://h/db"),
+        ("postgresql:///db", "postgresql:///db"),
+        ("postgresql://u:hunter2@h/db?sslmode=require", "postgresql://u:***@h/db"),
+        ("postgresql://u:hunter2@[::1]:5432/db", "postgresql://u:***@[::1]:5432/db"),
+        ("postgresql://[::1]:5432/db", "postgresql://[::1]:5432/db"),
+        ("postgresql://u:hunter2@a:1,b:2/db", "postgresql://u:***@a:1,b:2/db"),
+    ],
+)
+def test_everything_but_the_password_is_shown(dsn: str, shown: str) -> None:
+    assert redact(dsn) == shown
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:hunter2@h/db",
+        "postgresql://u:a@hunter2@h/db",
+        "postgresql://u:hunter2/@h/db",
+        "postgresql://u:x?hunter2@h/db",
+        "postgresql://:hunter2@h/db",
+        "postgresql://u:hunter2",
+        "postgresql://u:hunter2/db",
+        "postgresql://h/db?password=hunter2",
+        "postgresql://h/db?user=u&password=hunter2&sslmode=require",
+        "postgresql://h/db?sslpassword=hunter2",
+        "postgresql://h/db?p%61ssword=hunter2",
+        "postgresql://h/db?password=x@hunter2",
+        "postgresql://h/db?user=u@x&password=hunter2",
+        "mysql://u:hunter2@h/db",
+        "host=h user=u password=hunter2",
+        "host=h user=u PASSWORD = 'hunter2'",
+        "Driver={ODBC Driver 18};Server=h;UID=u;PWD=hunter2",
+        "u:hunter2@h/db",
+        "hunter2",
+    ],
+)
+def test_a_password_is_never_shown_wherever_it_stands(dsn: str) -> None:
+    assert SECRET not in redact(dsn)
+
+
+@given(ODD, st.booleans())
+@example("p@ss", False)
+@example("a:b@c/d", False)
+@example("a?b@c", False)
+@example("%zz", False)
+def test_an_odd_password_is_never_shown(password: str, encoded: bool) -> None:
+    frame = "postgresql://usr:***@hst:5432/dbn"
+    written = quote(password, safe="") if encoded else password
+    assume(password not in frame)
+    assume(written not in frame)
+    shown = redact(f"postgresql://usr:{written}@hst:5432/dbn?sslmode=require")
+    assert written not in shown
+    assert password not in shown
+    assert shown in (frame, "postgresql://***")
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "hunter2",
+        "mysql://u:hunter2@h/db",
+        "host=h password=hunter2",
+        "postgresql:/u:hunter2@h/db",
+        "postgresql://u:hunter2@[::1/db",
+        "postgresql://u:hunter2@h/db?nonsense=1",
+        "postgresql://u:hunter2%zz@h/db",
+        "postgresql://u:a@hunter2@h/db",
+        "postgresql://u:a/hunter2@h/db",
+        "postgresql://u:hunter2",
+        "postgresql://u:hunter2/db",
+    ],
+)
+def test_a_dsn_that_cannot_be_read_is_refused_before_anything_is_dialled(dsn: str) -> None:
+    """libpq's own sentences quote parts of the DSN, so they are never passed on."""
+    for refuse in (open_store, migrate):
+        with pytest.raises(ConfigError, match=r"postgresql://user:password@host") as raised:
+            refuse(dsn)
+        assert SECRET not in str(raised.value)

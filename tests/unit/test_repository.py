@@ -1,0 +1,171 @@
+"""The house rules that a reader relies on: where things are, and which way they lean."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rowlease
+
+PACKAGE = Path(rowlease.__file__).parent
+
+MAX_LINES = 300
+#: Modules that are longer all the same, and why.
+LONG = {
+    "store/calls.py": "a method for each routine, most of it signatures and what they mean",
+}
+#: Modules with SQL of their own, and why it is no routine. Everybody else calls the store.
+WITH_SQL = {
+    "store/migrate.py": "asks what is there, where there may be no routine yet",
+    "store/postgresql.py": "builds the calls of the routines from their headers",
+    "store/embedded.py": "makes the database that the schema then goes into",
+    "spark/read.py": "what Spark's JDBC reader calls a table is a query",
+    "demo/ledger.py": "what Spark's JDBC reader calls a table is a query",
+}
+NAMES_THAT_SAY_NOTHING = {"util", "helper", "common", "base", "manager", "misc"}
+
+SQL = re.compile(
+    r"^\s*(select|insert into|delete from|truncate|merge|set local|set session|lock table)\s"
+    r"|^\s*(create|alter|drop|grant|revoke)\s+(or replace\s+)?"
+    r"(database|schema|role|table|view|index|function|procedure|routine|trigger|usage|execute)\s"
+    r"|\bselect\b.*\bfrom\b|\bupdate\s+\S+\s+set\b|\binsert\s+into\b|\bdelete\s+from\b",
+    re.DOTALL,
+)
+
+
+def modules() -> list[str]:
+    return sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def strings(path: Path) -> Iterator[str]:
+    """The texts of a module that are not documentation; what is filled in stands as x."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documentation = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "x" for part in node.values]
+            yield "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and id(node) not in documentation:
+            yield str(node.value)
+
+
+@pytest.fixture(scope="module")
+def contracts(repository: Path) -> dict[str, dict[str, Any]]:
+    with (repository / "pyproject.toml").open("rb") as file:
+        listed = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    return {contract["type"]: contract for contract in listed}
+
+
+def test_imports_point_one_way_and_only_the_store_knows_a_database(repository: Path) -> None:
+    checked = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as run; run()",
+            "--no-cache",
+        ],
+        cwd=repository,
+        env={**os.environ, "PYTHONPATH": str(repository / "src")},
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "Contracts: 2 kept, 0 broken." in checked.stdout
+
+
+def test_the_contracts_know_every_part_of_the_package(
+    contracts: dict[str, dict[str, Any]],
+) -> None:
+    parts = {"rowlease." + name.partition("/")[0].removesuffix(".py") for name in modules()}
+    parts -= {"rowlease.__init__", "rowlease.__main__"}
+    layered = {part for layer in contracts["layers"]["layers"] for part in layer.split(" | ")}
+    assert layered == parts
+    assert set(contracts["forbidden"]["source_modules"]) == parts - {"rowlease.store"}
+
+
+def test_sql_is_written_in_sql_files() -> None:
+    found = {
+        name for name in modules() if any(SQL.search(text) for text in strings(PACKAGE / name))
+    }
+    assert found == set(WITH_SQL)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_sql"),
+    [
+        ("select 1", True),
+        ("select rowlease.listen(%s)", True),
+        ("(select x from y) z", True),
+        ("with a as (\n delete from b) select", True),
+        ("update x set y = 1", True),
+        ("insert into x", True),
+        ("create role x", True),
+        ("grant usage on schema x", True),
+        ("create or replace function x()", True),
+        ("select one of them", True),
+        ("no selection from here", False),
+        ("update the settings", False),
+        ("grant its user rowlease_producer", False),
+        ("create it with rowlease.configure_queue", False),
+        ("Selects requests", False),
+    ],
+)
+def test_the_rule_for_sql_knows_sql_when_it_sees_it(text: str, is_sql: bool) -> None:
+    assert bool(SQL.search(text)) == is_sql
+
+
+def test_a_module_fits_on_a_few_pages() -> None:
+    lengths = {
+        name: len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in modules()
+    }
+    assert {name for name, length in lengths.items() if length > MAX_LINES} == set(LONG), lengths
+
+
+def test_every_name_says_what_is_inside(repository: Path) -> None:
+    names = [
+        path.relative_to(repository)
+        for folder in ("src", "sql", "migrations", "tests")
+        for path in (repository / folder).rglob("*")
+        if "__pycache__" not in path.parts
+    ]
+    assert names
+    vague = {
+        str(path)
+        for path in names
+        for word in re.split(r"[_.]", path.name.lower())
+        if word.removesuffix("s") in NAMES_THAT_SAY_NOTHING
+    }
+    assert not vague
+
+
+def test_the_public_names_are_few_and_there() -> None:
+    assert len(rowlease.__all__) <= 12
+    assert sorted(rowlease.__all__) == rowlease.__all__
+    for name in rowlease.__all__:
+        assert getattr(rowlease, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = rowlease.Nonsense
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        name
+        for name in modules()
+        if not ast.get_docstring(ast.parse((PACKAGE / name).read_text(encoding="utf-8")))
+    ]
+    assert not silent

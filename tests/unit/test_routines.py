@@ -1,0 +1,254 @@
+"""The files of sql/: their headers say what is true, and the README lists what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.model import Outcome
+from rowlease.store.routines import (
+    FIELDS,
+    Routine,
+    load_routines,
+    packaged,
+    read_routine,
+    scripts,
+    scripts_hash,
+)
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+FILES = {file.name: file for file in scripts("postgresql")}
+ROUTINES = load_routines("postgresql")
+
+#: Lines of code a routine may have; its header is not counted.
+MAX_LINES = 80
+#: What a routine can meet only if a caller of its own kind passes what this one never does.
+NOT_REACHED = {
+    ("promote", "RL007"): "a load names no attempts",
+    ("fill_request", "RL007"): "the inbox has no column for attempts",
+}
+
+HEADER = """\
+-- wave: say hello.
+-- params:   p_names text[] (null: everybody, everywhere),
+--           variadic p_times timestamp with time zone, p_kind text -- whatever
+-- returns:  void
+-- errors:   none
+-- locks:    none
+-- why:      a test, with a second line that holds a colon: and goes
+--           on.
+create or replace function rowlease.wave() returns void language sql begin atomic; end;
+"""
+
+
+def code(file: Routine) -> str:
+    """The file without its header and comments."""
+    return "\n".join(line for line in file.body.splitlines() if not line.lstrip().startswith("--"))
+
+
+def called(file: Routine) -> set[str]:
+    if file.name == "inbox":
+        return {"fill_request"}  # by the trigger on the table below
+    found = re.findall(r"rowlease\.(\w+)\s*\(", code(file))
+    return {name for name in found if name in ROUTINES and name != file.name}
+
+
+def raised(file: Routine) -> set[str]:
+    return set(re.findall(r"RL\d{3}", code(file)))
+
+
+def listed(file: Routine, seen: frozenset[str] = frozenset()) -> set[str]:
+    """The codes of a header, `as <routine> and <routine>` taken at its word."""
+    field = file.header["errors"]
+    codes = set(re.findall(r"RL\d{3}", field))
+    if field.startswith("as "):
+        for name in re.findall(r"\w+", field.partition(";")[0]):
+            if name in ROUTINES and name not in seen:
+                codes |= listed(ROUTINES[name], seen | {name})
+    return codes
+
+
+def reached(file: Routine, seen: frozenset[str] = frozenset()) -> set[str]:
+    """What a routine and all that it calls can raise."""
+    codes = raised(file)
+    for name in called(file) - seen:
+        codes |= reached(ROUTINES[name], seen | {name})
+    return codes
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def test_a_header_is_read(tmp_path: Path) -> None:
+    (tmp_path / "wave.sql").write_text(HEADER)
+    wave = read_routine(tmp_path / "wave.sql")
+    assert (wave.name, wave.summary) == ("wave", "say hello.")
+    assert wave.params == {
+        "p_names": "text[]",
+        "p_times": "timestamp with time zone",
+        "p_kind": "text",
+    }
+    assert wave.header["why"] == "a test, with a second line that holds a colon: and goes on."
+    assert wave.body == HEADER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "select 1;\n",
+        HEADER.replace("wave:", "other:"),
+        HEADER.replace("-- locks:    none\n", ""),
+        HEADER.replace("-- locks: ", "-- looks: "),
+        "-- wave: say hello.\n--           a line of no field\nselect 1;\n",
+        "\n".join(line for line in HEADER.splitlines() if line.startswith("--")).replace("why", ""),
+    ],
+)
+def test_a_file_without_a_whole_header_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "wave.sql").write_text(text)
+    with pytest.raises(ValueError, match=r"wave\.sql: the header must name the file"):
+        read_routine(tmp_path / "wave.sql")
+
+
+def test_the_fingerprint_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = scripts("postgresql")
+    seen = {scripts_hash("postgresql")}
+    for place, file in enumerate(files):
+        other = Routine(file.name, file.summary, file.header, file.params, file.body + " ")
+        monkeypatch.setattr(
+            "rowlease.store.routines.scripts",
+            lambda engine, place=place, other=other: [*files[:place], other, *files[place + 1 :]],
+        )
+        seen.add(scripts_hash("postgresql"))
+    assert len(seen) == len(files) + 1
+
+
+def test_every_file_is_among_the_scripts() -> None:
+    assert {path.stem for path in (packaged("sql") / "postgresql").rglob("*.sql")} == set(FILES)
+
+
+# -- the rules of the house --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_says_what_it_is_in_five_fields(name: str) -> None:
+    file = FILES[name]
+    assert tuple(file.header) == FIELDS
+    assert all(file.header.values())
+    assert file.summary.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_routine_fits_on_a_page(name: str) -> None:
+    lines = [line for line in FILES[name].body.splitlines() if not line.startswith("--")]
+    assert len(lines) <= MAX_LINES
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_dynamic_sql_has_a_written_reason(name: str) -> None:
+    dynamic = re.search(r"(?<!grant )\bexecute\b(?! (on|function|procedure)\b)", code(FILES[name]))
+    assert bool(dynamic) == ("dynamic sql" in FILES[name].header["why"].lower())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_header_lists_the_errors_that_can_come(name: str) -> None:
+    file = FILES[name]
+    spared = {code for (routine, code) in NOT_REACHED if routine == name}
+    assert raised(file) <= listed(file), "raised here, and not in the header"
+    assert listed(file) <= reached(file), "in the header, and raised nowhere"
+    assert reached(file) - listed(file) - spared == set(), "raised by what it calls"
+
+
+# -- sql/README.md -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def readme() -> str:
+    return (packaged("sql") / "README.md").read_text(encoding="utf-8")
+
+
+def table(readme: str, heading: str) -> dict[str, str]:
+    """The first column of the table under a heading, with the rest of each row."""
+    section = readme.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", section, re.MULTILINE)
+    return dict(rows)
+
+
+def test_the_readme_lists_every_error_code_and_who_raises_it(readme: str) -> None:
+    rows = table(readme, "Error codes")
+    found = {
+        code: {file.name for file in FILES.values() if code in raised(file)}
+        for file in FILES.values()
+        for code in raised(file)
+    }
+    assert {code: set(re.findall(r"`(\w+)`", row)) for code, row in rows.items()} == found
+
+
+def test_the_readme_lists_every_outcome(readme: str) -> None:
+    assert set(table(readme, "Outcomes")) == {outcome.value for outcome in Outcome}
+
+
+def test_every_outcome_of_a_header_is_one_of_the_models() -> None:
+    for file in FILES.values():
+        field = file.header["returns"]
+        if "outcome text" in field:
+            assert set(re.findall(r"'(\w+)'", field)) <= {outcome.value for outcome in Outcome}
+
+
+# -- against the database ----------------------------------------------------------------------
+
+
+def test_the_parameters_of_a_header_are_the_routines_own(sql: Sql) -> None:
+    found = sql(
+        "select p.proname, a.name, format_type(a.type, null)"
+        "  from pg_proc p"
+        "  left join lateral unnest(p.proargnames, p.proargmodes,"
+        "         coalesce(p.proallargtypes, p.proargtypes::oid[])) with ordinality"
+        "         as a(name, mode, type, place) on coalesce(a.mode, 'i') in ('i', 'b', 'v')"
+        " where p.pronamespace = 'rowlease'::regnamespace order by p.proname, a.place"
+    )
+    real: dict[str, list[tuple[str, str]]] = {}
+    for routine, name, kind in found:
+        real.setdefault(routine, []).extend([(name, kind)] if name else [])
+    said = {
+        routine.name: [
+            (name, sql("select %s::regtype::text", [kind])[0][0])
+            for name, kind in routine.params.items()
+        ]
+        for routine in ROUTINES.values()
+    }
+    assert said == real
+
+
+def test_a_name_is_one_routine(sql: Sql) -> None:
+    doubled = sql(
+        "select proname from pg_proc where pronamespace = 'rowlease'::regnamespace"
+        " group by proname having count(*) > 1"
+    )
+    assert not doubled, "a new signature is a _v2 file, never an overload"
+
+
+def test_every_name_in_a_body_is_qualified(sql: Sql) -> None:
+    """The bodies are checked with nothing but pg_catalog to find names in.
+
+    For plpgsql this checks the syntax; its statements are planned when they run, with the same
+    path, which every routine that touches a table pins.
+    """
+    sql("set check_function_bodies = on")
+    sql("set search_path = ''")
+    for file in FILES.values():
+        sql(file.body)
+
+
+def test_a_routine_that_touches_a_table_pins_its_search_path(sql: Sql) -> None:
+    loose = sql(
+        "select proname from pg_proc"
+        " where pronamespace = 'rowlease'::regnamespace and prosqlbody is null"
+        "   and not 'search_path=pg_catalog, pg_temp' = any(coalesce(proconfig, '{}'))"
+    )
+    assert {name for (name,) in loose} == {"check_arrays", "check_request", "listen"}
