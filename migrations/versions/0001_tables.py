@@ -34,6 +34,12 @@ ROLES = (
 
 TIME = sa.DateTime(timezone=True)
 
+#: Counters count up from nothing.
+COUNTS = (
+    "max_attempts >= 1 and num_attempts >= 0 and num_crashes >= 0 and num_abandons >= 0"
+    " and lock_token >= 0 and coalesce(retry_base_ms, 0) >= 0"
+)
+
 
 def column(name: str, kind: Any, default: str | None = None, null: bool = False) -> sa.Column[Any]:
     return sa.Column(
@@ -142,8 +148,12 @@ def create_queue() -> None:
         ),
         sa.CheckConstraint(
             "status <> 'Processing' or (locked_time is not null and lock_expires_time is not null"
-            " and lock_token >= 1 and num_attempts >= 1 and not group_blocked)",
+            " and lock_token >= 1 and num_attempts >= 1)",
             name="queue_lease_is_whole",
+        ),
+        sa.CheckConstraint(
+            "status = 'Processing' or (started_time is null and not cancel_requested)",
+            name="queue_only_a_lease_runs",
         ),
         sa.CheckConstraint(
             "(status = 'Failed') = (completion_time is not null)"
@@ -151,11 +161,17 @@ def create_queue() -> None:
             name="queue_dead_letter_says_why",
         ),
         sa.CheckConstraint("priority between 0 and 255", name="queue_priority"),
+        sa.CheckConstraint(COUNTS, name="queue_counts"),
+        sa.CheckConstraint("kind <> '' and payload is not null", name="queue_says_what"),
+        # Nor 'infinity', which no client's calendar holds.
         sa.CheckConstraint(
-            "max_attempts >= 1 and num_attempts >= 0 and num_crashes >= 0 and lock_token >= 0",
-            name="queue_counts",
+            "due_time between '0001-01-01 00:00+00' and '9999-12-31 00:00+00'", name="queue_due"
         ),
         sa.CheckConstraint("not group_blocked or group_key is not null", name="queue_group"),
+        sa.CheckConstraint(
+            "status in ('Scheduled', 'Pending') or not (group_blocked or returned)",
+            name="queue_only_waiting_have_a_place",
+        ),
         schema=SCHEMA,
         # Every claim rewrites the row; free room in the page keeps the new version near the old.
         postgresql_with={
@@ -195,6 +211,18 @@ def create_history() -> None:
         column("result", sa.JSON, null=True),
         sa.CheckConstraint(one_of("status", FINAL_STATUSES), name="queue_history_status"),
         sa.CheckConstraint("completion_time is not null", name="queue_history_completed"),
+        sa.CheckConstraint(
+            "(status = 'Complete') = (locked_by is not null)", name="queue_history_says_who"
+        ),
+        sa.CheckConstraint(
+            "status <> 'Complete' or (locked_time is not null and lock_expires_time is not null"
+            " and lock_token >= 1 and num_attempts >= 1)",
+            name="queue_history_lease_is_whole",
+        ),
+        sa.CheckConstraint(
+            "status = 'Complete' or result is null", name="queue_history_only_complete_has_result"
+        ),
+        sa.CheckConstraint(COUNTS, name="queue_history_counts"),
         schema=SCHEMA,
         postgresql_partition_by="range (completion_time)",
     )
@@ -232,6 +260,13 @@ def create_loads() -> None:
         column("started_time", TIME),
         column("promoted_time", TIME, null=True),
         sa.CheckConstraint(one_of("status", LOAD_STATUSES), name="load_status"),
+        sa.CheckConstraint(
+            "(status = 'Promoted') = (promoted_time is not null)", name="load_promoted"
+        ),
+        sa.CheckConstraint(
+            "num_enqueued >= 0 and num_duplicates >= 0 and num_rows >= num_enqueued",
+            name="load_counts",
+        ),
         schema=SCHEMA,
     )
 

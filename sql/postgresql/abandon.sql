@@ -24,11 +24,11 @@ declare
   v_wake   text[];
   v_name   text;
 begin
-  perform rowlease.check_arrays(p_request_ids, p_lock_tokens);
+  perform rowlease.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_lock_tokens));
   with given as materialized (
     select g.id, g.token from unnest(p_request_ids, p_lock_tokens) as g(id, token) order by g.id),
   judged as materialized (
-    select g.id, g.token, q.num_abandons >= 9 as counts,
+    select g.id, g.token, q.cancel_requested, q.num_abandons >= 9 as counts,
            q.num_abandons >= 9 and q.num_attempts >= q.max_attempts and not q.cancel_requested
              as is_dead
       from given g join rowlease.queue q on q.request_id = g.id
@@ -43,10 +43,11 @@ begin
              then 'no attempts left: abandoned ten times in a row' else q.last_error end,
            num_attempts = q.num_attempts - (not j.counts)::int,
            num_abandons = case when j.counts then 0 else q.num_abandons + 1 end,
-           locked_by = null, lock_expires_time = null, started_time = null
+           locked_by = null, lock_expires_time = null, started_time = null,
+           cancel_requested = false
       from judged j
      where q.request_id = j.id and q.lock_token = j.token and q.status = 'Processing'
-    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, q.cancel_requested),
+    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
     select h.queue_name, h.priority, -count(*), count(*) filter (where h.status = 'Pending'),

@@ -22,7 +22,7 @@ declare
   v_cancelled_ids bigint[];
 begin
   with expired as materialized (
-    select q.request_id,
+    select q.request_id, q.cancel_requested, q.started_time is not null as started,
            q.num_crashes + (q.started_time is not null)::int as crashes,
            q.num_attempts - (q.started_time is null)::int as attempts
       from rowlease.queue q
@@ -42,14 +42,16 @@ begin
        set status = case when j.verdict is null then 'Pending' else 'Failed' end,
            returned = j.verdict is null,
            completion_time = case when j.verdict is not null then p_now end,
-           last_error = j.verdict || format(
-             'the lease of %s ran out at %s; its worker was killed, stopped or cut off (crash %s)',
-             q.locked_by, q.lock_expires_time, j.crashes),
+           last_error = case when j.started or j.verdict is not null then coalesce(j.verdict, '')
+             || format('the lease of %s ran out at %s; its worker was killed, stopped or cut off '
+                       '(crash %s)', q.locked_by, q.lock_expires_time, j.crashes)
+             else q.last_error end,
            num_crashes = j.crashes, num_attempts = j.attempts,
-           locked_by = null, started_time = null
+           num_abandons = case when j.started then 0 else q.num_abandons end,
+           locked_by = null, started_time = null, cancel_requested = false
       from judged j
      where q.request_id = j.request_id and q.status = 'Processing'
-    returning q.request_id, q.priority, q.status, q.group_key, q.cancel_requested),
+    returning q.request_id, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
     select p_queue_name, b.priority, -count(*), count(*) filter (where b.status = 'Pending'),

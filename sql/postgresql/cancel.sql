@@ -46,9 +46,9 @@ begin
     select d.request_id, d.queue_name, d.kind, 'Cancelled', d.priority, d.requested_time, d.due_time,
            d.locked_by, d.locked_time, d.lock_expires_time, d.started_time, d.lock_token,
            d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons, d.retry_base_ms,
-           d.dedup_key, d.group_key, d.load_id, case when s.keep_history then d.payload end,
-           d.last_error, v_now, true
-      from done d join rowlease.queue_settings s on s.queue_name = d.queue_name),
+           d.dedup_key, d.group_key, d.load_id,
+           case when s.keep_history is not false then d.payload end, d.last_error, v_now, true
+      from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, failed)
     select d.queue_name, d.priority, -count(*) filter (where d.status = 'Scheduled'),

@@ -2,8 +2,9 @@
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
 --           p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[]
--- returns:  request_id bigint, priority integer, due_time timestamptz, in claim order
--- errors:   none
+-- returns:  request_id bigint, priority integer, due_time timestamptz, leased boolean (false: another
+--           of its group comes first; its row is locked), in claim order
+-- errors:   23505 another claim took a request of the same group at this moment
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
 -- why:      one probe of the index per priority, taken only as far as it is needed. The CTE is
 --           MATERIALIZED because a LIMIT inside an UPDATE's join may run again and lock more rows.
@@ -15,7 +16,7 @@ create or replace function rowlease.claim(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
   p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[]
-) returns table (request_id bigint, priority integer, due_time timestamptz)
+) returns table (request_id bigint, priority integer, due_time timestamptz, leased boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -26,27 +27,27 @@ as $$
 begin
   return query
   with candidate as materialized (
-    select row_number() over () as place, c.request_id
+    select o.priority, c.due_time, c.request_id, c.free,
+           count(*) filter (where c.free) over (rows unbounded preceding) as place
       from unnest(p_priorities, p_quotas) as o(priority, quota)
      cross join lateral (
-       select u.request_id from (
+       select u.due_time, u.request_id,
+              u.group_key is null
+                or rowlease.group_is_free(p_queue_name, u.group_key, u.request_id) as free
+         from (
          select f.* from (
-           select q.due_time, q.request_id from rowlease.queue q
+           select q.due_time, q.request_id, q.group_key from rowlease.queue q
             where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
               and not q.group_blocked and not q.returned and q.due_time <= p_until
               and (q.due_time, q.request_id)
                   >= (p_floor_times[o.priority + 1], p_floor_ids[o.priority + 1])
-              and (q.group_key is null
-                   or rowlease.group_is_free(q.queue_name, q.group_key, q.request_id))
             order by q.due_time, q.request_id limit o.quota
               for no key update skip locked) f
          union all
          select r.* from (
-           select q.due_time, q.request_id from rowlease.queue q
+           select q.due_time, q.request_id, q.group_key from rowlease.queue q
             where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
               and not q.group_blocked and q.returned and q.due_time <= p_until
-              and (q.group_key is null
-                   or rowlease.group_is_free(q.queue_name, q.group_key, q.request_id))
             order by q.due_time, q.request_id limit o.quota
               for no key update skip locked) r) u
         order by u.due_time, u.request_id
@@ -59,11 +60,12 @@ begin
            started_time = case when c.place <= p_slots then p_now end,
            lock_token = q.lock_token + 1, num_attempts = q.num_attempts + 1, returned = false
       from candidate c
-     where q.request_id = c.request_id and q.status = 'Pending'
-    returning q.request_id, q.priority::integer, q.due_time),
+     where q.request_id = c.request_id and q.status = 'Pending' and c.free
+    returning q.request_id, q.priority),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, pending, processing)
     select p_queue_name, c.priority, -count(*), count(*) from claimed c group by c.priority)
-  select c.request_id, c.priority, c.due_time from claimed c
+  select c.request_id, c.priority, c.due_time, d.request_id is not null
+    from candidate c left join claimed d on d.request_id = c.request_id
    order by c.priority desc, c.due_time, c.request_id;
 end $$;

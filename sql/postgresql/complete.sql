@@ -6,7 +6,8 @@
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
 -- why:      the token is compared in the statement that moves the row to queue_history, so no gap
 --           exists between check and write. Called inside the caller's own transaction, its effects
---           and the completion commit together.
+--           and the completion commit together. Settings are joined from outside: a request must
+--           not get lost because somebody deleted those of its queue.
 create or replace function rowlease.complete(
   p_request_ids bigint[], p_lock_tokens bigint[], p_results text[] default null
 ) returns table (request_id bigint, outcome text)
@@ -37,13 +38,15 @@ begin
       request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
       locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
       num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload, last_error,
-      completion_time, result)
+      completion_time, cancel_requested, result)
     select d.request_id, d.queue_name, d.kind, 'Complete', d.priority, d.requested_time, d.due_time,
            d.locked_by, d.locked_time, d.lock_expires_time, d.started_time, d.lock_token,
            d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons, d.retry_base_ms,
-           d.dedup_key, d.group_key, d.load_id, case when s.keep_history then d.payload end,
-           d.last_error, v_now, case when s.keep_history then d.result::json end
-      from done d join rowlease.queue_settings s on s.queue_name = d.queue_name),
+           d.dedup_key, d.group_key, d.load_id,
+           case when s.keep_history is not false then d.payload end,
+           d.last_error, v_now, d.cancel_requested,
+           case when s.keep_history is not false then d.result::json end
+      from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing)
     select d.queue_name, d.priority, -count(*) from done d group by d.queue_name, d.priority)

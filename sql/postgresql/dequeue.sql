@@ -24,25 +24,29 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-  v_now   timestamptz := rowlease.now();
-  v_floor jsonb := rowlease.floor_in_force(p_floor, v_now);
+  v_now   timestamptz;
+  v_floor jsonb;
   v_left  integer := p_limit;
   v_more  boolean := false;
   v_held  boolean := false;
   v_queue text;
   v_claim record;
 begin
-  if coalesce(p_worker_id, '') = '' or p_limit is null or p_limit not between 1 and 10000
-     or p_lease_ms not between 100 and 86400000 then
+  if coalesce(p_worker_id, '') = '' or p_queue_names is null or p_limit is null
+     or p_limit not between 1 and 10000 or p_lease_ms not between 100 and 86400000 then
     raise exception using errcode = 'RL001',
-      message = 'dequeue wants a worker id, a limit of 1 to 10000 and a lease of 100 to 86400000 ms';
+      message = 'dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to '
+                '86400000 ms';
   end if;
   perform rowlease.take_gates(p_queue_names);
+  v_now := rowlease.now();  -- not before the gates: a lease must not run while its claim waits
+  v_floor := rowlease.floor_in_force(p_floor, v_now);
   foreach v_queue in array p_queue_names loop
     exit when v_left = 0;
     select * into v_claim
       from rowlease.dequeue_one(v_queue, p_worker_id, v_now, p_lease_ms, v_left,
                                 coalesce(p_slots, p_limit) - (p_limit - v_left),
+                                (v_floor ->> 'proven')::timestamptz,
                                 coalesce(v_floor -> 'queues' -> v_queue, '{}'));
     v_more := v_more or v_claim.more;
     v_held := v_held or v_claim.held_back;
@@ -58,10 +62,12 @@ begin
        order by c.place;
   end loop;
   more := v_more or v_left = 0;
-  wait_ms := case when not more then rowlease.next_event_ms(p_queue_names, v_now, v_floor) end;
+  floor := v_floor;
+  if not more then
+    select * into wait_ms, floor from rowlease.next_event_ms(p_queue_names, v_now, v_floor);
+  end if;
   if v_held then
     wait_ms := least(wait_ms, 500);  -- the worker we stepped back for may be dead in 2 s
   end if;
-  floor := v_floor;
   return next;
 end $$;

@@ -1,21 +1,22 @@
 -- dequeue_one: lease waiting requests of one queue.
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
---           p_limit integer, p_slots integer, p_floor jsonb
--- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (others go first),
---           floor jsonb
+--           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
+-- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (others go first,
+--           or as many as may are in flight), floor jsonb
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
--- why:      dequeue's work on each of its queues.
+-- why:      dequeue's work on each of its queues. A round may bring less than was asked for because
+--           it met requests that stand behind another of their group; they do not stand in the way of
+--           the next round.
 create or replace function rowlease.dequeue_one(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
-  p_limit integer, p_slots integer, p_floor jsonb,
+  p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb,
   out request_ids bigint[], out more boolean, out held_back boolean, out floor jsonb
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_settings rowlease.queue_settings;
-  v_from     timestamptz := coalesce((p_floor ->> 'moved')::timestamptz, '-infinity');
   v_step     integer := 2 * p_limit + 10;
   v_room     integer;
   v_times    timestamptz[];
@@ -32,23 +33,33 @@ begin
   if v_settings.paused then
     return;
   end if;
-  more := greatest(rowlease.break_expired(p_queue_name, p_now, v_from, v_step),
-                   rowlease.wake_due(p_queue_name, p_now, v_from, v_step)) = v_step;
-  floor := floor || case when more then '{}' else
-    jsonb_build_object('moved', p_now - interval '50 ms') end;
-  held_back := v_settings.consumer_priorities
-           and rowlease.is_held_back(v_settings, p_worker_id, p_now);
-  v_room := case when held_back then 0
-                 else rowlease.room_in_flight(v_settings, p_limit) end;
-  select array_agg(coalesce((p_floor -> 'claimed' -> p::text ->> 0)::timestamptz, '-infinity')
+  if floor -> 'claimed' is null then
+    perform rowlease.lower_priorities(p_queue_name, v_settings.max_priority, 1000);
+    floor := rowlease.keep_floor(v_settings, p_now, p_proven, floor);
+  end if;
+  more := greatest(
+    rowlease.break_expired(p_queue_name, p_now, (floor ->> 'moved')::timestamptz, v_step),
+    rowlease.wake_due(p_queue_name, p_now, (floor ->> 'moved')::timestamptz, v_step)) = v_step;
+  if not more then
+    floor := floor || jsonb_build_object('moved', p_now - interval '50 ms');
+  end if;
+  v_room := rowlease.room_in_flight(v_settings, p_limit);
+  held_back := v_room = 0 or v_settings.consumer_priorities
+                             and rowlease.is_held_back(v_settings, p_worker_id, p_now);
+  if held_back then
+    v_room := 0;
+  end if;
+  select array_agg(coalesce((floor -> 'claimed' -> p::text ->> 0)::timestamptz, '-infinity')
                    order by p),
-         array_agg(coalesce((p_floor -> 'claimed' -> p::text ->> 1)::bigint, 0) order by p)
+         array_agg(coalesce((floor -> 'claimed' -> p::text ->> 1)::bigint, 0) order by p)
     into v_times, v_ids from generate_series(0, v_settings.max_priority) as p;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;
     select * into v_order from rowlease.claim_order(
       v_settings, p_now, v_round, v_room - cardinality(request_ids), v_times, v_ids);
-    select coalesce(array_agg(c.request_id), '{}') as ids, array_agg(c.priority) as priorities,
+    select coalesce(array_agg(c.request_id) filter (where c.leased), '{}') as leased,
+           array_agg(c.request_id) filter (where not c.leased) as behind,
+           coalesce(array_agg(c.request_id), '{}') as ids, array_agg(c.priority) as priorities,
            array_agg(c.due_time) as due_times
       into v_got
       from rowlease.claim(
@@ -59,8 +70,12 @@ begin
     floor := rowlease.raise_floor(floor, p_now, v_got.priorities, v_got.due_times, v_got.ids,
                                   v_order.priorities, v_order.quotas, v_order.until,
                                   v_room - cardinality(request_ids));
-    request_ids := request_ids || v_got.ids;
-    exit when v_order.last;
+    request_ids := request_ids || v_got.leased;
+    if v_got.behind is not null then
+      perform rowlease.block_groups(p_queue_name, v_got.behind);
+    end if;
+    more := more or v_round >= 50;
+    exit when v_order.last and v_got.behind is null or v_round >= 50;
   end loop;
   if v_settings.consumer_priorities then
     update rowlease.worker w

@@ -7,10 +7,9 @@
 --           or one row (waiter id, 'full'): call again with it before 2 s have passed
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1
--- locks:    the receipt's key; queue_settings if the queue has a capacity; rows of queue with the
---           same dedup key while their enqueue is not committed
--- why:      one statement for the whole batch. The receipt makes a second try after an unknown
---           commit answer with the first one's ids. A whole array may be null: all defaults.
+-- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
+-- why:      the receipt makes a second try after an unknown commit answer with the first one's ids.
+--           A whole array may be null: all defaults.
 create or replace function rowlease.enqueue_many(
   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[] default null,
   p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,
@@ -25,6 +24,7 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
+  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
   v_priority integer;
@@ -52,53 +52,10 @@ begin
     return;
   end if;
 
-  with given as materialized (
-    select row_number() over () as place, g.*,
-           greatest(coalesce(g.due_time, v_now + g.delay_ms * interval '1 ms', v_now), v_now) as due,
-           rowlease.check_request(g.kind, g.priority, g.payload, g.max_attempts) as checked
-      from unnest(p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times, p_dedup_keys,
-                  p_group_keys, p_max_attempts, p_retry_bases_ms)
-           as g(kind, payload, priority, delay_ms, due_time, dedup_key, group_key,
-                max_attempts, retry_base_ms)),
-  -- Of equal keys inside one call the first wins; ON CONFLICT alone would refuse the second late.
-  fresh as materialized (
-    select g.*, nextval('rowlease.queue_request_id_seq') as id,
-           rowlease.group_is_busy(p_queue_name, g.group_key)
-             or g.group_key is not null and row_number() over (
-                  partition by g.group_key order by g.place) > 1 as blocked
-      from (select distinct on (coalesce('k' || g.dedup_key, 'p' || g.place)) g.*
-              from given g order by coalesce('k' || g.dedup_key, 'p' || g.place), g.place) g
-     order by g.place),
-  added as (
-    insert into rowlease.queue (
-      request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-      retry_base_ms, dedup_key, group_key, group_blocked, payload)
-    overriding system value
-    select f.id, p_queue_name, f.kind, case when f.due > v_now then 'Scheduled' else 'Pending' end,
-           least(coalesce(f.priority, 0), v_settings.max_priority), v_now, f.due,
-           coalesce(f.max_attempts, v_settings.max_attempts), f.retry_base_ms, f.dedup_key,
-           f.group_key, f.blocked, coalesce(f.payload, '{}')::json
-      from fresh f
-     order by f.place
-    on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'
-    do nothing
-    returning request_id, priority, status),
-  counted as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-    select p_queue_name, a.priority, count(*) filter (where a.status = 'Scheduled'),
-           count(*) filter (where a.status = 'Pending')
-      from added a group by a.priority)
-  select array_agg(a.request_id order by g.place) into v_ids
-    from given g
-    left join fresh f on f.place = g.place
-    left join added a on a.request_id = f.id;
-
-  select array_agg(coalesce(i.id, q.request_id) order by i.place),
-         array_agg(case when i.id is null then 'duplicate' else 'ok' end order by i.place)
-    into v_ids, v_outcomes
-    from unnest(v_ids, p_dedup_keys) with ordinality as i(id, dedup_key, place)
-    left join rowlease.queue q on i.id is null and q.queue_name = p_queue_name
-         and q.dedup_key = i.dedup_key and q.status <> 'Failed';
+  select array_agg(a.request_id), array_agg(a.outcome) into v_ids, v_outcomes
+    from rowlease.add_requests(
+      v_settings, v_now, p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times, p_dedup_keys,
+      p_group_keys, p_max_attempts, p_retry_bases_ms) a;
   if p_receipt_key is not null then
     update rowlease.enqueue_receipt set request_ids = coalesce(v_ids, '{}')
      where receipt_key = p_receipt_key;

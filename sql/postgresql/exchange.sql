@@ -6,8 +6,10 @@
 -- returns:  the columns of dequeue and outcome text: first one row per completed, then per failed
 --           request with its id and outcome; then what dequeue returns
 -- errors:   as complete, fail and dequeue
--- locks:    as complete, fail and dequeue, in this order
--- why:      a busy worker pays one round trip and one commit per batch instead of three.
+-- locks:    rows of queue that are completed or failed, exclusive, in request order; then as dequeue
+-- why:      a busy worker pays one round trip and one commit per batch instead of three. What is
+--           completed and what is failed is locked at once, in the one order that cancel and others
+--           keep to, or they could wait for each other.
 create or replace function rowlease.exchange(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null,
@@ -22,9 +24,20 @@ create or replace function rowlease.exchange(
   payload text, more boolean, wait_ms bigint, floor text, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 begin
+  if cardinality(p_complete_ids) > 0 and cardinality(p_fail_ids) > 0 then
+    perform from unnest(p_complete_ids || p_fail_ids, p_complete_tokens || p_fail_tokens)
+                 as g(id, token)
+      join rowlease.queue q on q.request_id = g.id
+     where q.lock_token = g.token and q.status = 'Processing'
+     order by g.id
+       for no key update of q;
+  end if;
   if cardinality(p_complete_ids) > 0 then
     for request_id, outcome in
       select c.request_id, c.outcome

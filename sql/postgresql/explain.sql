@@ -58,12 +58,22 @@ begin
     return query select 'no_worker', format('no worker has asked for the queue "%s" within 30 s',
                                             v_request.queue_name);
   else
+    -- One range of an index each, so that it stops where this request stands.
     select count(*) into v_other from (
       select from rowlease.queue q
        where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
-         and (q.priority > v_request.priority
-              or q.priority = v_request.priority
-                 and (q.due_time, q.request_id) < (v_request.due_time, p_request_id))
+         and not q.returned and q.priority > v_request.priority
+      union all
+      select from rowlease.queue q
+       where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
+         and not q.returned and q.priority = v_request.priority
+         and (q.due_time, q.request_id) < (v_request.due_time, p_request_id)
+      union all
+      select from rowlease.queue q
+       where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
+         and q.returned and (q.priority > v_request.priority
+           or q.priority = v_request.priority
+              and (q.due_time, q.request_id) < (v_request.due_time, p_request_id))
        limit 10000) ahead;
     return query select case when v_other = 0 then 'next' else 'behind' end,
       case when v_other = 0 then 'nothing stands in its way: the next dequeue takes it'

@@ -19,6 +19,8 @@ set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
+  -- A task may ask for any time; a date past the end of the calendar must not fail the batch.
+  c_ten_years constant bigint := 315360000000;  -- ms
   v_now      timestamptz := rowlease.now();
   v_done     bigint[];
   v_cancel   bigint[];
@@ -36,8 +38,9 @@ begin
            as g(id, token, error, retry_ms, dead)
      order by g.id),
   judged as materialized (
-    select g.*, (g.dead or q.num_attempts >= q.max_attempts) and not q.cancel_requested as is_dead,
-           case when g.retry_ms is not null then greatest(g.retry_ms, 0)
+    select g.*, q.cancel_requested,
+           (g.dead or q.num_attempts >= q.max_attempts) and not q.cancel_requested as is_dead,
+           case when g.retry_ms is not null then least(greatest(g.retry_ms, 0), c_ten_years)
                 else rowlease.backoff_ms(coalesce(q.retry_base_ms, s.retry_base_ms), s.retry_cap_ms,
                                          q.num_attempts) end * interval '1 ms' as delay
       from given g
@@ -53,10 +56,11 @@ begin
            due_time = case when j.is_dead then q.due_time else v_now + j.delay end,
            completion_time = case when j.is_dead then v_now end,
            last_error = j.error, num_abandons = 0,
-           locked_by = null, lock_expires_time = null, started_time = null
+           locked_by = null, lock_expires_time = null, started_time = null,
+           cancel_requested = false
       from judged j
      where q.request_id = j.id and q.lock_token = j.token and q.status = 'Processing'
-    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, q.cancel_requested),
+    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, pending, failed)
     select f.queue_name, f.priority, -count(*), count(*) filter (where f.status = 'Scheduled'),

@@ -1,7 +1,8 @@
 -- fill_request: complete a row that somebody inserted into the view `inbox`.
 -- params:   none -- a trigger on rowlease.queue
 -- returns:  trigger
--- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
+--           RL006 no kind
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
 -- why:      foreign writers say what they want and nothing else; the routines give max_attempts
 --           themselves, so their rows pay for one comparison and never enter here.
@@ -10,6 +11,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
 begin
@@ -23,7 +25,6 @@ begin
   new.due_time := greatest(coalesce(new.due_time, v_now), v_now);
   new.status := case when new.due_time > v_now then 'Scheduled' else 'Pending' end;
   new.max_attempts := v_settings.max_attempts;
-  new.group_blocked := rowlease.group_is_busy(new.queue_name, new.group_key);
   insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
   values (new.queue_name, new.priority,
           (new.status = 'Scheduled')::int, (new.status = 'Pending')::int);

@@ -1,15 +1,31 @@
--- floor_in_force: the claimer's floor, or a new one when it is too old to trust.
+-- floor_in_force: the claimer's floor, or what is left of it after a second.
 -- params:   p_floor text, p_now timestamptz
--- returns:  jsonb -- 'born', and 'queues': what raise_floor says of each
+-- returns:  jsonb -- 'born' and 'xid': when it was begun, and a transaction id given out after that;
+--           'proven': nothing can be enqueued any more that is due before; 'queues': see keep_floor
 -- errors:   none
 -- locks:    none
 -- why:      a request that appears below a floor (a late commit) is passed over until the floor is
---           dropped; a second bounds that. The floor lives in the claimer's memory, as text that it
---           does not read.
+--           dropped; a second bounds that. What must be looked through again then is little: whoever
+--           enqueues reads the clock after it has its transaction id, so once all transactions older
+--           than 'xid' have ended, nothing that is due before 'born' is still to be committed. The
+--           floor lives in the claimer's memory, as text that it does not read.
 create or replace function rowlease.floor_in_force(p_floor text, p_now timestamptz) returns jsonb
-language sql immutable
-return case
-  when p_now - (p_floor::jsonb ->> 'born')::timestamptz between interval '0' and interval '1 second'
-  then p_floor::jsonb
-  else jsonb_build_object('born', p_now, 'queues', '{}'::jsonb)
-end;
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_old jsonb := p_floor::jsonb;
+  v_age interval := p_now - (v_old ->> 'born')::timestamptz;
+begin
+  if v_age between interval '0' and interval '1 second' then
+    return v_old;
+  elsif v_age < interval '0' then
+    v_old := null;  -- the clock was set back
+  end if;
+  return jsonb_build_object(
+    'born', p_now, 'xid', pg_current_xact_id(),
+    'proven', case when pg_snapshot_xmin(pg_current_snapshot()) >= (v_old ->> 'xid')::xid8
+                   then v_old -> 'born' else v_old -> 'proven' end,
+    'queues', (select coalesce(jsonb_object_agg(q.key, q.value - '{claimed,moved,expiring}'::text[]),
+                               '{}') from jsonb_each(v_old -> 'queues') q));
+end $$;

@@ -3,8 +3,8 @@
 -- returns:  boolean
 -- errors:   none
 -- locks:    none
--- why:      two enqueues of one group that did not see each other may both stand in the claim's
---           index; the earlier one goes first, and never two at once.
+-- why:      inside a group the earlier request goes first, and never two at once. Two probes, of an
+--           index each: a group may have many waiting.
 create or replace function rowlease.group_is_free(
   p_queue_name text, p_group_key text, p_request_id bigint
 ) returns boolean
@@ -12,4 +12,7 @@ language sql stable
 return not exists (
   select from rowlease.queue g
    where g.queue_name = p_queue_name and g.group_key = p_group_key and g.status <> 'Failed'
-     and (g.request_id < p_request_id or g.status = 'Processing'));
+     and g.request_id < p_request_id)
+and not exists (
+  select from rowlease.queue g
+   where g.queue_name = p_queue_name and g.group_key = p_group_key and g.status = 'Processing');

@@ -6,7 +6,8 @@
 -- locks:    none
 -- why:      an answer that got lost may be asked for again: the same token on a request that is
 --           not leased any more says repeat, unless its lease was broken (then the time of its
---           expiry was left on the row).
+--           expiry was left on the row). Done is said of the token that did it, not of the request:
+--           an old token may stand in the same batch.
 create or replace function rowlease.lease_outcomes(
   p_request_ids bigint[], p_lock_tokens bigint[], p_done_ids bigint[]
 ) returns table (request_id bigint, outcome text)
@@ -21,18 +22,19 @@ begin
   end if;
   return query
     select g.id,
-           case when d.id is not null then 'ok'
-                when q.request_id is not null then
-                  case when q.lock_token = g.token and q.status <> 'Processing'
-                            and q.lock_expires_time is null then 'repeat' else 'lease_lost' end
-                when h.lock_token = g.token then 'repeat'
-                when h.lock_token is not null then 'lease_lost'
-                else 'not_found' end
+           case when coalesce(q.status, h.status) is null then 'not_found'
+                when g.token = coalesce(q.lock_token, h.lock_token) and g.token > 0 then
+                  case when d.id is not null then 'ok'
+                       when h.status = 'Complete' then 'repeat'
+                       when q.status <> 'Processing' and q.lock_expires_time is null then 'repeat'
+                       when h.status = 'Cancelled' and h.lock_expires_time is null then 'repeat'
+                       else 'lease_lost' end
+                else 'lease_lost' end
       from unnest(p_request_ids, p_lock_tokens) with ordinality as g(id, token, place)
       left join unnest(p_done_ids) as d(id) on d.id = g.id
-      left join rowlease.queue q on d.id is null and q.request_id = g.id
+      left join rowlease.queue q on q.request_id = g.id
       left join lateral (
-        select f.lock_token from rowlease.queue_history f
-         where d.id is null and q.request_id is null and f.request_id = g.id limit 1) h on true
+        select f.status, f.lock_token, f.lock_expires_time from rowlease.queue_history f
+         where q.request_id is null and f.request_id = g.id limit 1) h on true
      order by g.place;
 end $$;

@@ -6,8 +6,7 @@
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL009 the load id was
 --           used for another queue; 22P02 a payload that is not JSON
--- locks:    the load's row; the queue's settings row if it has a capacity; rows of queue with the
---           same dedup key
+-- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
 -- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
 --           load's row makes a second call answer with the first one's counts.
 create or replace function rowlease.promote(
@@ -19,6 +18,7 @@ set enable_nestloop = off
 as $$
 #variable_conflict use_column
 declare
+  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
   v_load     rowlease.load;
@@ -50,36 +50,7 @@ begin
       and (coalesce(s.kind, p_kind, '') = '' or length(s.kind) > 200 or s.priority < 0
            or octet_length(s.payload) > 1048576)
     limit 1;
-
-  with staged as materialized (
-    select distinct on (s.row_id) s.*, greatest(coalesce(s.due_time, v_now), v_now) as due
-      from rowlease.staging s where s.load_id = p_load_id order by s.row_id),
-  added as (
-    insert into rowlease.queue (
-      queue_name, kind, status, priority, requested_time, due_time, max_attempts, dedup_key,
-      group_key, group_blocked, load_id, payload)
-    select p_queue_name, coalesce(s.kind, p_kind),
-           case when s.due > v_now then 'Scheduled' else 'Pending' end,
-           least(coalesce(s.priority, 0), v_settings.max_priority), v_now, s.due,
-           v_settings.max_attempts, s.dedup_key, s.group_key,
-           s.group_key is not null and (
-             rowlease.group_is_busy(p_queue_name, s.group_key)
-             or row_number() over (partition by s.group_key order by s.row_id) > 1),
-           p_load_id, coalesce(s.payload, '{}')::json
-      from staged s
-     order by s.row_id
-    on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'
-    do nothing
-    returning priority, status),
-  per_priority as (
-    select a.priority, count(*) filter (where a.status = 'Scheduled') as scheduled,
-           count(*) filter (where a.status = 'Pending') as pending
-      from added a group by a.priority),
-  counted as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-    select p_queue_name, p.priority, p.scheduled, p.pending from per_priority p)
-  select coalesce(sum(p.scheduled + p.pending), 0) into v_enqueued from per_priority p;
-
+  v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind);
   delete from rowlease.staging s where s.load_id = p_load_id;
   update rowlease.load l
      set status = 'Promoted', promoted_time = rowlease.now(), num_rows = p_expected_rows,

@@ -6,9 +6,9 @@
 --           waits; what else the floor holds stays
 -- errors:   none
 -- locks:    none
--- why:      the first three arrays are what was claimed, the rest is what was asked for: a priority
+-- why:      the first three arrays are what the claim met, the rest is what was asked for: a priority
 --           that gave less than its quota was looked through to its end. Never into the last 50 ms,
---           where enqueues may be committing just now.
+--           where enqueues may be committing just now; and never down, where returned ones stand.
 create or replace function rowlease.raise_floor(
   p_floor jsonb, p_now timestamptz, p_priorities integer[], p_due_times timestamptz[],
   p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
@@ -21,6 +21,11 @@ return p_floor || jsonb_build_object('claimed', coalesce(p_floor -> 'claimed', '
       from unnest(p_priorities, p_due_times, p_request_ids) as c(priority, due_time, request_id)),
   passed as (
     select c.* from claimed c
+    union all
+    select o.priority, (f.key ->> 0)::timestamptz, (f.key ->> 1)::bigint
+      from unnest(p_order) as o(priority)
+     cross join lateral (select p_floor -> 'claimed' -> o.priority::text as key) f
+     where f.key is not null
     union all
     select o.priority, 'infinity', 0
       from unnest(p_order, p_quotas) as o(priority, quota)

@@ -55,7 +55,7 @@ begin
       from rowlease.lease_outcomes(p_request_ids, p_lock_tokens, v_done)
            with ordinality as o(request_id, outcome, place)
       left join unnest(v_done, v_expires, v_cancelled) as r(id, expires, cancelled)
-             on r.id = o.request_id
+             on r.id = o.request_id and o.outcome = 'ok'
       left join rowlease.queue q
              on r.id is null and q.request_id = o.request_id and q.status = 'Processing'
             and q.lock_token = p_lock_tokens[o.place]

@@ -5,9 +5,10 @@
 --           key) | 'not_found' (no dead letter)
 -- errors:   RL001 neither ids nor a filter
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      attempts and crashes start again from 0, the token never does. It waits from now on;
---           what went wrong stays readable until the next attempt. Call again until nothing comes
---           back to revive more than p_limit.
+-- why:      attempts and crashes start again from 0, the token never does; what says that a lease
+--           was broken (lock_expires_time) stays. It waits from now on; what went wrong stays
+--           readable until the next attempt. Call again until nothing comes back to revive more
+--           than p_limit.
 create or replace function rowlease.requeue(
   p_request_ids bigint[] default null, p_queue_name text default null, p_kind text default null,
   p_error_like text default null, p_limit integer default 10000, p_dry_run boolean default false
@@ -49,8 +50,7 @@ begin
   revived as (
     update rowlease.queue q
        set status = 'Pending', due_time = v_now, num_attempts = 0, num_crashes = 0,
-           num_abandons = 0, completion_time = null, lock_expires_time = null, returned = false,
-           group_blocked = q.group_key is not null
+           num_abandons = 0, completion_time = null
       from chosen c
      where q.request_id = c.request_id and q.status = 'Failed' and not p_dry_run
     returning q.request_id, q.queue_name, q.priority),
@@ -58,9 +58,6 @@ begin
     insert into rowlease.queue_depth (queue_name, priority, failed, pending)
     select r.queue_name, r.priority, -count(*), count(*) from revived r group by 1, 2)
   select array_agg(c.request_id) into v_live from chosen c;
-  perform rowlease.unblock_groups(array_agg(q.queue_name::text), array_agg(q.group_key::text))
-     from rowlease.queue q
-    where q.request_id = any(v_live) and q.group_key is not null and not p_dry_run;
   for v_name in select distinct q.queue_name from rowlease.queue q
                  where q.request_id = any(v_live) and not p_dry_run loop
     perform rowlease.wake_workers(v_name, true);
