@@ -32,7 +32,7 @@ begin
            q.num_abandons >= 9 and q.num_attempts >= q.max_attempts and not q.cancel_requested
              as is_dead
       from given g join rowlease.queue q on q.request_id = g.id
-     where q.lock_token = g.token and q.status = 'Processing'
+     where q.lock_token = g.token and q.locked_by is not null
      order by g.id
        for no key update of q),
   handed as (
@@ -46,7 +46,7 @@ begin
            locked_by = null, lock_expires_time = null, started_time = null,
            cancel_requested = false
       from judged j
-     where q.request_id = j.id and q.lock_token = j.token and q.status = 'Processing'
+     where q.request_id = j.id and q.lock_token = j.token and q.locked_by is not null
     returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)

@@ -50,7 +50,7 @@ begin
            num_abandons = case when j.started then 0 else q.num_abandons end,
            locked_by = null, started_time = null, cancel_requested = false
       from judged j
-     where q.request_id = j.request_id and q.status = 'Processing'
+     where q.request_id = j.request_id and q.locked_by is not null
     returning q.request_id, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)

@@ -5,7 +5,8 @@
 -- errors:   none
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
 -- why:      nobody's lease is taken away: a running request ends by its worker's word, or by its
---           lease running out.
+--           lease running out. Rows are locked by a statement of their own: the next one then sees
+--           who was claimed, or handed back, while this one waited.
 create or replace function rowlease.cancel(p_request_ids bigint[])
 returns table (request_id bigint, outcome text)
 language plpgsql security definer
@@ -22,20 +23,17 @@ declare
   v_queues text[];
   v_groups text[];
 begin
-  with held as materialized (
-    select q.request_id, q.status
-      from (select distinct u.id from unnest(p_request_ids) as u(id) order by u.id) g
-      join rowlease.queue q on q.request_id = g.id
-     order by g.id
-       for update of q),
-  asked as (
+  perform from (select distinct u.id from unnest(p_request_ids) as u(id)) g
+    join rowlease.queue q on q.request_id = g.id
+   order by g.id
+     for update of q;
+  with asked as (
     update rowlease.queue q set cancel_requested = true
-      from held h
-     where q.request_id = h.request_id and h.status = 'Processing'
+     where q.request_id = any(p_request_ids) and q.locked_by is not null
     returning q.request_id),
   done as (
-    delete from rowlease.queue q using held h
-     where q.request_id = h.request_id and h.status <> 'Processing'
+    delete from rowlease.queue q
+     where q.request_id = any(p_request_ids) and q.locked_by is null
     returning q.*),
   kept as (
     insert into rowlease.queue_history (

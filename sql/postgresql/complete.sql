@@ -31,7 +31,7 @@ begin
      order by g.id),
   done as (
     delete from rowlease.queue q using given g
-     where q.request_id = g.id and q.lock_token = g.token and q.status = 'Processing'
+     where q.request_id = g.id and q.lock_token = g.token and q.locked_by is not null
     returning q.*, g.result),
   kept as (
     insert into rowlease.queue_history (

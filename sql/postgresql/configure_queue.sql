@@ -4,6 +4,7 @@
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; waiting requests above a lowered max_priority
 -- why:      a queue is made on purpose: a misspelt name in an enqueue is an error, not a new queue.
+--           Workers and producers that sleep hear of it, as the new settings may let them go on.
 create or replace function rowlease.configure_queue(p_queue_name text, p_settings json default '{}')
 returns json
 language plpgsql security definer
@@ -12,6 +13,7 @@ as $$
 declare
   v_unknown  text;
   v_settings rowlease.queue_settings;
+  v_max      integer;
 begin
   select k into v_unknown from json_object_keys(p_settings) k
    where k not in (select a.attname from pg_attribute a
@@ -23,6 +25,7 @@ begin
   end if;
   insert into rowlease.queue_settings (queue_name) values (p_queue_name) on conflict do nothing;
   select * into v_settings from rowlease.queue_settings s where s.queue_name = p_queue_name for update;
+  v_max := v_settings.max_priority;
   v_settings := json_populate_record(v_settings, p_settings);
   update rowlease.queue_settings s
      set max_priority = v_settings.max_priority, capacity = v_settings.capacity,
@@ -34,21 +37,26 @@ begin
          max_in_flight = v_settings.max_in_flight, keep_history = v_settings.keep_history,
          retention_days = v_settings.retention_days
    where s.queue_name = p_queue_name;
-  with lowered as (
-    select q.request_id, q.priority, q.status from rowlease.queue q
-     where q.queue_name = p_queue_name and q.priority > v_settings.max_priority
-     order by q.request_id for no key update),
-  moved as (
-    update rowlease.queue q set priority = v_settings.max_priority
-      from lowered l where q.request_id = l.request_id)
-  insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
-  select p_queue_name, c.priority, coalesce(sum(c.sign) filter (where c.status = 'Scheduled'), 0),
-         coalesce(sum(c.sign) filter (where c.status = 'Pending'), 0),
-         coalesce(sum(c.sign) filter (where c.status = 'Processing'), 0),
-         coalesce(sum(c.sign) filter (where c.status = 'Failed'), 0)
-    from (select l.priority, l.status, -1 as sign from lowered l
-          union all select v_settings.max_priority, l.status, 1 from lowered l) c
-   group by c.priority;
+  if v_settings.max_priority < v_max then
+    with lowered as (
+      select q.request_id, q.priority, q.status from rowlease.queue q
+       where q.queue_name = p_queue_name and q.priority > v_settings.max_priority
+       order by q.request_id for no key update),
+    moved as (
+      update rowlease.queue q
+         set priority = v_settings.max_priority, returned = q.status = 'Pending'
+        from lowered l where q.request_id = l.request_id)
+    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
+    select p_queue_name, c.priority, coalesce(sum(c.sign) filter (where c.status = 'Scheduled'), 0),
+           coalesce(sum(c.sign) filter (where c.status = 'Pending'), 0),
+           coalesce(sum(c.sign) filter (where c.status = 'Processing'), 0),
+           coalesce(sum(c.sign) filter (where c.status = 'Failed'), 0)
+      from (select l.priority, l.status, -1 as sign from lowered l
+            union all select v_settings.max_priority, l.status, 1 from lowered l) c
+     group by c.priority;
+  end if;
+  perform rowlease.wake_workers(p_queue_name, true);
+  perform pg_notify('rowlease_room', p_queue_name);
   return row_to_json(v_settings);
 exception
   when check_violation or not_null_violation or numeric_value_out_of_range

@@ -77,16 +77,5 @@ begin
     more := more or v_round >= 50;
     exit when v_order.last and v_got.behind is null or v_round >= 50;
   end loop;
-  if v_settings.consumer_priorities then
-    update rowlease.worker w
-       set busy = greatest(0, w.slots - p_slots + cardinality(request_ids)), heartbeat_time = p_now
-     where w.worker_id = p_worker_id;
-    if cardinality(request_ids) >= p_slots then
-      perform rowlease.wake_workers(p_queue_name, false);
-    end if;
-  end if;
-  if v_settings.capacity is not null and cardinality(request_ids) > 0
-     and exists (select from rowlease.queue_waiter w where w.queue_name = p_queue_name) then
-    perform pg_notify('rowlease_room', p_queue_name);
-  end if;
+  perform rowlease.tell_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));
 end $$;

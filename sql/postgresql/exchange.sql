@@ -34,7 +34,7 @@ begin
     perform from unnest(p_complete_ids || p_fail_ids, p_complete_tokens || p_fail_tokens)
                  as g(id, token)
       join rowlease.queue q on q.request_id = g.id
-     where q.lock_token = g.token and q.status = 'Processing'
+     where q.lock_token = g.token and q.locked_by is not null
      order by g.id
        for no key update of q;
   end if;

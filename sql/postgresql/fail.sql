@@ -46,7 +46,7 @@ begin
       from given g
       join rowlease.queue q on q.request_id = g.id
       join rowlease.queue_settings s on s.queue_name = q.queue_name
-     where q.lock_token = g.token and q.status = 'Processing'
+     where q.lock_token = g.token and q.locked_by is not null
      order by g.id
        for no key update of q),
   failed as (
@@ -59,7 +59,7 @@ begin
            locked_by = null, lock_expires_time = null, started_time = null,
            cancel_requested = false
       from judged j
-     where q.request_id = j.id and q.lock_token = j.token and q.status = 'Processing'
+     where q.request_id = j.id and q.lock_token = j.token and q.locked_by is not null
     returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, pending, failed)

@@ -8,11 +8,14 @@
 create or replace function rowlease.group_is_free(
   p_queue_name text, p_group_key text, p_request_id bigint
 ) returns boolean
-language sql stable
-return not exists (
-  select from rowlease.queue g
-   where g.queue_name = p_queue_name and g.group_key = p_group_key and g.status <> 'Failed'
-     and g.request_id < p_request_id)
-and not exists (
-  select from rowlease.queue g
-   where g.queue_name = p_queue_name and g.group_key = p_group_key and g.status = 'Processing');
+language plpgsql stable
+as $$
+begin
+  return not exists (
+    select from rowlease.queue g
+     where g.queue_name = p_queue_name and g.group_key = p_group_key and g.status <> 'Failed'
+       and g.request_id < p_request_id)
+  and not exists (
+    select from rowlease.queue g
+     where g.queue_name = p_queue_name and g.group_key = p_group_key and g.status = 'Processing');
+end $$;

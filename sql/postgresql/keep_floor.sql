@@ -1,14 +1,14 @@
 -- keep_floor: begin a queue's floor anew, from what is known to be empty for good.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
 -- returns:  jsonb -- 'claimed': per priority, the key (due time, request id) below which nothing
---           waited just now; 'moved': the same for due times and expiries; 'kept': the time below
+--           waited just now; 'moved': the same for due times and expiries; 'kept': the keys below
 --           which nothing ever will, per priority and for 'moved'; 'full': when to look everywhere
 -- errors:   none
 -- locks:    rows of queue whose priority is above the queue's maximum, skipping locked ones
 -- why:      a look takes no locks and so sees what others hold: a claim that is rolled back leaves
 --           nothing behind below 'kept'. A row that somebody moved by hand, or a clock set back, may;
 --           so everything is looked through each second, or, when an old snapshot makes that take
---           over 50 ms, as often as it takes 5 % of the time. A late commit may have a priority that
+--           over 50 ms, as often as it takes 2 % of the time. A late commit may have a priority that
 --           the queue no longer knows: it is lowered here.
 create or replace function rowlease.keep_floor(
   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
@@ -22,7 +22,7 @@ as $$
 declare
   v_started timestamptz := clock_timestamp();
   v_full    timestamptz := (p_floor ->> 'full')::timestamptz;
-  v_kept    jsonb := case when p_now < v_full then p_floor -> 'kept' end;
+  v_kept    jsonb := case when p_now < v_full then nullif(p_floor -> 'kept', 'null') end;
   v_recent  timestamptz := p_now - interval '50 ms';  -- enqueues may be committing just now
   v_proven  timestamptz;
   v_moved   timestamptz;
@@ -46,20 +46,25 @@ begin
            'claimed', jsonb_object_agg(h.priority, jsonb_build_array(
              least(h.due_time, v_recent), case when h.due_time <= v_recent then h.request_id else 0 end)),
            'kept', case when p_proven is not null then jsonb_build_object('moved', v_proven)
-             || jsonb_object_agg(h.priority, least(h.due_time, v_proven)) end)
+             || jsonb_object_agg(h.priority, jsonb_build_array(
+                  least(h.due_time, v_proven), case when h.due_time <= v_proven then h.request_id
+                                                    else 0 end)) end)
     into v_floors
-    from (select p as priority, w.due_time, w.request_id
-            from generate_series(0, p_settings.max_priority) as p
+    from (select f.priority, w.due_time, w.request_id
+            from (select p as priority,
+                         coalesce((v_kept -> p::text ->> 0)::timestamptz, '-infinity') as due_time,
+                         coalesce((v_kept -> p::text ->> 1)::bigint, 0) as request_id
+                    from generate_series(0, p_settings.max_priority) as p) f
             left join lateral (
               select q.due_time, q.request_id from rowlease.queue q
-               where q.queue_name = p_settings.queue_name and q.priority = p
+               where q.queue_name = p_settings.queue_name and q.priority = f.priority
                  and q.status = 'Pending' and not q.group_blocked and not q.returned
-                 and q.due_time >= coalesce((v_kept ->> p::text)::timestamptz, '-infinity')
+                 and (q.due_time, q.request_id) >= (f.due_time, f.request_id)
                order by q.due_time, q.request_id limit 1) w on true) h;
   if v_kept is null then
     v_cost := clock_timestamp() - v_started;
     v_full := p_now + greatest(interval '1 second',
-                               case when v_cost > interval '50 ms' then 20 * v_cost end);
+                               case when v_cost > interval '50 ms' then 50 * v_cost end);
   end if;
   return v_floors || jsonb_build_object('full', v_full);
 end $$;

@@ -14,29 +14,33 @@ create or replace function rowlease.raise_floor(
   p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
   p_limit integer
 ) returns jsonb
-language sql immutable
-return p_floor || jsonb_build_object('claimed', coalesce(p_floor -> 'claimed', '{}') || (
-  with claimed as (
-    select c.priority, c.due_time, c.request_id
-      from unnest(p_priorities, p_due_times, p_request_ids) as c(priority, due_time, request_id)),
-  passed as (
-    select c.* from claimed c
-    union all
-    select o.priority, (f.key ->> 0)::timestamptz, (f.key ->> 1)::bigint
-      from unnest(p_order) as o(priority)
-     cross join lateral (select p_floor -> 'claimed' -> o.priority::text as key) f
-     where f.key is not null
-    union all
-    select o.priority, 'infinity', 0
-      from unnest(p_order, p_quotas) as o(priority, quota)
-     where p_until = 'infinity'
-       and o.quota > (select count(*) from claimed c where c.priority = o.priority)
-       and (cardinality(p_request_ids) < p_limit
-            or o.priority > (select min(c.priority) from claimed c)))
-  select coalesce(jsonb_object_agg(k.priority, jsonb_build_array(k.due_time, k.request_id)), '{}')
-    from (select distinct on (p.priority) p.priority,
-                 least(p.due_time, p_now - interval '50 ms') as due_time,
-                 case when p.due_time <= p_now - interval '50 ms' then p.request_id else 0 end
-                   as request_id
-            from passed p
-           order by p.priority, p.due_time desc, p.request_id desc) k));
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return p_floor || jsonb_build_object('claimed', coalesce(p_floor -> 'claimed', '{}') || (
+    with claimed as (
+      select c.priority, c.due_time, c.request_id
+        from unnest(p_priorities, p_due_times, p_request_ids) as c(priority, due_time, request_id)),
+    passed as (
+      select c.* from claimed c
+      union all
+      select o.priority, (f.key ->> 0)::timestamptz, (f.key ->> 1)::bigint
+        from unnest(p_order) as o(priority)
+       cross join lateral (select p_floor -> 'claimed' -> o.priority::text as key) f
+       where f.key is not null
+      union all
+      select o.priority, 'infinity', 0
+        from unnest(p_order, p_quotas) as o(priority, quota)
+       where p_until = 'infinity'
+         and o.quota > (select count(*) from claimed c where c.priority = o.priority)
+         and (cardinality(p_request_ids) < p_limit
+              or o.priority > (select min(c.priority) from claimed c)))
+    select coalesce(jsonb_object_agg(k.priority, jsonb_build_array(k.due_time, k.request_id)), '{}')
+      from (select distinct on (p.priority) p.priority,
+                   least(p.due_time, p_now - interval '50 ms') as due_time,
+                   case when p.due_time <= p_now - interval '50 ms' then p.request_id else 0 end
+                     as request_id
+              from passed p
+             order by p.priority, p.due_time desc, p.request_id desc) k));
+end $$;

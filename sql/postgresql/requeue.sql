@@ -36,28 +36,36 @@ begin
        order by q.request_id limit p_limit);
   end if;
   -- Of several dead letters with one dedup key the first may live again.
-  with held as materialized (
-    select q.request_id, q.queue_name, q.group_key, q.dedup_key from rowlease.queue q
-     where q.request_id = any(v_ids) and q.status = 'Failed'
-     order by q.request_id for update),
-  chosen as materialized (
-    select h.request_id from (
-      select h.*, row_number() over (partition by h.queue_name, h.dedup_key order by h.request_id)
-               as place from held h) h
-     where h.dedup_key is null or h.place = 1 and not exists (
-       select from rowlease.queue l
-        where l.queue_name = h.queue_name and l.dedup_key = h.dedup_key and l.status <> 'Failed')),
-  revived as (
-    update rowlease.queue q
-       set status = 'Pending', due_time = v_now, num_attempts = 0, num_crashes = 0,
-           num_abandons = 0, completion_time = null
-      from chosen c
-     where q.request_id = c.request_id and q.status = 'Failed' and not p_dry_run
-    returning q.request_id, q.queue_name, q.priority),
-  counted as (
-    insert into rowlease.queue_depth (queue_name, priority, failed, pending)
-    select r.queue_name, r.priority, -count(*), count(*) from revived r group by 1, 2)
-  select array_agg(c.request_id) into v_live from chosen c;
+  for v_try in 1..3 loop
+    begin
+      with held as materialized (
+        select q.request_id, q.queue_name, q.group_key, q.dedup_key from rowlease.queue q
+         where q.request_id = any(v_ids) and q.status || '' = 'Failed'
+         order by q.request_id for update),
+      chosen as materialized (
+        select h.request_id from (
+          select h.*, row_number() over (partition by h.queue_name, h.dedup_key order by h.request_id)
+                   as place from held h) h
+         where h.dedup_key is null or h.place = 1 and not exists (
+           select from rowlease.queue l
+            where l.queue_name = h.queue_name and l.dedup_key = h.dedup_key and l.status <> 'Failed')),
+      revived as (
+        update rowlease.queue q
+           set status = 'Pending', due_time = v_now, num_attempts = 0, num_crashes = 0,
+               num_abandons = 0, completion_time = null
+          from chosen c
+         where q.request_id = c.request_id and q.status || '' = 'Failed' and not p_dry_run
+        returning q.request_id, q.queue_name, q.priority),
+      counted as (
+        insert into rowlease.queue_depth (queue_name, priority, failed, pending)
+        select r.queue_name, r.priority, -count(*), count(*) from revived r group by 1, 2)
+      select array_agg(c.request_id) into v_live from chosen c;
+      exit;
+    exception when unique_violation then
+      -- An enqueue took a dedup key at this moment; the next look sees its request.
+      if v_try = 3 then raise; end if;
+    end;
+  end loop;
   for v_name in select distinct q.queue_name from rowlease.queue q
                  where q.request_id = any(v_live) and not p_dry_run loop
     perform rowlease.wake_workers(v_name, true);
@@ -65,7 +73,7 @@ begin
   return query
     select u.id, case when u.id = any(v_live) then 'ok'
                       when exists (select from rowlease.queue q
-                                    where q.request_id = u.id and q.status = 'Failed')
+                                    where q.request_id = u.id and q.status || '' = 'Failed')
                       then 'duplicate' else 'not_found' end
       from unnest(v_ids) with ordinality as u(id, place) order by u.place;
 end $$;

@@ -2,7 +2,7 @@
 -- params:   p_queue_names text[], p_group_keys text[], p_finished boolean (false: none was finished,
 --           but a row of this transaction stands behind one that was not added)
 -- returns:  void
--- errors:   RL011 the transaction cannot see what others have committed
+-- errors:   none
 -- locks:    one waiting row of queue per group, exclusive, in request order
 -- why:      called when a group's request is finished; its successor stood outside the claim's
 --           index, and now stands where floors may have passed. It is locked before it is looked at,
@@ -21,12 +21,6 @@ declare
   v_wake  text[];
   v_name  text;
 begin
-  if p_finished and current_setting('transaction_isolation') not like 'read%' then
-    raise exception using errcode = 'RL011',
-      message = format('a request of the group "%s" cannot be finished under %s: the next one may '
-                       'be out of sight', p_group_keys[1], current_setting('transaction_isolation')),
-      hint = 'use READ COMMITTED';
-  end if;
   while v_again loop
     with head as materialized (
       select h.request_id

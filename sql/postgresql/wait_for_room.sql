@@ -22,7 +22,8 @@ begin
   if v_id is null then
     insert into rowlease.queue_waiter (queue_name, priority, num_requests, arrived_time,
                                        expires_time)
-    values (p_queue_name, p_priority, p_num_requests, p_now, v_expires)
+    select p_queue_name, least(p_priority, s.max_priority), p_num_requests, p_now, v_expires
+      from rowlease.queue_settings s where s.queue_name = p_queue_name
     returning waiter_id into v_id;
   end if;
   return v_id;

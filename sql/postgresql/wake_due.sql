@@ -26,7 +26,7 @@ begin
        for no key update skip locked),
   moved as (
     update rowlease.queue q set status = 'Pending', returned = false
-      from due d where q.request_id = d.request_id and q.status = 'Scheduled'
+      from due d where q.request_id = d.request_id and q.status || '' = 'Scheduled'
     returning q.priority),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)

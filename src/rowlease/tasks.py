@@ -54,7 +54,7 @@ class Task:
         max_attempts: int | None = None,
         time_limit: timedelta | None = None,
     ) -> None:
-        if not callable(function) or inspect.iscoroutinefunction(function):
+        if not inspect.isroutine(function) or inspect.iscoroutinefunction(function):
             raise ConfigError(f"a task must be a plain function, not {function!r}")
         functools.update_wrapper(self, function)
         self.function = function

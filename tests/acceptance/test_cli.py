@@ -234,7 +234,7 @@ BAD_DSNS = {
         3,
         r"password authentication failed",
     ),
-    "wrong host": ("postgresql://u:hunter2@no.such.host.invalid/x", 3, r"resolve|name"),
+    "impossible host": ("postgresql://u:hunter2@a..b/x", 2, NO_DSN),
     "not a DSN": ("hunter2", 2, NO_DSN),
     "key and value": ("host=h user=u password=hunter2", 2, NO_DSN),
     "unknown scheme": ("mysql://u:hunter2@h/x", 2, r"names no database that rowlease knows"),
@@ -247,6 +247,13 @@ BAD_DSNS = {
 }
 
 
+#: Commands on a store find it in one way, `migrate` in another.
+DIALS = [
+    *(("depth", case) for case in BAD_DSNS),
+    *(("migrate", case) for case in ("wrong password", "unknown scheme", "raw @ in the password")),
+]
+
+
 @pytest.fixture(scope="module")
 def dialled(
     closed_port: int, doorman: int, tmp_path_factory: pytest.TempPathFactory
@@ -256,15 +263,13 @@ def dialled(
     dsns = {case: dsn.format(**places) for case, (dsn, _, _) in BAD_DSNS.items()}
     return run_all(
         {
-            f"{command} {case}": partial(run, command, ROWLEASE_DSN=dsn)
-            for command in ("depth", "migrate")
-            for case, dsn in dsns.items()
+            f"{command} {case}": partial(run, command, ROWLEASE_DSN=dsns[case])
+            for command, case in DIALS
         }
     )
 
 
-@pytest.mark.parametrize("case", BAD_DSNS)
-@pytest.mark.parametrize("command", ["depth", "migrate"])
+@pytest.mark.parametrize(("command", "case"), DIALS)
 def test_a_dsn_that_leads_nowhere_is_told_in_a_sentence(
     command: str, case: str, dialled: dict[str, Done]
 ) -> None:
@@ -489,6 +494,14 @@ def test_a_full_queue_has_an_exit_code_of_its_own(run: Run, database: str, look:
     one = ("enqueue", "x", "--queue", "small")
     assert run(*one, ROWLEASE_DSN=database).returncode == 0
     refused(run(*one, ROWLEASE_DSN=database), 4, r'queue "small" is full: 1 of 1 places')
+
+
+@pytest.mark.usefixtures("emptied")
+def test_of_lines_that_do_not_all_fit_none_is_enqueued(run: Run, database: str, look: Look) -> None:
+    look("select rowlease.configure_queue('small', '{\"capacity\": 2}')")
+    three = ("enqueue", "x", "--queue", "small", "--lines", "-")
+    refused(run(*three, stdin=b"1\n2\n3\n", ROWLEASE_DSN=database), 4, r"3 more do not fit")
+    assert look("select count(*) from rowlease.queue") == [(0,)]
 
 
 @pytest.fixture

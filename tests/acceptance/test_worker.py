@@ -27,19 +27,16 @@ from rowlease.errors import ConfigError, DeadLetter, InvalidRequest, Retry
 from rowlease.events import (
     Abandoned,
     ChildDied,
-    Claimed,
     Event,
     Events,
-    Failed,
     Finished,
-    LeaseLost,
     Renewed,
     Started,
     StoreLost,
     StoreRecovered,
     WorkerIdle,
 )
-from rowlease.model import LeasedRequest, NewRequest
+from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks import Registry, task
 from rowlease.worker import Summary, Worker
@@ -84,7 +81,7 @@ def act(do: str = "ok", **given: Any) -> object:
             os.close(1)
             os.close(2)
         case "chatter":
-            print("\0" * 100_000, flush=True)
+            sys.stdout.write("\0" * 100_000)
         case "huge":
             return "x" * 2_000_000
         case "object":
@@ -119,7 +116,10 @@ class Heard:
         self._new.put(event)
 
     def first(
-        self, kind: type[E], which: Callable[[E], bool] = lambda event: True, within: float = PATIENCE
+        self,
+        kind: type[E],
+        which: Callable[[E], bool] = lambda event: True,
+        within: float = PATIENCE,
     ) -> E:
         """The first event of this kind that was not asked for yet."""
         deadline = time.monotonic() + within
@@ -295,7 +295,9 @@ def test_a_request_of_an_unknown_kind_fails_and_says_what_is_known(store: Store,
     put(store, {}, kind="nobody knows")
     summary = drain(store)
     assert summary.failed == 1
-    assert list(errors(sql).values()) == ["no task is named 'nobody knows'; known are: act, endless"]
+    assert list(errors(sql).values()) == [
+        "no task is named 'nobody knows'; known are: act, endless"
+    ]
     assert statuses(sql) == {"Scheduled": 1}
 
 
@@ -389,7 +391,9 @@ def test_what_no_slot_can_take_up_is_handed_back(store: Store, gate: Path, sql: 
     with working(store) as (_, heard):
         heard.first(Abandoned)  # much was fetched ahead by then
         assert statuses(sql) == {"Complete": 300, "Processing": 1, "Pending": 20}
-        assert sql("select max(num_attempts) from rowlease.queue where status = 'Pending'") == [(0,)]
+        assert sql("select max(num_attempts) from rowlease.queue where status = 'Pending'") == [
+            (0,)
+        ]
         open_gate(gate)
         for _ in range(321):
             heard.first(Finished)
@@ -559,7 +563,9 @@ def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later
         heard.first(Started)
         name = store.where.rpartition("/")[2]
         admin.execute(f"alter database {name} allow_connections false")
-        admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
+        admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name]
+        )
         open_gate(gate)
         heard.first(StoreLost)
         admin.execute(f"alter database {name} allow_connections true")
@@ -613,8 +619,7 @@ def test_tasks_of_the_script_itself_can_be_run(dsn: str, tmp_path: Path, store: 
 
 
 def test_registry_is_accepted(store: Store) -> None:
-    assert Worker(store, Registry([act]), burst=True, concurrency=1, events=Events()).run().claimed == 0
-
-
-def _unused() -> tuple[Any, ...]:
-    return (LeaseLost, Claimed, LeasedRequest)
+    assert (
+        Worker(store, Registry([act]), burst=True, concurrency=1, events=Events()).run().claimed
+        == 0
+    )

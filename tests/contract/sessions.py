@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import dict_row
 
-from rowlease.model import LeasedRequest, NewRequest
+from rowlease.model import Depth, LeasedRequest, NewRequest
 from rowlease.store import Store
 from rowlease.store.postgresql import PostgresStore
 
@@ -79,6 +80,10 @@ class Session(Store):
         """Add a row past the routines; raises as `forge`."""
 
     @abstractmethod
+    def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows of a load as Spark does; what a row does not say is null."""
+
+    @abstractmethod
     def acting_as(self, role: str) -> AbstractContextManager[None]:
         """Have the rights of one of the five roles, and no others."""
 
@@ -96,11 +101,30 @@ class Session(Store):
         """All requests with all their columns, and the depth: equal if nothing has changed."""
         return [*self.rows("requests", "*"), *self.depth()]
 
+    def counted(self) -> list[Depth]:
+        """What `depth` must say, counted in the queue itself."""
+        found: dict[tuple[str, int], Counter[str]] = {}
+        for _, queue, priority, status in self.rows(
+            "queue", "request_id", "queue_name", "priority", "status"
+        ):
+            found.setdefault((queue, -priority), Counter())[status] += 1
+        words = ("Scheduled", "Pending", "Processing", "Failed")
+        return [
+            Depth(queue, -minus, *(counts[word] for word in words))
+            for (queue, minus), counts in sorted(found.items())
+        ]
+
+    def settles(self, future: Future[Any]) -> bool:
+        """Wait until a call in the background is over (True) or waits for a lock (False)."""
+        while not future.done():
+            if self.waits_for_lock():
+                return future.done()
+        return True
+
     def waiting(self, call: Callable[[], T]) -> Future[T]:
         """Make the call in the background; return as soon as it waits for another's lock."""
         future = self.in_background(call)
-        while not self.waits_for_lock():
-            assert not future.done(), f"it did not wait: {future.result()}"
+        assert not self.settles(future), f"it did not wait: {future.result()}"
         return future
 
 
@@ -154,12 +178,11 @@ class PostgresSession(PostgresStore, Session):
         return self._thread.submit(call)
 
     def waits_for_lock(self) -> bool:
-        return bool(
-            self._observer.execute(
-                "select from pg_stat_activity where pid = %s and wait_event_type = 'Lock'",
-                (self.raw.info.backend_pid,),
-            ).fetchall()
-        )
+        # Not pg_stat_activity: it still says Lock for a moment after the lock was granted.
+        ((waits,),) = self._observer.execute(
+            "select pg_blocking_pids(%s) <> '{}'", (self.raw.info.backend_pid,)
+        ).fetchall()
+        return bool(waits)
 
     def kill(self) -> None:
         self._observer.execute(
@@ -196,6 +219,14 @@ class PostgresSession(PostgresStore, Session):
             connection.execute(
                 f"insert into rowlease.{table} ({', '.join(columns)}) values ({places})", columns
             )
+
+    def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        columns = ("row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload")
+        with self.raw.cursor().copy(
+            f"copy rowlease.staging (load_id, {', '.join(columns)}) from stdin"
+        ) as copy:
+            for row in rows:
+                copy.write_row([load_id, *(row.get(column) for column in columns)])
 
     @contextmanager
     def acting_as(self, role: str) -> Iterator[None]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 import rowlease.store.migrate
 from rowlease.errors import SchemaMismatch, StoreError
-from rowlease.store.migrate import Migrated, migrate, revisions
+from rowlease.store.migrate import MIGRATION_LOCK, Migrated, migrate, revisions
 from rowlease.store.routines import Routine, packaged, read_routine, scripts
 from tests.conftest import in_database, scratch_database
 from tests.migrations.catalogue import snapshot
@@ -41,6 +42,11 @@ down_revision = "{HEAD}"
 def upgrade() -> None:
     op.execute("create table rowlease.added (x integer)")
 '''
+
+WAITING = """
+select count(*)::int from pg_locks l join pg_database d on d.oid = l.database
+ where d.datname = current_database() and l.locktype = 'advisory' and not l.granted
+"""
 
 OLD_ROUTINE = """\
 -- old_routine: a routine of an earlier version.
@@ -114,8 +120,37 @@ def test_the_files_are_in_the_order_in_which_alembic_runs_them() -> None:
     assert [revision.revision for revision in walk] == REVISIONS[::-1]
 
 
-def test_a_fresh_schema_holds_what_the_snapshot_looks_at(fresh: dict[str, Any]) -> None:
-    assert all(fresh.values()), [what for what, rows in fresh.items() if not rows]
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("schema", "grant usage on schema rowlease to public"),
+        ("relations", "alter table rowlease.queue set (fillfactor = 84)"),
+        ("relations", "alter table rowlease.staging set logged"),
+        ("relations", "alter table rowlease.queue owner to current_user"),
+        ("relations", "grant select on rowlease.inbox to rowlease_worker"),
+        ("relations", "create table rowlease.more ()"),
+        ("columns", "alter table rowlease.staging alter column kind type varchar(9)"),
+        ("columns", "alter table rowlease.queue alter column kind drop not null"),
+        ("columns", "alter table rowlease.queue alter column num_crashes set default 1"),
+        ("columns", "grant select (kind) on rowlease.queue to rowlease_worker"),
+        ("constraints", "alter table rowlease.queue drop constraint queue_status"),
+        ("indexes", "drop index rowlease.queue_failed"),
+        ("triggers", "alter table rowlease.queue disable trigger fill_request"),
+        ("views", "create or replace view rowlease.requests as table rowlease.queue_history"),
+        ("routines", "alter function rowlease.worker_bye reset search_path"),
+        ("routines", "alter function rowlease.worker_bye security invoker"),
+        ("routines", "grant execute on function rowlease.worker_bye to public"),
+        ("sequences", "alter sequence rowlease.queue_request_id_seq increment 2"),
+        ("settings", "update rowlease.queue_settings set max_priority = 8"),
+    ],
+)
+def test_the_comparison_sees_every_kind_of_change(
+    what: str, change: str, empty: str, fresh: dict[str, Any]
+) -> None:
+    migrate(empty)
+    assert snapshot(empty) == fresh
+    run(empty, change)
+    assert snapshot(empty)[what] != fresh[what]
 
 
 def test_migrating_again_changes_nothing(empty: str) -> None:
@@ -136,13 +171,23 @@ def test_requests_survive_another_migrate(empty: str) -> None:
 
 
 def test_migrates_at_once_take_turns(empty: str) -> None:
+    """All of them stand in the line before the first may begin."""
     command = [sys.executable, "-m", "rowlease", "migrate", "--dsn", empty, "--json"]
     source = str(Path(rowlease.store.migrate.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": source}
-    racers = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-        for _ in range(4)
-    ]
+    with psycopg.connect(empty) as first:
+        first.execute("select pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
+        racers = [
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+            )
+            for _ in range(4)
+        ]
+        ends = time.monotonic() + 60
+        while run(empty, WAITING) != [(4,)]:
+            assert time.monotonic() < ends, [racer.poll() for racer in racers]
+            time.sleep(0.02)
+        assert run(empty, "select to_regnamespace('rowlease')") == [(None,)]
     said = [racer.communicate(timeout=60) for racer in racers]
     assert [racer.returncode for racer in racers] == [0] * 4, said
     assert sum(b'"changed": true' in out for out, _ in said) == 1

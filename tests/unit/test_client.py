@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowlease.client import TRIES, Client, encode, new_request
@@ -46,6 +46,7 @@ for _ in range(100_000):
 # -- payloads ----------------------------------------------------------------------------------
 
 
+@settings(deadline=None, max_examples=50)
 @given(JSON)
 def test_every_json_value_comes_back_as_it_was(payload: Any) -> None:
     assert json.loads(encode(payload)) == ({} if payload is None else payload)

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
@@ -119,10 +119,12 @@ def test_a_password_is_never_shown_wherever_it_stands(dsn: str) -> None:
     assert SECRET not in redact(dsn)
 
 
+@settings(deadline=None)
 @given(ODD, st.booleans())
 @example("p@ss", False)
 @example("a:b@c/d", False)
 @example("a?b@c", False)
+@example("12?3", False)
 @example("%zz", False)
 def test_an_odd_password_is_never_shown(password: str, encoded: bool) -> None:
     frame = "postgresql://usr:***@hst:5432/dbn"
@@ -145,6 +147,7 @@ def test_an_odd_password_is_never_shown(password: str, encoded: bool) -> None:
         "postgresql://u:hunter2@[::1/db",
         "postgresql://u:hunter2@h/db?nonsense=1",
         "postgresql://u:hunter2%zz@h/db",
+        "postgresql://u:hunter2@h..h/db",
         "postgresql://u:a@hunter2@h/db",
         "postgresql://u:a/hunter2@h/db",
         "postgresql://u:hunter2",

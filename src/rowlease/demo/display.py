@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from rich.bar import Bar
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -50,9 +50,10 @@ class Steps:
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[None]:
-        """Time the block, and show `doing` with a spinner where there is a terminal."""
+        """Time the block; a terminal shows what it is `doing` beside a spinner."""
         began = time.monotonic()
-        spinner: Any = self._console.status(doing) if self._console.is_terminal else nullcontext()
+        shown = bool(doing) and self._console.is_terminal
+        spinner: Any = self._console.status(doing) if shown else nullcontext()
         with spinner:
             yield
         self.seconds[name] = time.monotonic() - began
@@ -111,14 +112,7 @@ class Progress:
             table.add_row(
                 Text(str(priority), style="bold"),
                 Text(LABELS.get(priority, ""), style="dim" if not left else ""),
-                ProgressBar(
-                    total=full,
-                    completed=left,
-                    width=BAR_WIDTH,
-                    style="grey23",
-                    complete_style=colour,
-                    finished_style=colour,
-                ),
+                Bar(full, 0, left, width=BAR_WIDTH, color=colour),
                 Text(f"{left:,}", style="dim" if not left else "bold"),
             )
         return table

@@ -105,7 +105,14 @@ def show(report: Report, console: Console) -> None:
 
 
 def table(title: str, first: str, *columns: str) -> Table:
-    made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     made.add_column(first, no_wrap=True)
     for column in columns:
         made.add_column(column, justify="right", no_wrap=True)
@@ -113,12 +120,12 @@ def table(title: str, first: str, *columns: str) -> Table:
 
 
 def carriers_table(rows: list[CarrierRow]) -> Table:
-    """The workers' results per airline; the last column says whether Spark has the same."""
+    """The workers' results per airline; the last column says whether Spark's own are the same."""
     made = table(
-        "What the workers found (late: over 15 min; dark: hours flown without the sun)",
+        "What the workers found (late: over 15 min; gained: minutes; dark: hours)",
         "airline",
-        *("flights", "cancelled", "late", "min. made up", "miles", "dark"),
-        "Spark agrees",
+        *("flights", "cancelled", "late", "gained", "miles", "dark"),
+        "agrees",
     )
     for row in rows:
         made.add_row(*_cells(row.carrier, row[1:7]), "yes" if row.agrees else "[bold red]no[/]")

@@ -94,8 +94,7 @@ def _run(
         with steps.step("spark", "Starting Spark"):
             # PySpark logs what it raises, and the lost connection when a job is interrupted.
             logging.getLogger("py4j").setLevel(logging.CRITICAL)
-            spark = local_session("rowlease demo")
-            stack.callback(spark.stop)
+            spark = stack.enter_context(spark_session())
         steps.done("spark", f"Spark {spark.version} started")
         flights = job.flights(spark, prepared)
         run = find_run(spark, dsn, prepared)
@@ -191,6 +190,20 @@ def _check(
         waits,
         picture,
     )
+
+
+@contextmanager
+def spark_session() -> Iterator[Any]:
+    """A local session, stopped afterwards unless it was running before."""
+    from pyspark.sql import SparkSession
+
+    was_running = SparkSession.getActiveSession() is not None
+    spark = local_session("rowlease demo")
+    try:
+        yield spark
+    finally:
+        if not was_running:
+            spark.stop()
 
 
 @contextmanager

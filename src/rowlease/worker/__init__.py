@@ -1,12 +1,14 @@
 """The worker: leases requests, runs their tasks in child processes, reports what became of them.
 
-One thread each for what may wait on its own::
+A thread for each thing that waits::
 
-    caller's thread  dispatcher  gives requests to slots; time limits, deaths, signals
-    receiver         receiver    decides when to exchange; its pump calls the database
-    leases           leases      renews what is held
-    housekeeping     housekeeping  heartbeats and `maintain`
-    bell             receiver    waits for the doorbell (not in burst mode)
+    the caller's  dispatcher    shares requests out among the slots; time limits, deaths, signals
+    receiver      receiver      decides when to exchange; its pump calls the database
+    leases        leases        renews what is held
+    housekeeping  housekeeping  heartbeats and `maintain`
+    bell          bell          waits for the doorbell (not in burst mode)
+
+Requests go receiver -> pump -> dispatcher -> slots -> child processes, outcomes back the same way.
 """
 
 from __future__ import annotations
@@ -172,7 +174,7 @@ class Worker:
     def _run(self, store: Store) -> Summary:
         store.check_schema()
         events = self._events
-        with closing(Slots(self._set_up, self._concurrency, events)) as slots, self._signals():
+        with self._signals(), closing(Slots(self._set_up, self._concurrency, events)) as slots:
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
             leases = Leases(store, events)

@@ -31,7 +31,7 @@ class Listener(Protocol):
 
 
 class Bell:
-    """Waits for the doorbell ; announces idleness while it is wanted.
+    """Waits for the doorbell; announces idleness while that is wanted.
 
     Where the doorbell's connection is lost the receiver polls, until there is a new one.
     """
@@ -42,10 +42,11 @@ class Bell:
         self._events = events
         self._wanted = threading.Event()
         self._stopped = threading.Event()
+        #: Producers ring.
         self.is_announced = False
 
     def announce(self) -> None:
-        """Have producers ring; the receiver is told when they do."""
+        """Have producers ring; the listener is told as soon as they do, if they do not yet."""
         self._wanted.set()
 
     def retract(self) -> None:
@@ -54,35 +55,39 @@ class Bell:
             self._wanted.clear()
 
     def stop(self) -> None:
+        """End `run`."""
         self._stopped.set()
         self._wanted.set()
 
-    def run(self, receiver: Listener) -> None:
-        """Tell the receiver of every ring, until stopped."""
+    def run(self, listener: Listener) -> None:
+        """Tell the listener of every ring, until stopped."""
         pause = FIRST_RETRY
+        told = False
         while not self._stopped.is_set():
             try:
                 with closing(self._store.doorbell(self._queues)) as doorbell:
-                    pause = FIRST_RETRY
-                    self._listen(doorbell, receiver)
+                    pause, told = FIRST_RETRY, False
+                    self._listen(doorbell, listener)
             except Exception as error:
                 # Whatever went wrong with it, a worker can do without its bell.
-                self._events.emit(BellLost(str(error)))
                 logger.debug("the doorbell failed", exc_info=True)
+                if not told:
+                    told = True
+                    self._events.emit(BellLost(str(error)))
             finally:
                 self.is_announced = False
             self._stopped.wait(pause * random.uniform(0.5, 1))
             pause = min(LAST_RETRY, 2 * pause)
 
-    def _listen(self, doorbell: Doorbell, receiver: Listener) -> None:
+    def _listen(self, doorbell: Doorbell, listener: Listener) -> None:
         while not self._stopped.is_set():
             if self._wanted.is_set():
                 if not self.is_announced:
                     doorbell.announce_idle(True)
                     self.is_announced = True
-                    receiver.announced()
+                    listener.announced()
                 if doorbell.wait(WAIT):
-                    receiver.ring()
+                    listener.ring()
             else:
                 if self.is_announced:
                     doorbell.announce_idle(False)

@@ -120,8 +120,8 @@ class Dispatcher:
         elif self._backlog:
             self._give(at)
             pause = min(pause, LOOK)
-        self._measure()
         self._report()
+        self._measure()
         changed()
         if self.ahead and self.held > 2 * len(self._slots.children):
             time.sleep(GATHER)
@@ -186,7 +186,7 @@ class Dispatcher:
         for one, share in shares.items():
             if share:
                 if self._tell_started and not one.load:
-                    self._tell(one, share[0])
+                    self._tell(share[0])
                 one.give(share)
 
     def _next(self, at: float) -> Lease | None:
@@ -215,12 +215,12 @@ class Dispatcher:
     def _settle(self, answers: Sequence[Answer]) -> None:
         again = []
         average = self._average
-        for slot, lease, code, seconds, body in answers:
+        for _, lease, code, seconds, body in answers:
             if code == wire.NOT_RUN:
                 again.append(lease)
                 continue
             if self._tell_started:
-                self._tell(slot, lease)
+                self._tell(lease)
             self._over.append(lease)
             average = seconds if average == math.inf else average + (seconds - average) * WEIGHT
             if lease.lost:
@@ -235,17 +235,22 @@ class Dispatcher:
         if self._tell_started:
             for slot in {answer.slot for answer in answers}:
                 if slot.held and (head := slot.held[0]):
-                    self._tell(slot, head)
+                    self._tell(head)
 
-    def _tell(self, slot: ChildProcess, lease: Lease) -> None:
-        if slot.last_told is not lease:
-            slot.last_told = lease
+    def _tell(self, lease: Lease) -> None:
+        if not lease.told:
+            lease.told = True
             self._events.emit(Started(lease.request))
 
     def _inherit(self, death: Death) -> None:
-        """Of what a dead child held only the running request fails; the others go elsewhere."""
+        """Of what a dead child held only the running request fails; the others go elsewhere.
+
+        It fails like any other attempt, with back-off and in the end a dead letter. NumCrashes does
+        not count it: that is for leases that end without a word, when the worker itself is gone.
+        """
         if death.running:
             lease, seconds = death.running
+            self._tell(lease)
             self._over.append(lease)
             if not lease.lost:
                 what = Failure(f"the process running this request {death.how}")

@@ -55,7 +55,7 @@ class ChildProcess:
         is_silent: it will say no more: it has died, or closed the pipe.
         is_blocked: it has been busy with one request for long.
         take_back_at: when `taken_back` may be asked, after `ask_back`.
-        is_watched_for_writing, last_told: for its watchers.
+        is_watched_for_writing: the selector knows that `wants_to_write`.
     """
 
     def __init__(self, slot: int, set_up: bytes) -> None:
@@ -68,7 +68,6 @@ class ChildProcess:
         self.is_blocked = False
         self.take_back_at: float | None = None
         self.is_watched_for_writing = False
-        self.last_told: Lease | None = None
         self._given = 0
         self._answered = 0
         self._incoming = bytearray()

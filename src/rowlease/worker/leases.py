@@ -38,10 +38,21 @@ class Lease:
         ends: when it is over, by this host's clock; counted from before the claim was sent, so
             never later than the database says.
         lost: somebody else may own the request by now.
+        told: its start has been told as an event.
         slot, number: where it was given to, as which one, until that slot has answered.
     """
 
-    __slots__ = ("ends", "limit", "lost", "number", "request", "seconds", "slot", "task_number")
+    __slots__ = (
+        "ends",
+        "limit",
+        "lost",
+        "number",
+        "request",
+        "seconds",
+        "slot",
+        "task_number",
+        "told",
+    )
 
     def __init__(
         self,
@@ -56,6 +67,7 @@ class Lease:
         self.seconds = (request.lock_expires_time - request.locked_time).total_seconds()
         self.ends = claimed_at + self.seconds
         self.lost = False
+        self.told = False
         self.slot: Slot | None = None
         self.number = 0
 

@@ -130,31 +130,37 @@ class Pump:
         with self._lock:
             self._leaving.extend(self._waiting)
             self._waiting = Outcomes()
-        leaving = self._leaving
-        if leaving.abandoned:
-            answers = self._store.abandon([lease.request for lease in leaving.abandoned])
-            self._abandoned(leaving.abandoned, answers)
-            leaving.abandoned = []
         asked_at = now()
+        claim = self._send(self._leaving, limit, slots)
+        with self._lock:
+            self.waiting_since = now() if self._waiting else None
+        if claim is None:
+            return [], None
+        self._floor = claim.floor
+        return self._leased(claim, asked_at), claim
+
+    def _send(self, leaving: Outcomes, limit: int, slots: int) -> Claim | None:
+        if abandoned := leaving.abandoned:
+            answers = self._store.abandon([lease.request for lease in abandoned])
+            leaving.abandoned = []
+            self._abandoned(abandoned, answers)
+        if not leaving and limit <= 0:
+            return None
+        done, not_done = leaving.done, leaving.not_done
         exchanged = self._store.exchange(
             self._worker_id,
             self._queues,
-            min(limit, MAX_LIMIT),
-            completed=[(one.lease.request, one.result) for one in leaving.done],
-            failed=[(one.lease.request, one.failure) for one in leaving.not_done],
+            max(0, min(limit, MAX_LIMIT)),
+            completed=[(one.lease.request, one.result) for one in done],
+            failed=[(one.lease.request, one.failure) for one in not_done],
             slots=slots,
             lease=self._lease,
             floor=self._floor,
         )
-        self._leaving = Outcomes()
-        with self._lock:
-            self.waiting_since = now() if self._waiting else None
-        self._done(leaving.done, exchanged.completed)
-        self._not_done(leaving.not_done, exchanged.failed)
-        if limit <= 0:
-            return [], None
-        self._floor = exchanged.claim.floor
-        return self._leased(exchanged.claim, asked_at), exchanged.claim
+        leaving.done, leaving.not_done = [], []
+        self._done(done, exchanged.completed)
+        self._not_done(not_done, exchanged.failed)
+        return exchanged.claim if limit > 0 else None
 
     def _leased(self, claim: Claim, asked_at: float) -> list[Lease]:
         leases = []

@@ -221,7 +221,7 @@ class Receiver:
         if self._drained and self._slots.held == 0 and not self._pump.undelivered:
             self._drained()
             self._drained = None
-        if self._bell and not self._bell.is_announced:
+        if self._bell:
             self._bell.announce()
         if self._looks:
             pause = self._looks.pop(0)

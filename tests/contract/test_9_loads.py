@@ -1,0 +1,303 @@
+"""Promise 9: each row of a load becomes one request, however often it is written and promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.errors import InvalidRequest, QueueFull, StoreError
+from rowlease.model import Failure, Outcome, Promoted
+
+from tests.contract.sessions import Clock, Session
+
+Rows = list[dict[str, Any]]
+
+
+def numbered(count: int, **columns: Any) -> Rows:
+    return [{"row_id": number, "kind": "a", **columns} for number in range(count)]
+
+
+def test_a_load_is_promoted_once_however_often_it_is_asked_for(store: Session) -> None:
+    store.stage("x", numbered(3))
+    assert store.promote("x", "default", 3) == Promoted(Outcome.OK, 3, 3, 0)
+    before = store.everything()
+    assert store.promote("x", "default", 3) == Promoted(Outcome.REPEAT, 3, 3, 0)
+    assert store.everything() == before
+    assert store.rows("load", "load_id", "status", "num_rows") == [("x", "Promoted", 3)]
+    assert store.rows("staging", "row_id") == []
+
+
+def test_a_load_stays_promoted_when_its_requests_are_long_gone(store: Session) -> None:
+    store.stage("x", numbered(2))
+    store.promote("x", "default", 2)
+    store.complete(store.take(limit=2))
+    store.stage("x", numbered(2))
+    assert store.promote("x", "default", 2).outcome == Outcome.REPEAT
+    assert store.rows("queue", "request_id") == []
+    assert store.rows("staging", "row_id") == []
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_two_drivers_that_promote_one_load_at_once_promote_it_once(
+    store: Session, another: Callable[[], Session], ending: str
+) -> None:
+    store.stage("x", numbered(3))
+    one, two = store, another()
+    one.begin()
+    assert one.promote("x", "default", 3).outcome == Outcome.OK
+    second = two.waiting(lambda: two.promote("x", "default", 3))
+    getattr(one, ending)()
+    assert second.result() == Promoted(
+        Outcome.REPEAT if ending == "commit" else Outcome.OK, 3, 3, 0
+    )
+    assert len(store.rows("queue", "request_id")) == 3
+
+
+def test_a_row_that_was_written_twice_is_one_request(store: Session) -> None:
+    store.stage("x", numbered(3, payload='{"n": 1}'))
+    store.stage("x", numbered(2, payload='{"n": 1}'))
+    assert store.promote("x", "default", 3) == Promoted(Outcome.OK, 3, 3, 0)
+    assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
+
+
+def test_equal_rows_are_two_requests(store: Session) -> None:
+    store.stage("x", numbered(2, payload='{"n": 1}', priority=1))
+    assert store.promote("x", "default", 2).num_enqueued == 2
+
+
+@pytest.mark.parametrize("expected", [2, 4, 0])
+def test_a_load_with_rows_missing_or_too_many_is_refused_whole(
+    store: Session, expected: int
+) -> None:
+    store.stage("x", numbered(3))
+    with pytest.raises(InvalidRequest, match=f"3 staged rows where {expected} were expected"):
+        store.promote("x", "default", expected)
+    assert store.everything() == []
+    assert len(store.rows("staging", "row_id")) == 3
+    assert store.promote("x", "default", 3).outcome == Outcome.OK
+
+
+def test_an_empty_load_is_a_load(store: Session) -> None:
+    assert store.promote("x", "default", 0) == Promoted(Outcome.OK, 0, 0, 0)
+    assert store.promote("x", "default", 0).outcome == Outcome.REPEAT
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "says"),
+    [
+        ({"payload": "hunter2"}, InvalidRequest, "payload that is not JSON"),
+        ({"payload": '{"password": "hunter2"'}, InvalidRequest, "payload that is not JSON"),
+        ({"payload": '["hunter2", NaN]'}, InvalidRequest, "payload that is not JSON"),
+        ({"payload": '"' + "hunter2" * 150_000 + '"'}, InvalidRequest, "1048576"),
+        ({"priority": -1}, InvalidRequest, "0 or more"),
+        ({"kind": ""}, InvalidRequest, "kind must name a task"),
+        ({"kind": "hunter2" * 29}, InvalidRequest, "kind must name a task"),
+        ({"dedup_key": "hunter2" * 60}, InvalidRequest, "too long"),
+        ({"group_key": "hunter2" * 60}, InvalidRequest, "too long"),
+        ({"due_time": "infinity"}, StoreError, "queue_due"),
+    ],
+    ids=lambda value: str(value)[:24] if isinstance(value, dict) else "",
+)
+def test_one_bad_row_refuses_the_whole_load_and_is_not_quoted(
+    store: Session, row: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    store.stage("x", [*numbered(2, payload='"hunter2"'), {"row_id": 2, "kind": "a", **row}])
+    with pytest.raises(error, match=says) as refused:
+        store.promote("x", "default", 3)
+    assert "hunter2" not in str(refused.value)
+    assert store.everything() == []
+    assert store.rows("load", "load_id") == []
+    assert len(store.rows("staging", "row_id")) == 3
+
+
+def test_a_server_does_not_quote_a_payload_either(store: Session) -> None:
+    store.stage("x", numbered(1, payload="hunter2"))
+    with pytest.raises(InvalidRequest) as refused:
+        store.promote("x", "default", 1)
+    everything_said = repr(refused.value.__cause__) + str(
+        [getattr(refused.value.__cause__, "diag", None) and value for value in said(refused.value)]
+    )
+    assert "hunter2" not in everything_said
+
+
+def said(error: BaseException) -> list[str]:
+    """All that the server reported, as far as the driver lets us see it."""
+    diag = getattr(error.__cause__, "diag", None)
+    return [str(getattr(diag, name)) for name in dir(diag) if not name.startswith("_")]
+
+
+def test_a_key_that_is_live_already_or_comes_twice_is_a_duplicate(store: Session) -> None:
+    (live,) = store.put(dedup_key="live")
+    store.stage(
+        "x",
+        [
+            {"row_id": 0, "kind": "first", "dedup_key": "k"},
+            {"row_id": 1, "kind": "second", "dedup_key": "k"},
+            {"row_id": 2, "kind": "third", "dedup_key": "live"},
+            {"row_id": 3, "kind": "fourth", "dedup_key": "other"},
+        ],
+    )
+    assert store.promote("x", "default", 4) == Promoted(Outcome.OK, 4, 2, 2)
+    assert store.promote("x", "default", 4) == Promoted(Outcome.REPEAT, 4, 2, 2)
+    assert store.rows("queue", "request_id", "kind")[0] == (live, "a")
+    assert [kind for (kind,) in store.rows("queue", "kind")] == ["a", "first", "fourth"]
+    assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
+
+
+def test_a_key_of_a_dead_letter_is_free(store: Session) -> None:
+    store.put(dedup_key="k")
+    store.fail(store.take(), [Failure("x", dead=True)])
+    store.stage("x", numbered(1, dedup_key="k"))
+    assert store.promote("x", "default", 1).num_duplicates == 0
+
+
+def test_the_same_rows_under_another_load_id_are_other_requests_unless_they_have_keys(
+    store: Session,
+) -> None:
+    keyed = {"row_id": 9, "kind": "a", "dedup_key": "k"}
+    for load, duplicates in (("x", 0), ("y", 1)):
+        store.stage(load, [*numbered(2), keyed])
+        assert store.promote(load, "default", 3).num_duplicates == duplicates
+    assert len(store.rows("queue", "request_id")) == 5
+
+
+def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
+    store.configure_queue("default", max_priority=5, max_attempts=2)
+    later = clock.now + timedelta(hours=1)
+    store.stage(
+        "x",
+        [
+            {"row_id": 0, "kind": "own", "priority": 200_000, "payload": '{"n": 0}'},
+            {"row_id": 1, "due_time": later},
+            {"row_id": 2, "due_time": clock.now - timedelta(hours=1), "priority": 3},
+        ],
+    )
+    assert store.promote("x", "default", 3, kind="default").num_enqueued == 3
+    assert store.rows(
+        "queue", "request_id", "kind", "status", "priority", "due_time", "load_id", "max_attempts"
+    ) == [
+        (id, *rest)
+        for (id,), rest in zip(
+            store.rows("queue", "request_id"),
+            [
+                ("own", "Pending", 5, clock.now, "x", 2),
+                ("default", "Scheduled", 0, later, "x", 2),
+                ("default", "Pending", 3, clock.now, "x", 2),
+            ],
+            strict=True,
+        )
+    ]
+    assert [(held.kind, held.payload, held.load_id) for held in store.take(limit=9)] == [
+        ("own", '{"n": 0}', "x"),
+        ("default", "{}", "x"),
+    ]
+
+
+def test_a_row_without_a_kind_needs_one_for_the_load(store: Session) -> None:
+    store.stage("x", [{"row_id": 0}])
+    with pytest.raises(InvalidRequest, match="kind must name a task"):
+        store.promote("x", "default", 1)
+    assert store.promote("x", "default", 1, kind="a").outcome == Outcome.OK
+
+
+def test_rows_are_requests_in_the_order_of_their_ids(store: Session) -> None:
+    store.stage("x", [{"row_id": id, "kind": str(id)} for id in (3, 1, 2)])
+    store.promote("x", "default", 3)
+    assert [held.kind for held in store.take(limit=3)] == ["1", "2", "3"]
+
+
+def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> None:
+    store.put(dedup_key="live")
+    store.take()
+    store.stage(
+        "x",
+        [
+            {"row_id": 0, "kind": "0", "group_key": "g", "dedup_key": "live"},
+            {"row_id": 1, "kind": "1", "group_key": "g"},
+            {"row_id": 2, "kind": "2", "group_key": "g"},
+            {"row_id": 3, "kind": "3", "group_key": "h"},
+        ],
+    )
+    assert store.promote("x", "default", 4).num_duplicates == 1
+    taken = []
+    while held := store.take(limit=9):
+        taken.append([request.kind for request in held])
+        store.complete(held)
+    assert taken == [["1", "3"], ["2"]]
+
+
+def test_a_load_id_belongs_to_one_queue(store: Session) -> None:
+    store.configure_queue("mail")
+    store.stage("x", numbered(1))
+    store.promote("x", "default", 1)
+    with pytest.raises(InvalidRequest, match='belongs to queue "default"'):
+        store.promote("x", "mail", 1)
+    store.stage("y", numbered(1))
+    with pytest.raises(InvalidRequest, match='queue "nowhere" does not exist'):
+        store.promote("y", "nowhere", 1)
+    assert store.promote("y", "mail", 1).outcome == Outcome.OK
+
+
+def test_a_load_that_does_not_fit_into_the_queue_is_refused_whole(store: Session) -> None:
+    store.configure_queue("default", capacity=2)
+    store.stage("x", numbered(3))
+    with pytest.raises(QueueFull, match="3 more do not fit"):
+        store.promote("x", "default", 3)
+    assert store.everything() == []
+    store.configure_queue("default", capacity=3)
+    assert store.promote("x", "default", 3).outcome == Outcome.OK
+
+
+def test_no_row_can_be_claimed_before_the_whole_load_can(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    driver = another()
+    driver.stage("x", numbered(5))
+    assert store.take(limit=9) == []
+    driver.begin()
+    driver.promote("x", "default", 5)
+    assert store.take(limit=9) == []
+    assert store.depth() == []
+    driver.commit()
+    assert len(store.take(limit=9)) == 5
+
+
+def test_a_connection_cut_while_it_promotes_leaves_the_load_as_it_was(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    driver = another()
+    driver.stage("x", numbered(5))
+    driver.begin()
+    driver.promote("x", "default", 5)
+    driver.kill()
+    assert store.everything() == []
+    assert store.promote("x", "default", 5) == Promoted(Outcome.OK, 5, 5, 0)
+
+
+@pytest.mark.parametrize("groups", [None, 1000, 200_000], ids=lambda g: f"{g} groups")
+def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
+    store: Session, groups: int | None
+) -> None:
+    count = 200_000
+    store.stage(
+        "x",
+        (
+            {
+                "row_id": number,
+                "kind": "a",
+                "payload": '{"n": 1}',
+                "dedup_key": str(number // 2) if number < count // 10 else None,
+                "group_key": None if groups is None else str(number % groups),
+            }
+            for number in range(count)
+        ),
+    )
+    duplicates = count // 20
+    assert store.promote("x", "default", count) == Promoted(
+        Outcome.OK, count, count - duplicates, duplicates
+    )
+    assert [depth[2:] for depth in store.depth()] == [(0, count - duplicates, 0, 0)]
+    assert len(store.take(limit=10)) == 10

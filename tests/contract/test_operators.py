@@ -1,0 +1,442 @@
+"""What operators may do: cancel, requeue, purge, pause and resume, explain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from rowlease.errors import InvalidRequest, RoutineError
+from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
+
+from tests.contract.sessions import Clock, Session
+
+AT_ONCE = Failure("x", after=timedelta(0))
+
+
+def dead_letters(store: Session, count: int = 1, error: str = "x", **fields: object) -> list[int]:
+    ids = store.put(count, **fields)
+    held = [request for request in store.take(limit=count) if request.request_id in ids]
+    store.fail(held, [Failure(error, dead=True)] * len(held))
+    assert len(held) == count
+    return ids
+
+
+def statuses(store: Session, ids: list[int]) -> list[str]:
+    return [store.row(request)["status"] for request in ids]
+
+
+# -- cancel ----------------------------------------------------------------------------------------
+
+
+def test_a_waiting_request_is_cancelled_at_once(store: Session, clock: Clock) -> None:
+    scheduled, pending = store.put(delay=timedelta(hours=1)) + store.put()
+    (failed,) = dead_letters(store, priority=1)
+    ids = [failed, pending, scheduled]
+    clock.advance(seconds=1)
+    assert store.cancel([*ids, 2**40, pending]) == [
+        Outcome.OK, Outcome.OK, Outcome.OK, Outcome.NOT_FOUND, Outcome.OK,
+    ]  # fmt: skip
+    assert statuses(store, ids) == ["Cancelled"] * 3
+    assert {store.row(request)["completion_time"] for request in ids} == {clock.now}
+    assert store.row(failed)["last_error"] == "x"
+    assert (store.depth(), store.take()) == ([], [])
+    assert store.cancel(ids) == [Outcome.NOT_FOUND] * 3
+    assert store.cancel([]) == []
+
+
+def cancelled_while_it_runs(store: Session) -> tuple[int, list[LeasedRequest]]:
+    (request,) = store.put()
+    held = store.take("one")
+    assert store.cancel([request]) == [Outcome.CANCEL_REQUESTED]
+    assert store.row(request)["status"] == "Processing"
+    return request, held
+
+
+def test_a_running_request_is_asked_to_stop_and_keeps_its_lease(
+    store: Session, clock: Clock
+) -> None:
+    request, held = cancelled_while_it_runs(store)
+    assert store.cancel([request]) == [Outcome.CANCEL_REQUESTED]
+    for _ in range(3):
+        clock.advance(seconds=20)
+        (answer,) = store.renew(held)
+        assert answer.outcome == Outcome.CANCEL_REQUESTED
+        assert answer.lock_expires_time == clock.now + timedelta(seconds=30)
+    assert store.take("two") == []
+
+
+def test_a_running_request_that_was_cancelled_may_still_complete(store: Session) -> None:
+    request, held = cancelled_while_it_runs(store)
+    assert store.complete(held, ["1"]) == [Outcome.OK]
+    row = store.row(request)
+    assert (row["status"], row["result"], row["cancel_requested"]) == ("Complete", 1, True)
+
+
+ENDS: dict[str, Callable[[Session, Clock, list[LeasedRequest]], object]] = {
+    "fail": lambda store, clock, held: store.fail(held, [Failure("x")]),
+    "fail at once": lambda store, clock, held: store.fail(held, [AT_ONCE]),
+    "give up": lambda store, clock, held: store.fail(held, [Failure("x", dead=True)]),
+    "abandon": lambda store, clock, held: store.abandon(held),
+    "exchange": lambda store, clock, held: (
+        store.exchange("one", ["default"], 0, failed=[(held[0], AT_ONCE)])
+    ),
+    "maintain": lambda store, clock, held: (clock.advance(seconds=31), store.maintain()),
+    "another's dequeue": lambda store, clock, held: (clock.advance(seconds=31), store.take("two")),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_running_request_that_was_cancelled_ends_cancelled_however_its_lease_ends(
+    store: Session, clock: Clock, end: str
+) -> None:
+    # Neither the last attempt nor the last crash makes a dead letter of it.
+    store.configure_queue("default", max_crashes=1, max_attempts=1)
+    request, held = cancelled_while_it_runs(store)
+    ENDS[end](store, clock, held)
+    row = store.row(request)
+    assert (row["status"], row["cancel_requested"]) == ("Cancelled", True)
+    assert row["completion_time"] == clock.now
+    assert (store.rows("queue", "request_id"), store.depth()) == ([], [])
+    expired = end in ("maintain", "another's dequeue")
+    assert store.complete(held) == [Outcome.LEASE_LOST if expired else Outcome.REPEAT]
+
+
+def test_cancelling_the_head_of_a_group_lets_the_next_go(store: Session) -> None:
+    first, second, third = store.put(3, group_key="g")
+    store.cancel([first, second])
+    assert [held.request_id for held in store.take(limit=9)] == [third]
+
+
+# -- requeue ---------------------------------------------------------------------------------------
+
+
+def test_a_dead_letter_gets_a_new_life(store: Session, clock: Clock) -> None:
+    (request,) = dead_letters(store)
+    clock.advance(hours=1)
+    assert store.requeue([request]) == [(request, Outcome.OK)]
+    row = store.row(request)
+    assert (row["status"], row["due_time"], row["completion_time"]) == ("Pending", clock.now, None)
+    assert (row["num_attempts"], row["lock_token"], row["last_error"]) == (0, 1, "x")
+    assert [depth[2:] for depth in store.depth()] == [(0, 1, 0, 0)]
+    (held,) = store.take()
+    assert (held.request_id, held.num_attempts, held.lock_token) == (request, 1, 2)
+
+
+def test_only_a_dead_letter_can_be_requeued(store: Session) -> None:
+    (done,) = store.put()
+    store.complete(store.take())
+    (running,) = store.put()
+    store.take()
+    (waiting,) = store.put()
+    before = store.everything()
+    ids = [done, running, waiting, 2**40]
+    assert store.requeue(ids) == [(request, Outcome.NOT_FOUND) for request in ids]
+    assert store.everything() == before
+    assert store.requeue([]) == []
+
+
+def test_dead_letters_are_chosen_by_queue_kind_and_error(store: Session) -> None:
+    store.configure_queue("mail")
+    time_out = dead_letters(store, 3, "timed out after 5 s")
+    broken = dead_letters(store, 2, "broken pipe", kind="b")
+    store.put(queue="mail")
+    held = store.dequeue("one", ["mail"], 1).requests
+    store.fail(held, [Failure("timed out", dead=True)])
+
+    def chosen(**choice: object) -> list[int | None]:
+        answers = store.requeue(dry_run=True, **choice)  # type: ignore[arg-type]
+        assert {answer.outcome for answer in answers} <= {Outcome.OK}
+        return [answer.request_id for answer in answers]
+
+    assert chosen(queue="default") == time_out + broken
+    assert chosen(kind="b") == broken
+    assert chosen(error_like="timed out%") == [*time_out, held[0].request_id]
+    assert chosen(queue="default", error_like="timed out%", limit=2) == time_out[:2]
+    assert chosen(queue="default", kind="b", error_like="%5 s") == []
+    assert statuses(store, time_out + broken) == ["Failed"] * 5
+    assert store.take() == []
+
+    assert len(store.requeue(queue="default", limit=4)) == 4
+    assert len(store.requeue(queue="default", limit=4)) == 1
+    assert store.requeue(queue="default", limit=4) == []
+    assert statuses(store, time_out + broken) == ["Pending"] * 5
+    assert store.depth("mail")[0].failed == 1
+
+
+def test_requeue_wants_to_know_what(store: Session) -> None:
+    with pytest.raises(RoutineError, match="request ids, or a queue"):
+        store.requeue()
+
+
+def test_a_dead_letter_whose_key_is_live_again_stays_dead(store: Session) -> None:
+    (dead,) = dead_letters(store, dedup_key="k")
+    (live,) = store.put(dedup_key="k")
+    assert store.requeue([dead]) == [(dead, Outcome.DUPLICATE)]
+    assert store.requeue([dead], dry_run=True) == [(dead, Outcome.DUPLICATE)]
+    assert statuses(store, [dead, live]) == ["Failed", "Pending"]
+    store.complete(store.take())
+    assert store.requeue([dead]) == [(dead, Outcome.OK)]
+
+
+def test_of_dead_letters_with_one_key_the_first_lives_again(store: Session) -> None:
+    first, second = dead_letters(store, dedup_key="k") + dead_letters(store, dedup_key="k")
+    assert store.requeue(queue="default") == [
+        (first, Outcome.OK),
+        (second, Outcome.DUPLICATE),
+    ]
+    assert statuses(store, [first, second]) == ["Pending", "Failed"]
+
+
+def test_an_enqueue_that_takes_the_key_at_the_same_moment_wins(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    (dead,) = dead_letters(store, dedup_key="k")
+    producer = another()
+    producer.begin()
+    producer.put(dedup_key="k")
+    revived = store.waiting(lambda: store.requeue([dead]))
+    producer.commit()
+    assert revived.result() == [(dead, Outcome.DUPLICATE)]
+    assert statuses(store, [dead]) == ["Failed"]
+
+
+def test_a_requeued_request_takes_its_old_place_in_its_group(store: Session) -> None:
+    first, second, third = store.put(3, group_key="g")
+    store.fail(store.take(), [Failure("x", dead=True)])
+    running = store.take(limit=9)
+    assert [held.request_id for held in running] == [second]
+    store.requeue([first])
+    assert store.take(limit=9) == []
+    store.complete(running)
+    for request in (first, third):
+        (held,) = store.take(limit=9)
+        assert held.request_id == request
+        store.complete([held])
+
+
+# -- purge -----------------------------------------------------------------------------------------
+
+
+def test_purge_deletes_what_waits_or_has_failed_and_nothing_else(
+    store: Session, clock: Clock
+) -> None:
+    (done,) = store.put()
+    store.complete(store.take())
+    dead_letters(store, 2)
+    (running,) = store.put()
+    store.take()
+    store.put(3)
+    store.put(4, delay=timedelta(hours=1))
+    assert store.purge("default", dry_run=True) == 2
+    assert store.purge("default", ["Scheduled", "Pending", "Failed"], dry_run=True) == 9
+    assert len(store.rows("queue", "request_id")) == 10
+    assert store.purge("default") == 2
+    assert [depth[2:] for depth in store.depth()] == [(4, 3, 1, 0)]
+    assert store.purge("default", ["Scheduled"]) == 4
+    assert store.purge("default", ["Pending"]) == 3
+    assert store.purge("default", ["Scheduled", "Pending", "Failed"]) == 0
+    assert store.rows("requests", "request_id", "status") == [
+        (done, "Complete"),
+        (running, "Processing"),
+    ]
+    assert [depth[2:] for depth in store.depth()] == [(0, 0, 1, 0)]
+
+
+def test_purge_chooses_by_kind_and_age_and_stops_at_its_limit(store: Session, clock: Clock) -> None:
+    store.put(2, kind="old")
+    clock.advance(hours=1)
+    store.put(2, kind="new")
+    store.put(2, kind="other")
+    pending = ["Pending"]
+    assert store.purge("default", pending, older_than=timedelta(hours=1), dry_run=True) == 2
+    assert store.purge("default", pending, older_than=timedelta(hours=1, seconds=1)) == 0
+    assert store.purge("default", pending, kind="other", limit=1) == 1
+    assert store.purge("default", pending, older_than=timedelta(minutes=59)) == 2
+    assert [kind for (kind,) in store.rows("queue", "kind")] == ["new", "new", "other"]
+
+
+@pytest.mark.parametrize("status", ["Processing", "Complete", "Cancelled", "pending", ""])
+def test_purge_refuses_what_must_not_be_purged(store: Session, status: str) -> None:
+    store.put()
+    store.take()
+    with pytest.raises(RoutineError, match="cancel what runs"):
+        store.purge("default", ["Pending", status])
+    assert len(store.rows("queue", "request_id")) == 1
+
+
+def test_purge_knows_its_queue(store: Session) -> None:
+    store.configure_queue("mail")
+    store.put(queue="mail")
+    assert store.purge("default", ["Pending"]) == 0
+    with pytest.raises(InvalidRequest, match='"defualt" does not exist'):
+        store.purge("defualt")
+
+
+def test_purging_the_head_of_a_group_lets_the_next_go(store: Session) -> None:
+    store.put(kind="head", group_key="g")
+    (second,) = store.put(group_key="g")
+    assert store.purge("default", ["Pending"], kind="head") == 1
+    assert [held.request_id for held in store.take(limit=9)] == [second]
+
+
+def test_purge_passes_over_what_somebody_is_just_taking(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    store.put(2)
+    worker = another()
+    worker.begin()
+    (held,) = worker.take()
+    assert store.purge("default", ["Pending"]) == 1
+    worker.commit()
+    assert worker.complete([held]) == [Outcome.OK]
+
+
+# -- pause and resume ------------------------------------------------------------------------------
+
+
+def test_a_paused_queue_gives_nothing_from_the_next_claim_on(store: Session) -> None:
+    store.put(3)
+    floor = store.dequeue("one", ["default"], 1).floor
+    store.pause("default")
+    assert store.take("one", floor=floor) == []
+    assert store.take("two") == []
+    assert store.exchange("one", ["default"], 1).claim.requests == []
+    store.resume("default")
+    assert len(store.take("one", floor=floor)) == 1
+
+
+def test_what_runs_goes_on_in_a_paused_queue_and_so_do_producers(
+    store: Session, clock: Clock
+) -> None:
+    store.put(3)
+    done, failed, late = store.take(limit=3)
+    store.pause("default")
+    assert store.renew([done])[0].outcome == Outcome.OK
+    assert store.complete([done]) == [Outcome.OK]
+    assert store.fail([failed], [AT_ONCE]) == [Outcome.OK]
+    assert len(store.put()) == 1
+    clock.advance(seconds=31)
+    store.maintain()
+    assert store.row(late.request_id)["status"] == "Pending"
+    store.resume("default")
+    assert len(store.take(limit=9)) == 3
+
+
+def test_only_the_paused_queue_pauses(store: Session) -> None:
+    store.configure_queue("mail")
+    store.put()
+    (mail,) = store.put(queue="mail")
+    store.pause("default")
+    claim = store.dequeue("one", ["default", "mail"], 9)
+    assert [held.request_id for held in claim.requests] == [mail]
+    for call in (store.pause, store.resume):
+        with pytest.raises(InvalidRequest, match='"defualt" does not exist'):
+            call("defualt")
+
+
+# -- explain ---------------------------------------------------------------------------------------
+
+
+def heartbeat(store: Session) -> None:
+    store.worker_heartbeat(
+        "one", host="h", pid=1, version="1", queues=["default"], slots=1, busy=0
+    )
+
+
+def test_explain_knows_no_request_that_is_not_there(store: Session) -> None:
+    assert store.explain(1).reason == "unknown"
+
+
+def test_explain_says_that_a_request_is_finished(store: Session, clock: Clock) -> None:
+    done, dropped = store.put(2)
+    store.complete(store.take())
+    store.cancel([dropped])
+    assert store.explain(done) == ("finished", f"it is Complete since {clock.now:%Y-%m-%d %X}+00")
+    assert store.explain(dropped).words.startswith("it is Cancelled")
+
+
+def test_explain_says_why_a_dead_letter_died(store: Session) -> None:
+    (request,) = dead_letters(store, error="disk on fire")
+    reason, words = store.explain(request)
+    assert reason == "dead_letter"
+    assert "1 of 5 attempts" in words
+    assert "disk on fire" in words
+
+
+def test_explain_says_who_runs_a_request_and_whether_the_lease_ran_out(
+    store: Session, clock: Clock
+) -> None:
+    (request,) = store.put()
+    store.take("worker 7")
+    reason, words = store.explain(request)
+    assert (reason, "worker 7" in words) == ("running", True)
+    clock.advance(seconds=31)
+    reason, words = store.explain(request)
+    assert (reason, "worker 7" in words) == ("expired", True)
+    store.pause("default")
+    assert store.explain(request).reason == "paused"
+
+
+def test_explain_says_when_a_request_is_due(store: Session, clock: Clock) -> None:
+    (request,) = store.put(delay=timedelta(minutes=2))
+    assert store.explain(request) == (
+        "scheduled",
+        f"it is due at {clock.now + timedelta(minutes=2):%Y-%m-%d %X}+00, in 00:02:00",
+    )
+    heartbeat(store)
+    clock.advance(minutes=2)
+    heartbeat(store)
+    assert store.explain(request).reason == "next"
+
+
+def test_explain_names_the_request_of_the_group_that_comes_first(store: Session) -> None:
+    first, second = store.put(2, group_key="g")
+    heartbeat(store)
+    assert store.explain(first).reason == "next"
+    for _ in ("while it waits", "while it runs"):
+        reason, words = store.explain(second)
+        assert (reason, f"request {first} " in words) == ("group", True)
+        store.take()
+
+
+def test_explain_says_that_as_many_as_may_are_in_flight(store: Session) -> None:
+    store.configure_queue("default", max_in_flight=1)
+    _, second = store.put(2)
+    heartbeat(store)
+    store.take()
+    assert store.explain(second).reason == "in_flight"
+
+
+def test_explain_says_that_nobody_works(store: Session, clock: Clock) -> None:
+    (request,) = store.put()
+    assert store.explain(request).reason == "no_worker"
+    heartbeat(store)
+    assert store.explain(request).reason == "next"
+    clock.advance(seconds=31)
+    assert store.explain(request).reason == "no_worker"
+    heartbeat(store)
+    store.worker_bye("one")
+    assert store.explain(request).reason == "no_worker"
+
+
+def test_explain_counts_who_comes_first(store: Session, clock: Clock) -> None:
+    heartbeat(store)
+    first, second = store.put(2)
+    clock.advance(seconds=1)
+    (urgent,) = store.put(priority=5)
+    (third,) = store.put()
+    store.abandon(store.take())  # back among those that were handed back
+    assert [store.explain(request).reason for request in (urgent, first, second, third)] == [
+        "next", "behind", "behind", "behind",
+    ]  # fmt: skip
+    assert store.explain(third).words == "3 requests stand before it (policy strict)"
+    assert [held.request_id for held in store.take(limit=4)] == [urgent, first, second, third]
+
+
+def test_explain_stops_counting_at_ten_thousand(store: Session) -> None:
+    heartbeat(store)
+    store.enqueue_many("default", [NewRequest(kind="a")] * 10_001)
+    (last,) = store.put()
+    assert store.explain(last).words.startswith("10000 or more requests")

@@ -1,0 +1,39 @@
+"""One Spark session for the whole run; each test has a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'rowlease[spark]'")
+
+
+@pytest.fixture(scope="session")
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where the session writes everything it would show in its user interface."""
+    return tmp_path_factory.mktemp("event-log")
+
+
+@pytest.fixture(scope="session")
+def spark(event_log: Path) -> Iterator[Any]:
+    """A session with two cores whose tasks are tried up to four times."""
+    from rowlease.errors import ConfigError
+    from rowlease.spark import local_session
+
+    try:
+        session = local_session(
+            "rowlease tests",
+            settings={
+                "spark.master": "local[2,4]",
+                "spark.eventLog.enabled": "true",
+                "spark.eventLog.compress": "false",
+                "spark.eventLog.dir": event_log.as_uri(),
+            },
+        )
+    except ConfigError as error:
+        pytest.skip(f"Spark cannot start here: {error}")
+    yield session
+    session.stop()

@@ -1,0 +1,78 @@
+"""A proxy that loses an answer: the server has committed, the client never hears of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+
+import sqlalchemy as sa
+
+#: The tag of PostgreSQL's answer to a COMMIT.
+COMMITTED = b"COMMIT\x00"
+
+
+class LostAnswer:
+    """Passes everything on but the first answer to a COMMIT: then it cuts that connection.
+
+    Attributes:
+        dsn: the database by way of this proxy.
+        lost: how many answers it has lost.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        url = sa.make_url(dsn)
+        self._server = (url.host or "127.0.0.1", url.port or 5432)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self.lost = 0
+        through = url.set(host="127.0.0.1", port=self._listener.getsockname()[1])
+        self.dsn = through.render_as_string(hide_password=False)
+
+    def __enter__(self) -> LostAnswer:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Closing alone does not wake a thread that waits in accept or recv.
+        for each in [self._listener, *self._sockets]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in self._threads:
+            thread.join(5)
+
+    def _start(self, run: Any, *arguments: Any) -> None:
+        thread = threading.Thread(target=run, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._server)
+                self._sockets += [client, server]
+                self._start(self._pass_on, client, server, False)
+                self._start(self._pass_on, server, client, True)
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if answers and COMMITTED in data and self._lose():
+                    break
+                target.sendall(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _lose(self) -> bool:
+        with self._lock:
+            self.lost += 1
+            if self.lost > 1:
+                self.lost -= 1
+                return False
+            return True

@@ -1,0 +1,273 @@
+"""The demo compares every row, notices every difference, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.demo import check, job, run_demo
+from rowlease.demo import run as demo_run
+from rowlease.demo.drain import Sample, WorkerProcess, drain
+from rowlease.demo.ledger import close_run, find_run
+from rowlease.demo.source import COLUMNS, Input, prepare
+from rowlease.demo.tasks import flight
+from rowlease.errors import RowleaseError
+from rowlease.store import Store
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+#: Cancelled, diverted, to an airport nobody has placed, in a long day, and not in the air at all.
+ODD = """\
+UA,EWR,IAH,2013-01-01T10:00:00Z,1,15,515,1400,,,,
+UA,LGA,IAH,2013-06-21T23:00:00Z,2,59,1859,1416,1900,1,,
+B6,JFK,SJU,2013-07-01T04:00:00Z,3,0,2400,1598,100,60,30,200
+HA,JFK,HNL,2013-12-21T14:00:00Z,4,0,900,4983,859,-1,200,640
+AA,JFK,JFK,2013-12-21T14:00:00Z,5,0,900,0,900,0,0,0
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Input:
+    """The first flights of the data set, and some odd ones."""
+    folder = tmp_path_factory.mktemp("source")
+    real = prepare(None, 150, folder).path.read_text().splitlines()
+    rows = [",".join(COLUMNS), *(line.partition(",")[2] for line in real)]
+    path = folder / "flights-and-odd-ones.csv"
+    path.write_text("\n".join(rows) + "\n" + ODD)
+    return prepare(path, None, folder)
+
+
+@pytest.fixture
+def drained(spark: Any, dsn: str, store: Store, source: Input) -> tuple[Any, Any]:
+    """What Spark expects, and what was found after a worker ran every request."""
+    store.configure_queue(job.QUEUE)
+    flights = job.flights(spark, source)
+    staged = job.stage_requests(flights, dsn, "load")
+    store.promote("load", job.QUEUE, staged.num_rows, kind=staged.kind)
+    work(store)
+    return job.expected(flights), check.finished(spark, dsn, "load")
+
+
+def work(store: Store, limit: int = 10_000) -> None:
+    """Do what a worker does, for up to `limit` requests."""
+    requests = store.dequeue("w", [job.QUEUE], limit).requests
+    store.complete(requests, [flight.run(request.payload) for request in requests])
+
+
+def test_workers_and_spark_come_to_the_same_results(drained: tuple[Any, Any]) -> None:
+    expected, found = drained
+    assert check.compare(expected, found) == check.Compared(0, 0, 0, 0, ())
+    rows = {row.row_id: row for row in expected.orderBy("row_id").collect()}
+    assert len(rows) == 155
+    status = [rows[row_id].status for row_id in range(150, 155)]
+    assert status == ["cancelled", "diverted", "flown", "flown", "flown"]
+    assert rows[152].clock_agrees
+    assert (rows[152].miles, rows[152].gained) == (None, 30)
+    assert rows[153].dark_seconds == 0, "nine to five on the way to Hawaii"
+    assert rows[154].dark_seconds == 0
+    assert sum(row.dark_seconds or 0 for row in rows.values()) > 0
+
+
+TAMPERINGS = {
+    "wrong": "update rowlease.queue_history set result = replace(result::text, '\"late\":false',"
+    " '\"late\":true')::json where request_id = {id}",
+    "missing": "delete from rowlease.queue_history where request_id = {id}",
+    "doubled": "insert into rowlease.queue_history"
+    " select * from rowlease.queue_history where request_id = {id}",
+    "extra": "insert into rowlease.queue_history select * from json_populate_record("
+    "(select h from rowlease.queue_history h where request_id = {id}),"
+    ' \'{{"request_id": 9999, "payload": {{"row_id": 9999, "carrier": "UA"}}}}\')',
+}
+
+
+@pytest.mark.parametrize("kind", TAMPERINGS)
+def test_a_single_tampered_row_is_noticed(kind: str, drained: tuple[Any, Any], sql: Sql) -> None:
+    expected, found = drained
+    ((request_id, row_id),) = sql(
+        "select request_id, (payload->>'row_id')::int from rowlease.queue_history"
+        " where result::text like '%\"late\":false%' order by request_id limit 1".replace("%", "%%")
+    )
+    sql(TAMPERINGS[kind].format(id=request_id))
+    compared = check.compare(expected, found)
+    assert compared._asdict() == {
+        **dict.fromkeys(TAMPERINGS, 0),
+        kind: 1,
+        "examples": (9999 if kind == "extra" else row_id,),
+    }
+    assert compared.differ == 1
+
+
+def test_a_result_that_reads_the_same_but_is_another_text_is_wrong(
+    drained: tuple[Any, Any], sql: Sql
+) -> None:
+    expected, found = drained
+    sql(
+        "update rowlease.queue_history set result = (rtrim(result::text, '}') || ',\"x\":1}')::json"
+        " where (payload->>'row_id')::int = 0"
+    )
+    assert check.compare(expected, found) == check.Compared(0, 0, 0, 1, (0,))
+
+
+def test_the_sums_per_airline_show_where_they_differ(
+    spark: Any, source: Input, drained: tuple[Any, Any], sql: Sql
+) -> None:
+    expected, found = drained
+    flights = job.flights(spark, source)
+    rows = check.by_carrier(expected, flights, found)
+    assert all(row.agrees for row in rows)
+    assert sum(row.flights for row in rows) == 155
+    sql("delete from rowlease.queue_history where payload->>'carrier' = 'HA'")
+    (hawaiian,) = (r for r in check.by_carrier(expected, flights, found) if r.carrier == "HA")
+    assert (hawaiian.flights, hawaiian.agrees) == (0, False)
+
+
+def test_later_flights_are_more_urgent(spark: Any, source: Input) -> None:
+    rows = job.flights(spark, source).withColumn("priority", job.urgency()).collect()
+    by_delay = sorted(
+        (row.arr_delay if row.arr_delay is not None else row.dep_delay, row.priority)
+        for row in rows
+        if row.dep_delay is not None
+    )
+    assert [priority for _, priority in by_delay] == sorted(priority for _, priority in by_delay)
+    assert {row.priority for row in rows if row.dep_delay is None} == {0}
+    assert dict(by_delay)[1] == 3
+    assert dict(by_delay)[200] == 9
+
+
+def test_a_run_goes_on_until_its_results_were_compared(
+    spark: Any, dsn: str, store: Store, source: Input
+) -> None:
+    store.configure_queue(job.QUEUE)
+    first = find_run(spark, dsn, source)
+    assert first.load_id.endswith(":1")
+    assert not first.promoted
+    store.promote(first.load_id, job.QUEUE, 0)
+    assert find_run(spark, dsn, source) == (first.load_id, True)
+    close_run(store, first)
+    second = find_run(spark, dsn, source)
+    assert (second.load_id[-2:], second.promoted) == (":2", False)
+    assert not find_run(spark, dsn, source._replace(digest="other")).promoted
+
+
+class FakeWorker(WorkerProcess):
+    """Runs some requests when it is looked at, then ends with an exit code."""
+
+    def __init__(self, store: Store, share: int, code: int) -> None:
+        self._store, self._share, self._code = store, share, code
+        self.stopped = False
+
+    @property
+    def exit_code(self) -> int:
+        if self._share:
+            work(self._store, self._share)
+        return self._code
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def summary(self) -> dict[str, Any] | None:
+        return None if self._code else {"finished": self._share}
+
+
+def enqueued(store: Store, source: Input) -> None:
+    from rowlease.model import NewRequest
+
+    store.configure_queue(job.QUEUE)
+    payload = json.dumps(
+        dict.fromkeys(COLUMNS[4:], 1)
+        | {
+            "row_id": 1,
+            "carrier": "UA",
+            "origin": "A",
+            "dest": "B",
+            "time_hour": "2013-01-01",
+            "origin_lat": None,
+            "origin_lon": None,
+            "dest_lat": None,
+            "dest_lon": None,
+        }
+    )
+    store.enqueue_many(job.QUEUE, [NewRequest(kind=job.KIND, payload=payload, priority=3)] * 10)
+
+
+def test_a_worker_that_dies_is_started_again(store: Store, source: Input, tmp_path: Path) -> None:
+    enqueued(store, source)
+    workers = [FakeWorker(store, 4, -9), FakeWorker(store, 6, 0)]
+    said: list[str] = []
+    samples: list[Sample] = []
+    done = drain(store, lambda: workers.pop(0), samples.append, said.append, tmp_path / "log")
+    assert len(said) == 1
+    assert said[0].startswith("The worker was ended by SIGKILL; starting it again.")
+    assert (done.finished, len(done.restarts), done.summaries) == (10, 1, [{"finished": 6}])
+    assert samples[0].depths == {3: 10}
+    assert done.samples[-1].total == 0
+
+
+def test_a_worker_that_never_starts_is_given_up(
+    store: Store, source: Input, tmp_path: Path
+) -> None:
+    enqueued(store, source)
+    log = tmp_path / "log"
+    log.write_text("something\nError: the schema is too new\n")
+    with pytest.raises(RowleaseError, match=r"^the worker does not start: the schema is too new$"):
+        drain(store, lambda: FakeWorker(store, 0, 3), lambda _: None, lambda _: None, log)
+
+
+def test_an_interrupted_drain_stops_its_worker(store: Store, source: Input, tmp_path: Path) -> None:
+    enqueued(store, source)
+    worker = FakeWorker(store, 0, 0)
+    looks: list[Sample] = []
+
+    def interrupt(sample: Sample) -> None:
+        looks.append(sample)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drain(store, lambda: worker, interrupt, lambda _: None, tmp_path / "log")
+    assert worker.stopped
+
+
+def test_the_demo_runs_is_interrupted_goes_on_and_starts_anew(
+    spark: Any,
+    dsn: str,
+    sql: Sql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given: dict[str, Any] = {"rows": 60, "output": tmp_path / "new" / "folder", "concurrency": 1}
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(demo_run, "drain", interrupt)
+        assert run_demo(dsn, **given) == 130
+    assert "run it again and it goes on" in capsys.readouterr().err
+
+    assert run_demo(dsn, as_json=True, **given) == 0
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert "An earlier run has enqueued these 60 flights" in err
+    assert (said["rows"], said["differ"], said["resumed"]) == (60, 0, True)
+    assert sum(row["flights"] for row in said["carriers"]) == 60
+    assert sum(wait["requests"] for wait in said["waits"]) == 60
+    assert said["rows_per_second"].keys() == {"drain", "read_back"}
+    picture = Path(said["plot"]).read_bytes()
+    assert struct.unpack(">II", picture[16:24]) == (1600, 900)
+
+    expect = job.expected
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            job, "expected", lambda frame: expect(frame.replace(1400, 1401, subset="distance"))
+        )
+        assert run_demo(dsn, **given) == 1
+    out = capsys.readouterr().out
+    assert out.rstrip().endswith("1 rows differ")
+    assert "1 wrong; for example row 0" in out
+    assert sql("select count(*), count(distinct load_id) from rowlease.queue_history") == [(120, 2)]

@@ -1,0 +1,232 @@
+"""A DataFrame becomes requests: all rows or none, each once, whatever Spark does twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import functions as F
+
+from rowlease.errors import ConfigError, InvalidRequest, StoreUnavailable
+from rowlease.model import Outcome, Promoted
+from rowlease.spark import enqueue
+from rowlease.spark.load import stage
+from rowlease.store import Store
+from tests.spark.lost_answer import LostAnswer
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+SECRET = "a-password-that-must-not-show"
+
+
+def test_rows_become_requests_with_clamped_priority(
+    spark: Any, dsn: str, store: Store, sql: Sql
+) -> None:
+    store.configure_queue("flights", max_priority=5)
+    frame = spark.sql(
+        "select id, id * 4 as urgency, if(id = 1, null, 'x') as name, "
+        "timestamp'2030-01-01 10:00:00' + make_interval(0, 0, 0, id) as at from range(3)"
+    )
+    done = enqueue(
+        frame,
+        dsn,
+        queue="flights",
+        kind="flight",
+        priority="urgency",
+        dedup_key="id",
+        group_key=F.concat(F.lit("group "), "id"),
+        due_time="at",
+        load_id="first",
+    )
+    assert done == Promoted(Outcome.OK, 3, 3, 0)
+    rows = sql(
+        "select kind, priority, dedup_key, group_key, due_time, load_id, payload::text, status"
+        " from rowlease.requests where queue_name = 'flights' order by request_id"
+    )
+    assert [row[1] for row in rows] == [0, 4, 5]
+    assert rows[1][0] == "flight"
+    assert rows[1][2:6] == ("1", "group 1", datetime(2030, 1, 2, 10, tzinfo=UTC), "first")
+    assert json.loads(rows[1][6]) == {
+        "id": 1,
+        "urgency": 4,
+        "name": None,
+        "at": "2030-01-02T10:00:00.000Z",
+    }
+    assert {row[7] for row in rows} == {"Scheduled"}
+
+
+def test_each_row_can_have_its_own_kind_and_payload(spark: Any, dsn: str, sql: Sql) -> None:
+    frame = spark.createDataFrame(
+        [("a", '{"x": 1}', 10**12), ("b", None, None)], "name string, json string, urgency bigint"
+    )
+    enqueue(frame, dsn, queue="default", kind=F.col("name"), payload="json", priority="urgency")
+    enqueue(frame, dsn, queue="default", kind="c", payload=F.struct("name"), priority=3)
+    assert sql("select kind, payload::text, priority from rowlease.queue order by 1, 2") == [
+        ("a", '{"x": 1}', 9),
+        ("b", "{}", 0),
+        ("c", '{"name":"a"}', 3),
+        ("c", '{"name":"b"}', 3),
+    ]
+
+
+def test_the_same_load_id_again_enqueues_nothing(
+    spark: Any, dsn: str, store: Store, sql: Sql
+) -> None:
+    frame = spark.range(1000)
+    first = enqueue(frame, dsn, queue="default", kind="k", load_id="once", store=store)
+    again = enqueue(frame, dsn, queue="default", kind="k", load_id="once", store=store)
+    assert (first.outcome, again.outcome) == (Outcome.OK, Outcome.REPEAT)
+    assert again[1:] == first[1:] == (1000, 1000, 0)
+    assert sql("select count(*) from rowlease.queue") == [(1000,)]
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
+
+
+def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
+    spark: Any, dsn: str, sql: Sql
+) -> None:
+    frame = spark.range(1000)
+    stage(frame, dsn, kind="k", load_id="dies")
+    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    done = enqueue(frame, dsn, queue="default", kind="k", load_id="dies")
+    assert done == Promoted(Outcome.OK, 1000, 1000, 0)
+    assert sql("select count(distinct payload::text) from rowlease.queue") == [(1000,)]
+
+
+def test_equal_rows_are_two_requests_and_equal_keys_are_one(spark: Any, dsn: str, sql: Sql) -> None:
+    frame = spark.createDataFrame([(7,), (7,), (8,)], "n int")
+    assert enqueue(frame, dsn, queue="default", kind="k").num_enqueued == 3
+    keyed = enqueue(frame, dsn, queue="default", kind="k", dedup_key="n")
+    assert (keyed.num_enqueued, keyed.num_duplicates) == (2, 1)
+
+
+def test_a_task_retried_after_its_commit_enqueues_no_row_twice(
+    spark: Any, dsn: str, sql: Sql
+) -> None:
+    with LostAnswer(dsn) as proxy:
+        done = enqueue(
+            spark.range(0, 1000, 1, 2), proxy.dsn, queue="default", kind="k", load_id="lossy"
+        )
+    assert proxy.lost == 1, "the test lost no answer, so it showed nothing"
+    assert done == Promoted(Outcome.OK, 1000, 1000, 0)
+    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+        (1000, 1000)
+    ]
+
+
+def test_rows_from_a_source_that_answers_differently_each_time_are_counted_once(
+    spark: Any, dsn: str, sql: Sql
+) -> None:
+    frame = spark.range(2000).where(F.rand() < 0.5)
+    done = enqueue(frame, dsn, queue="default", kind="k")
+    assert sql("select count(*) from rowlease.queue") == [(done.num_rows,)]
+
+
+def test_a_frame_without_rows_is_an_empty_load(spark: Any, dsn: str) -> None:
+    empty = spark.createDataFrame([], "a int")
+    assert enqueue(empty, dsn, queue="default", kind="k") == Promoted(Outcome.OK, 0, 0, 0)
+    filtered = spark.range(10).where("id > 10")
+    assert enqueue(filtered, dsn, queue="default", kind="k") == Promoted(Outcome.OK, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"priority": "lateness"}, r"priority names the column 'lateness'.*it has id, name, at"),
+        ({"dedup_key": "nope"}, "dedup_key names the column 'nope'"),
+        ({"priority": "name"}, "priority: the column 'name' has the type string; cast it"),
+        ({"due_time": "id"}, "due_time: the column 'id' has the type bigint; cast it to timestamp"),
+        ({"group_key": "at"}, "group_key: the column 'at' has the type timestamp"),
+        ({"payload": "id"}, "payload: the column 'id' has the type bigint"),
+        ({"payload": 3}, "payload must be a column name or a Column"),
+        ({"priority": -1}, "priority must be 0 or more"),
+        ({"priority": True}, "priority must be an int"),
+        ({"kind": ""}, "kind must be the name of a task"),
+        ({"load_id": ""}, "load_id must have 1 to 100 characters"),
+        ({"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),
+    ],
+)
+def test_a_wrong_column_is_named_before_any_job_runs(
+    arguments: dict[str, Any], says: str, spark: Any, dsn: str
+) -> None:
+    frame = spark.range(3).withColumn("name", F.lit("x")).withColumn("at", F.current_timestamp())
+    group = f"group of {arguments}"
+    spark.sparkContext.setJobGroup(group, "")
+    with pytest.raises(InvalidRequest, match=says):
+        enqueue(frame, dsn, **{"queue": "default", "kind": "k", **arguments})
+    assert list(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == []
+
+
+def test_an_expression_that_does_not_fit_the_frame_is_said_in_one_line(
+    spark: Any, dsn: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"^group_key does not fit the frame: .*`nope`.*$"):
+        enqueue(spark.range(3), dsn, queue="default", kind="k", group_key=F.col("nope"))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("payload", "arguments", "says"),
+    [
+        ("no json", {}, "not JSON"),
+        ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
+        ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
+        ('{"a": "\x00"}', {}, "a text does not fit the database"),
+    ],
+)
+def test_nothing_enters_the_queue_unless_the_whole_load_does(
+    payload: str, arguments: dict[str, Any], says: str, spark: Any, dsn: str, sql: Sql
+) -> None:
+    rows = [("{}", 0)] * 500 + [(payload, -4)]
+    frame = spark.createDataFrame(rows, "json string, minus int")
+    given = {"queue": "default", "kind": "k", "payload": "json", **arguments}
+    with pytest.raises(InvalidRequest, match=says) as raised:
+        enqueue(frame, dsn, **given)
+    assert "\n" not in str(raised.value)
+    assert sql("select count(*) from rowlease.queue") == [(0,)]
+
+
+def test_an_error_from_the_driver_shows_no_row_and_no_password(
+    spark: Any, dsn: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    frame = spark.createDataFrame([('{"card": "4111 1111\x00"}',)], "json string")
+    with pytest.raises(InvalidRequest) as raised:
+        enqueue(frame, with_password(dsn), queue="default", kind="k", payload="json")
+    assert raised.value.__cause__ is not None
+    told = f"{raised.value} {raised.value.__cause__} {capfd.readouterr()}"
+    assert "4111" not in told
+    assert SECRET not in told
+
+
+def test_the_password_stays_out_of_sparks_settings_and_event_log(
+    spark: Any, dsn: str, event_log: Path
+) -> None:
+    enqueue(spark.range(3), with_password(dsn), queue="default", kind="k")
+    logged = "".join(path.read_text() for path in event_log.rglob("*") if path.is_file())
+    assert "rowlease.staging" in logged
+    assert SECRET not in logged
+    assert SECRET not in str(spark.sparkContext.getConf().getAll())
+
+
+def test_a_database_that_is_not_there_is_one_sentence(spark: Any) -> None:
+    nowhere = f"postgresql://me:{SECRET}@127.0.0.1:1/nowhere"
+    with pytest.raises(StoreUnavailable, match=r"me:\*\*\*@127.0.0.1:1/nowhere") as raised:
+        enqueue(spark.range(3), nowhere, queue="default", kind="k")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_dsn_that_cannot_be_read_is_said_before_any_job(spark: Any) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        enqueue(spark.range(3), "postgresql://host/x?nonsense=1", queue="default", kind="k")
+
+
+def with_password(dsn: str) -> str:
+    """The same DSN with a password, which a server that trusts does not ask for."""
+    given = psycopg.conninfo.conninfo_to_dict(dsn)
+    if given.get("password"):
+        pytest.skip("this server asks for a password of its own")
+    host, port = given.get("host", "127.0.0.1"), given.get("port", "5432")
+    return f"postgresql://{given['user']}:{SECRET}@{host}:{port}/{given['dbname']}"

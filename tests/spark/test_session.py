@@ -1,0 +1,79 @@
+"""A local session starts with the driver, or says in a sentence why it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.errors import ConfigError
+from rowlease.spark import session
+from rowlease.spark.session import driver_settings, local_session, why_not_started
+
+UNRESOLVABLE = """
+from rowlease.spark import session
+from rowlease.errors import ConfigError
+session.JDBC_DRIVER = "org.postgresql:postgresql:0.0.0-nowhere"
+try:
+    session.local_session()
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_a_driver_that_cannot_be_resolved_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROWLEASE_JDBC_JARS", raising=False)
+    done = subprocess.run([sys.executable, "-c", UNRESOLVABLE], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith(
+        "the JDBC driver org.postgresql:postgresql:0.0.0-nowhere could not be resolved from Maven ("
+    )
+    assert done.stdout.endswith(
+        "set ROWLEASE_JDBC_JARS to a local jar of the PostgreSQL JDBC driver\n"
+    )
+
+
+def test_the_reason_is_the_one_that_mavens_client_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/jdk")
+    refused = (
+        "Server access error at url https://repo1.maven.org/maven2/x.pom "
+        "(javax.net.ssl.SSLHandshakeException: PKIX path building failed)\n"
+        ":: UNRESOLVED DEPENDENCIES ::\n"
+        "java.lang.RuntimeException: [unresolved dependency: x: not found]\n"
+    )
+    assert "(javax.net.ssl.SSLHandshakeException: PKIX path building failed)" in str(
+        why_not_started(refused)
+    )
+    other = "WARNING: x\nError: Could not create the Java Virtual Machine.\nmore\n"
+    assert str(why_not_started(other)) == (
+        "Spark's JVM at /jdk did not start: Error: Could not create the Java Virtual Machine."
+    )
+
+
+def test_jars_of_the_environment_are_used_and_a_missing_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "a.jar", tmp_path / "b.jar"
+    first.touch()
+    second.touch()
+    for separator in (",", ", ", ":"):
+        monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first}{separator}{second}")
+        assert driver_settings() == {"spark.jars": f"{first},{second}"}
+    monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first},{tmp_path / 'c.jar'}")
+    with pytest.raises(ConfigError, match=r"ROWLEASE_JDBC_JARS names .*/c\.jar, which is no file"):
+        driver_settings()
+    monkeypatch.setenv("ROWLEASE_JDBC_JARS", "")
+    assert driver_settings()["spark.jars.packages"] == session.JDBC_DRIVER
+
+
+def test_a_second_session_of_a_process_is_the_first(spark: Any) -> None:
+    assert local_session("another").sparkContext is spark.sparkContext
+
+
+def test_the_session_works_in_utc_on_this_machine_only(spark: Any) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
+    assert spark.sparkContext.uiWebUrl is None

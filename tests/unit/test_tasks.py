@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.errors import ConfigError, UnknownTask
+from rowlease.model import MAX_PAYLOAD_BYTES
+from rowlease.tasks import Registry, Task, load_tasks, task
+
+
+@task
+def echo(*args: Any, **kwargs: Any) -> list[Any]:
+    """Say it again."""
+    return [list(args), kwargs]
+
+
+def test_a_task_is_still_the_function() -> None:
+    assert echo(1, x=2) == [[1], {"x": 2}]
+    assert (echo.name, echo.__doc__) == ("echo", "Say it again.")
+    assert repr(echo) == "<task echo>"
+
+
+def test_a_task_has_what_its_decorator_says() -> None:
+    @task("flights.delay", queue="air", priority=3, max_attempts=2, time_limit=timedelta(seconds=9))
+    def delay(minutes: int) -> int:
+        return minutes + 1
+
+    assert delay(minutes=1) == 2
+    assert (delay.name, delay.queue, delay.priority) == ("flights.delay", "air", 3)
+    assert (delay.max_attempts, delay.time_limit) == (2, timedelta(seconds=9))
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ('{"a": 1, "b": null}', '[[],{"a":1,"b":null}]'),
+        ("{}", "[[],{}]"),
+        ('[1, {"a": 2}]', '[[1,{"a":2}],{}]'),
+        ("null", "[[],{}]"),
+        ('"text"', '[["text"],{}]'),
+        ("7", "[[7],{}]"),
+        ('"größer 😀"', '[["größer 😀"],{}]'),
+    ],
+)
+def test_a_payload_becomes_arguments_and_the_result_compact_json(payload: str, said: str) -> None:
+    assert echo.run(payload) == said
+
+
+def test_a_result_of_none_is_no_result() -> None:
+    assert Task(print, "nothing").run("[]") is None
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (float("nan"), "not JSON: Out of range float"),
+        (float("inf"), "not JSON: Out of range float"),
+        ({1, 2}, "not JSON: Object of type set"),
+        ("\ud800", "not JSON: .* surrogates not allowed"),
+        ("x" * MAX_PAYLOAD_BYTES, f"has {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
+        ("ä" * (MAX_PAYLOAD_BYTES // 2), f"has {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
+    ],
+    ids=["nan", "inf", "set", "surrogate", "large", "large in bytes"],
+)
+def test_a_result_that_cannot_be_kept_is_refused(result: Any, said: str) -> None:
+    def give() -> Any:
+        return result
+
+    with pytest.raises(ValueError, match=said):
+        Task(give).run("{}")
+
+
+def test_the_largest_result_is_kept() -> None:
+    def give() -> str:
+        return "x" * (MAX_PAYLOAD_BYTES - 2)
+
+    assert len(Task(give).run("{}") or "") == MAX_PAYLOAD_BYTES
+
+
+def test_a_result_that_refers_to_itself_is_refused() -> None:
+    def give() -> list[Any]:
+        endless: list[Any] = []
+        endless.append(endless)
+        return endless
+
+    with pytest.raises(ValueError, match="not JSON: Circular reference"):
+        Task(give).run("{}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"name": ""}, "must have 1 to 200 characters"),
+        ({"name": "x" * 201}, "must have 1 to 200 characters"),
+        ({"priority": -1}, "priority is -1"),
+        ({"max_attempts": 0}, "max_attempts is 0"),
+        ({"time_limit": timedelta(0)}, "time_limit is 0:00:00"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Task(print, **{"name": "one", **settings})
+
+
+@pytest.mark.parametrize("what", [asyncio.sleep, 3, echo])
+def test_only_plain_functions_can_be_tasks(what: Any) -> None:
+    with pytest.raises(ConfigError, match="must be a plain function"):
+        Task(what)
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    other = Task(print, "echo")
+    with pytest.raises(ConfigError, match=r"two tasks are named 'echo' .*test_tasks.echo and"):
+        Registry([echo, other])
+    assert list(Registry([echo, echo])) == ["echo"]
+
+
+def test_an_unknown_name_gets_the_known_ones_as_answer() -> None:
+    registry = Registry([echo, *(Task(print, f"task {n:02}") for n in range(30))])
+    with pytest.raises(
+        UnknownTask, match=r"no task is named 'nobody'; known are: echo, task 00, .*"
+    ):
+        registry["nobody"]
+    assert registry.unknown("nobody").endswith(", task 18, ...")
+    assert Registry([]).unknown("x") == "no task is named 'x'; known are: none"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to import from; what was imported is forgotten afterwards."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+APP = """
+from rowlease.tasks import task
+@task
+def one(): ...
+@task("second")
+def two(): ...
+both = [one, two]
+class Space:
+    inner = one
+names = {"a": two}
+number = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("app", ["one", "second"]),
+        ("app:both", ["one", "second"]),
+        ("app:two", ["second"]),
+        ("app:names", ["second"]),
+        ("app:Space.inner", ["one"]),
+        ("other:app", ["one", "second"]),
+    ],
+)
+def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[str]) -> None:
+    (folder / "app.py").write_text(APP)
+    (folder / "other.py").write_text("import app")
+    assert list(load_tasks(path)) == names
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "said"),
+    [
+        ("", ConfigError, "name the module"),
+        ("nowhere", ConfigError, "there is no module 'nowhere'; start where it can be found"),
+        ("nowhere.tasks", ConfigError, "there is no module 'nowhere'"),
+        ("app.tasks", ConfigError, "there is no module 'app.tasks'|'app' is not a package"),
+        ("app:three", ConfigError, "the module app has nothing named 'three'"),
+        ("app:number", UnknownTask, "there is no task in app:number"),
+        ("empty", UnknownTask, "there is no task in empty; decorate functions with @rowlease.task"),
+        ("wrong", ConfigError, "importing wrong failed: SyntaxError"),
+        ("needy", ConfigError, "importing needy failed: No module named 'not_installed'"),
+        ("clumsy", ConfigError, "max_attempts is 0; it must be 1 or more"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said(
+    folder: Path, path: str, error: type[Exception], said: str
+) -> None:
+    (folder / "app.py").write_text(APP)
+    (folder / "empty.py").touch()
+    (folder / "wrong.py").write_text("def")
+    (folder / "needy.py").write_text("import not_installed")
+    (folder / "clumsy.py").write_text(
+        "from rowlease.tasks import task\n@task('x', max_attempts=0)\ndef f(): ..."
+    )
+    with pytest.raises(error, match=said):
+        load_tasks(path)

@@ -1,0 +1,372 @@
+"""The dispatcher's decisions, on slots and a clock that do as they are told."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.events import Event, Events, Started
+from rowlease.model import Failure, LeasedRequest
+from rowlease.worker import child
+from rowlease.worker import dispatcher as dispatcher_module
+from rowlease.worker.dispatcher import LONGEST_RETRY, Dispatcher, failure
+from rowlease.worker.executors import Answer
+from rowlease.worker.leases import Lease
+from rowlease.worker.pump import Outcomes
+from rowlease.worker.slots import Death
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+TINY = 1e-5  # seconds
+
+
+class Clock:
+    time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class Slot:
+    """A child process that runs nothing by itself."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.held: deque[Lease | None] = deque()
+        self.ready = True
+        self.doom: str | None = None
+        self.is_blocked = False
+        self.take_back_at: float | None = None
+        self.since: float | None = None
+        self.kills = 0
+
+    @property
+    def load(self) -> int:
+        return len(self.held)
+
+    @property
+    def is_open(self) -> bool:
+        return self.ready and not (self.is_blocked and self.held) and self.take_back_at is None
+
+    def give(self, leases: Sequence[Lease]) -> None:
+        if not self.held:
+            self.since = self.clock.time
+        self.held += leases
+
+    def running(self) -> tuple[Lease, float] | None:
+        if not self.held or self.held[0] is None or self.since is None:
+            return None
+        return self.held[0], self.since
+
+    def ask_back(self, at: float) -> None:
+        self.take_back_at = at + 0.01
+
+    def taken_back(self) -> list[Lease]:
+        self.take_back_at = None
+        back = [one for one in list(self.held)[1:] if one]
+        self.held = deque(list(self.held)[:1])
+        return back
+
+    def kill(self) -> None:
+        self.kills += 1
+
+    def left_behind(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
+        running, others = self.running(), self.taken_back()
+        self.held.clear()
+        return running, others
+
+
+class World:
+    """Slots, pump and leases at once, and a dispatcher among them."""
+
+    def __init__(self, clock: Clock, slots: int, prefetch: int = 100) -> None:
+        self.clock = clock
+        self.children = [Slot(clock) for _ in range(slots)]
+        self.outcomes = Outcomes()
+        self.dropped: list[Lease] = []
+        self.answers: list[Answer] = []
+        self.deaths: list[Death] = []
+        self.pause = 0.0
+        self.heard: list[Event] = []
+        self.ids = iter(range(1, 10_000))
+        events = Events()
+        events.subscribe(self.heard.append)
+        this: Any = self
+        self.dispatcher = Dispatcher(this, this, this, events, prefetch=prefetch)
+
+    # What the dispatcher uses of its neighbours.
+
+    def wake(self) -> None: ...
+
+    def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
+        self.pause = pause
+        answers, self.answers = self.answers, []
+        deaths, self.deaths = self.deaths, []
+        return answers, deaths
+
+    def deliver(self, outcomes: Outcomes) -> None:
+        self.outcomes.extend(outcomes)
+
+    def drop(self, leases: list[Lease]) -> None:
+        self.dropped += leases
+
+    # What a test does.
+
+    def leases(self, count: int, limit: float | None = None) -> list[Lease]:
+        ends = AT + timedelta(seconds=30)
+        return [
+            Lease(
+                LeasedRequest(
+                    *(n, "default", "add", 0, AT, AT, AT, ends, 1, 1, 5, 0, None, None), "{}"
+                ),
+                0,
+                limit,
+                self.clock.time,
+            )
+            for n, _ in zip(self.ids, range(count), strict=False)
+        ]
+
+    def take(self, count: int, limit: float | None = None) -> list[Lease]:
+        leases = self.leases(count, limit)
+        self.dispatcher.take(leases)
+        self.step()
+        return leases
+
+    def step(self, draining: bool = False) -> None:
+        self.dispatcher.step(lambda: None, draining=draining)
+
+    def answer(self, slot: Slot, code: int = child.DONE, seconds: float = TINY) -> None:
+        lease = slot.held.popleft()
+        slot.since = self.clock.time
+        assert lease
+        self.answers.append(Answer(slot, lease, code, seconds, b""))  # type: ignore[arg-type]
+
+    def learn(self, seconds: float, count: int = 200) -> None:
+        """Have run many requests that took so long."""
+        for _ in range(count):
+            self.take(1)
+            self.answer(next(slot for slot in self.children if slot.held), seconds=seconds)
+            self.step()
+        self.step()
+        self.outcomes = Outcomes()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(dispatcher_module, "now", clock)
+    monkeypatch.setattr(dispatcher_module, "GATHER", 0)
+    return clock
+
+
+def ids(leases: Sequence[Lease | None]) -> list[int]:
+    return [one.request.request_id for one in leases if one]
+
+
+def test_before_anything_is_known_only_free_slots_are_filled(clock: Clock) -> None:
+    world = World(clock, slots=4)
+    world.step()
+    assert (world.dispatcher.capacity, world.dispatcher.idle) == (4, 4)
+    world.take(3)
+    assert [slot.load for slot in world.children] == [1, 1, 1, 0]
+    assert (world.dispatcher.capacity, world.dispatcher.idle, world.dispatcher.held) == (4, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ahead"), [(TINY, 100), (0.001, 50), (0.01, 5), (0.03, 1), (0.06, 0), (10, 0)]
+)
+def test_fifty_milliseconds_of_work_are_held_ahead(
+    clock: Clock, seconds: float, ahead: int
+) -> None:
+    world = World(clock, slots=2)
+    world.learn(seconds)
+    assert world.dispatcher.ahead == ahead
+    assert world.dispatcher.capacity == 2 * (1 + ahead)
+
+
+def test_prefetch_is_a_bound(clock: Clock) -> None:
+    world = World(clock, slots=2, prefetch=7)
+    world.learn(TINY)
+    assert world.dispatcher.capacity == 16
+    world.learn(10, count=20)
+    assert world.dispatcher.capacity == 2
+
+
+def test_what_is_held_ahead_grows_with_what_is_known(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    world.learn(TINY, count=3)
+    assert world.dispatcher.ahead == 3
+
+
+def test_a_batch_is_dealt_out_in_order_and_idle_slots_come_first(clock: Clock) -> None:
+    world = World(clock, slots=3)
+    world.learn(TINY)
+    world.children[1].give(world.leases(2))
+    one, *rest = ids(world.take(7))
+    assert [ids(slot.held)[-3:] for slot in (world.children[0], world.children[2])] == [
+        [one, one + 3, one + 6],
+        [one + 1, one + 4],
+    ]
+    assert ids(world.children[1].held)[2:] == [one + 2, one + 5]
+    assert len(rest) == 6
+
+
+def test_a_request_whose_lease_is_over_is_handed_back_and_not_started(clock: Clock) -> None:
+    """As after an hour of SIGSTOP."""
+    world = World(clock, slots=1)
+    held = world.take(3)
+    clock.time += 3600
+    world.answer(world.children[0])
+    world.step()
+    world.step()
+    assert ids(world.outcomes.abandoned) == ids(held[1:])
+    assert world.children[0].load == 0
+    assert world.dispatcher.held == 0
+
+
+def test_a_lost_lease_is_not_started_and_has_no_outcome(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    running, waiting = world.take(2)
+    running.lost = waiting.lost = True
+    world.dispatcher.lost(waiting)
+    world.answer(world.children[0])
+    world.step()
+    world.step()
+    assert len(world.outcomes) == 0
+    assert world.dispatcher.held == 0
+    assert world.children[0].load == 0
+
+
+def test_a_lost_lease_is_taken_back_from_its_slot(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    world.learn(TINY)
+    first, second, third = world.take(3)
+    second.lost = True
+    world.dispatcher.lost(second)
+    world.step()
+    clock.time += 0.02
+    world.step()
+    world.step()
+    assert ids(world.children[0].held) == ids([first, third])
+
+
+def test_short_requests_are_taken_from_behind_a_long_one_and_given_to_others(clock: Clock) -> None:
+    world = World(clock, slots=2)
+    world.learn(TINY)
+    held = world.take(8)
+    blocked, other = world.children
+    while other.held:
+        world.answer(other)
+    world.step()
+    assert blocked.load == 4
+    clock.time += 0.051
+    world.step()
+    assert world.pause == pytest.approx(0.01)
+    assert world.dispatcher.capacity == 2 + 100  # the blocked slot fetches nothing ahead
+    clock.time += 0.01
+    world.step()
+    assert ids(blocked.held) == ids(held[:1])
+    assert ids(other.held) == ids(held[2::2])
+
+
+def test_what_no_slot_can_take_up_is_abandoned(clock: Clock) -> None:
+    world = World(clock, slots=2)
+    world.learn(TINY)
+    held = world.take(6)
+    clock.time += 0.06
+    world.step()
+    clock.time += 0.01
+    world.step()
+    world.step()
+    assert [slot.load for slot in world.children] == [1, 1]
+    assert sorted(ids(world.outcomes.abandoned)) == ids(held[2:])
+    assert world.dispatcher.held == 2
+
+
+def test_a_task_past_its_time_limit_is_killed_and_nothing_before(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    world.take(1, limit=3.0)
+    (slot,) = world.children
+    clock.time += 2.99
+    world.step()
+    assert slot.kills == 0
+    assert world.pause == pytest.approx(0.01)
+    clock.time += 0.02
+    world.step()
+    assert slot.kills == 1
+    assert slot.doom == "was killed because the task ran past its time limit of 0:00:03"
+
+
+def test_of_what_a_dead_child_held_only_the_running_request_fails(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    world.learn(TINY)
+    running, *others = world.take(4)
+    world.children[0].held.clear()
+    world.deaths = [Death("exited with code 3", (running, 0.5), others)]
+    world.step()
+    world.step()
+    (failed,) = world.outcomes.not_done
+    assert failed == (
+        running,
+        Failure("the process running this request exited with code 3"),
+        0.5,
+    )
+    assert ids(world.children[0].held) == ids(others)
+
+
+def test_draining_lets_run_what_runs_and_hands_back_the_rest(clock: Clock) -> None:
+    world = World(clock, slots=2)
+    world.learn(TINY)
+    held = world.take(6)
+    late = world.leases(2)
+    world.dispatcher.take(late)
+    world.step(draining=True)
+    clock.time += 0.01
+    world.step(draining=True)
+    assert sorted(ids(world.outcomes.abandoned)) == ids(held[2:] + late)
+    assert world.dispatcher.held == 2
+    for slot in world.children:
+        world.answer(slot)
+    world.step(draining=True)
+    world.step(draining=True)
+    assert world.dispatcher.held == 0
+
+
+def test_giving_up_kills_what_runs_and_hands_everything_back(clock: Clock) -> None:
+    world = World(clock, slots=2)
+    world.learn(TINY)
+    held = world.take(5)
+    world.dispatcher.take(late := world.leases(1))
+    idle = Slot(clock)
+    world.children.append(idle)
+    world.dispatcher.give_up()
+    assert [slot.kills for slot in world.children] == [1, 1, 0]
+    assert sorted(ids(world.outcomes.abandoned)) == ids(held + late)
+    assert world.dispatcher.held == 0
+
+
+def test_every_request_is_told_to_have_started_once(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    world.learn(TINY)
+    world.heard.clear()
+    held = world.take(4)
+    for _ in held:
+        world.answer(world.children[0])
+        if len(world.answers) == 2:
+            world.step()
+    world.step()
+    started = [event.request for event in world.heard if isinstance(event, Started)]
+    assert started == [one.request for one in held]
+
+
+def test_what_a_child_says_of_a_failure() -> None:
+    after = child.SECONDS.pack(90.0)
+    assert failure(child.FAILED, b"no") == Failure("no", None, dead=False)
+    assert failure(child.DEAD, b"no") == Failure("no", None, dead=True)
+    assert failure(child.RETRY, after + b"later") == Failure("later", timedelta(seconds=90))
+    assert failure(child.RETRY, child.SECONDS.pack(float("nan")) + b"x") == Failure("x")
+    assert failure(child.RETRY, child.SECONDS.pack(-5.0)).after == timedelta(0)
+    assert failure(child.RETRY, child.SECONDS.pack(1e300)).after == timedelta(seconds=LONGEST_RETRY)
