@@ -6,13 +6,14 @@
 --           of its group comes first; its row is locked), in claim order
 -- errors:   23505 another claim took a request of the same group at this moment
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
--- why:      one probe of the index per priority, taken only as far as it is needed. The CTE is
---           MATERIALIZED because a LIMIT inside an UPDATE's join may run again and lock more rows.
---           Plans are pinned: with an unknown LIMIT the generic plan chose a sequential scan and a
---           sort. Floors (one per priority, from 0) keep the scan from stepping over entries of
---           finished requests that an old snapshot still holds; returned requests stand in an index
---           of their own, because their place may lie below a floor. The update finds its rows by
---           key: `|| ''` keeps an index on Pending, or on Processing, from seeming cheaper.
+-- why:      one probe of the index per priority, taken only as far as it is needed: nothing sorts, so
+--           no row is locked that is not taken. The CTE is MATERIALIZED because a LIMIT inside an
+--           UPDATE's join may run again and lock more rows. Plans are pinned: with an unknown LIMIT
+--           the generic plan chose a sequential scan and a sort. Floors (one per priority, from 0)
+--           keep the scan from stepping over entries of finished requests that an old snapshot still
+--           holds; returned requests stand in an index of their own, because their place may lie below
+--           a floor, and cut the scan into pieces. The update finds its rows by key: `|| ''` keeps an
+--           index on Pending from seeming cheaper.
 create or replace function rowlease.claim(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
@@ -32,26 +33,36 @@ begin
            count(*) filter (where c.free) over (rows unbounded preceding) as place
       from unnest(p_priorities, p_quotas) as o(priority, quota)
      cross join lateral (
-       select u.due_time, u.request_id,
-              u.group_key is null
+       select u.due_time, u.request_id, u.group_key is null
                 or rowlease.group_is_free(p_queue_name, u.group_key, u.request_id) as free
-         from (
-         select f.* from (
-           select q.due_time, q.request_id, q.group_key from rowlease.queue q
-            where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
-              and not q.group_blocked and not q.returned and q.due_time <= p_until
-              and (q.due_time, q.request_id)
-                  >= (p_floor_times[o.priority + 1], p_floor_ids[o.priority + 1])
-            order by q.due_time, q.request_id limit o.quota
-              for no key update skip locked) f
-         union all
-         select r.* from (
-           select q.due_time, q.request_id, q.group_key from rowlease.queue q
-            where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
-              and not q.group_blocked and q.returned and q.due_time <= p_until
-            order by q.due_time, q.request_id limit o.quota
-              for no key update skip locked) r) u
-        order by u.due_time, u.request_id
+         from (select k.due_time, k.request_id,
+                      greatest(lag(k.due_time) over w, p_floor_times[o.priority + 1]) as from_time,
+                      case when (lag(k.due_time) over w, lag(k.request_id) over w)
+                                > (p_floor_times[o.priority + 1], p_floor_ids[o.priority + 1])
+                           then lag(k.request_id) over w else p_floor_ids[o.priority + 1] end
+                        as from_id
+                 from ((select q.due_time, q.request_id from rowlease.queue q
+                         where q.queue_name = p_queue_name and q.priority = o.priority
+                           and q.status = 'Pending' and not q.group_blocked and q.returned
+                           and q.due_time <= p_until
+                         order by q.due_time, q.request_id limit o.quota)
+                       union all select 'infinity', 0) k
+               window w as (order by k.due_time, k.request_id)) k
+        cross join lateral (
+          select f.* from (
+            select q.due_time, q.request_id, q.group_key from rowlease.queue q
+             where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
+               and not q.group_blocked and not q.returned and q.due_time <= p_until
+               and (q.due_time, q.request_id) >= (k.from_time, k.from_id)
+               and (q.due_time, q.request_id) < (k.due_time, k.request_id)
+             order by q.due_time, q.request_id
+               for no key update skip locked) f
+          union all
+          select r.* from (
+            select q.due_time, q.request_id, q.group_key from rowlease.queue q
+             where q.request_id = k.request_id and q.status || '' = 'Pending'
+               and not q.group_blocked and q.returned
+               for no key update skip locked) r) u
         limit o.quota) c
      limit p_limit),
   claimed as (

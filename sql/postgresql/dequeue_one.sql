@@ -18,6 +18,7 @@ as $$
 declare
   v_settings rowlease.queue_settings;
   v_step     integer := 2 * p_limit + 10;
+  v_moved    timestamptz;
   v_room     integer;
   v_times    timestamptz[];
   v_ids      bigint[];
@@ -40,9 +41,12 @@ begin
   more := greatest(
     rowlease.break_expired(p_queue_name, p_now, (floor ->> 'moved')::timestamptz, v_step),
     rowlease.wake_due(p_queue_name, p_now, (floor ->> 'moved')::timestamptz, v_step)) = v_step;
-  if not more then
-    floor := floor || jsonb_build_object('moved', p_now - interval '50 ms');
+  v_moved := p_now - interval '50 ms';  -- enqueues may be committing just now
+  if more then
+    v_moved := least(v_moved,
+      rowlease.next_event(p_queue_name, (floor ->> 'moved')::timestamptz, p_now));
   end if;
+  floor := floor || jsonb_build_object('moved', v_moved);
   v_room := rowlease.room_in_flight(v_settings, p_limit);
   held_back := v_room = 0 or v_settings.consumer_priorities
                              and rowlease.is_held_back(v_settings, p_worker_id, p_now);
@@ -67,7 +71,7 @@ begin
         coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
         v_order.quotas, v_order.until, v_room - cardinality(request_ids),
         p_slots - cardinality(request_ids), v_times, v_ids) c;
-    floor := rowlease.raise_floor(floor, p_now, v_got.priorities, v_got.due_times, v_got.ids,
+    floor := rowlease.raise_floor(floor, v_moved, v_got.priorities, v_got.due_times, v_got.ids,
                                   v_order.priorities, v_order.quotas, v_order.until,
                                   v_room - cardinality(request_ids));
     request_ids := request_ids || v_got.leased;

@@ -23,28 +23,20 @@ declare
   v_started timestamptz := clock_timestamp();
   v_full    timestamptz := (p_floor ->> 'full')::timestamptz;
   v_kept    jsonb := case when p_now < v_full then nullif(p_floor -> 'kept', 'null') end;
-  v_recent  timestamptz := p_now - interval '50 ms';  -- enqueues may be committing just now
-  v_proven  timestamptz;
+  v_due     timestamptz;
   v_moved   timestamptz;
+  v_proven  timestamptz;
   v_floors  jsonb;
   v_cost    interval;
 begin
-  select least(min(e.due), v_recent), least(min(e.due), p_proven) into v_moved, v_proven
-    from (select coalesce((v_kept ->> 'moved')::timestamptz, '-infinity') as moved) f
-   cross join lateral (
-     (select q.due_time as due from rowlease.queue q
-       where q.queue_name = p_settings.queue_name and q.status = 'Scheduled'
-         and q.due_time >= f.moved and q.due_time < p_now
-       order by q.due_time limit 1)
-     union all
-     (select q.lock_expires_time from rowlease.queue q
-       where q.queue_name = p_settings.queue_name and q.status = 'Processing'
-         and q.lock_expires_time >= f.moved and q.lock_expires_time < p_now
-       order by q.lock_expires_time limit 1)) e;
+  v_due := rowlease.next_event(
+    p_settings.queue_name, coalesce((v_kept ->> 'moved')::timestamptz, '-infinity'), p_now);
+  v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be committing just now
+  v_proven := least(v_due, p_proven);
   select jsonb_build_object(
            'moved', v_moved,
            'claimed', jsonb_object_agg(h.priority, jsonb_build_array(
-             least(h.due_time, v_recent), case when h.due_time <= v_recent then h.request_id else 0 end)),
+             least(h.due_time, v_moved), case when h.due_time <= v_moved then h.request_id else 0 end)),
            'kept', case when p_proven is not null then jsonb_build_object('moved', v_proven)
              || jsonb_object_agg(h.priority, jsonb_build_array(
                   least(h.due_time, v_proven), case when h.due_time <= v_proven then h.request_id

@@ -1,5 +1,5 @@
 -- raise_floor: lift a queue's floor past what a claim has just taken or found empty.
--- params:   p_floor jsonb, p_now timestamptz, p_priorities integer[], p_due_times timestamptz[],
+-- params:   p_floor jsonb, p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
 --           p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
 --           p_limit integer
 -- returns:  jsonb -- 'claimed': per priority, the key (due time, request id) below which nothing
@@ -7,10 +7,10 @@
 -- errors:   none
 -- locks:    none
 -- why:      the first three arrays are what the claim met, the rest is what was asked for: a priority
---           that gave less than its quota was looked through to its end. Never into the last 50 ms,
---           where enqueues may be committing just now; and never down, where returned ones stand.
+--           that gave less than its quota was looked through to its end. Never past p_moved: what is
+--           due later may still be on its way; and never down, where returned ones stand.
 create or replace function rowlease.raise_floor(
-  p_floor jsonb, p_now timestamptz, p_priorities integer[], p_due_times timestamptz[],
+  p_floor jsonb, p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
   p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
   p_limit integer
 ) returns jsonb
@@ -38,8 +38,8 @@ begin
               or o.priority > (select min(c.priority) from claimed c)))
     select coalesce(jsonb_object_agg(k.priority, jsonb_build_array(k.due_time, k.request_id)), '{}')
       from (select distinct on (p.priority) p.priority,
-                   least(p.due_time, p_now - interval '50 ms') as due_time,
-                   case when p.due_time <= p_now - interval '50 ms' then p.request_id else 0 end
+                   least(p.due_time, p_moved) as due_time,
+                   case when p.due_time <= p_moved then p.request_id else 0 end
                      as request_id
               from passed p
              order by p.priority, p.due_time desc, p.request_id desc) k));

@@ -452,6 +452,7 @@ BAD_REQUESTS = {
     "unknown unit": Bad(r"no duration; write 250ms", ["x", "--delay", "3w"]),
     "negative delay": Bad(r"no duration; write 250ms", ["x", "--delay", "-3s"]),
     "endless delay": Bad(r"no duration; write 250ms", ["x", "--delay", "9" * 400]),
+    "delay past most calendars": Bad(r"out of range", ["x", "--delay", "9999999d"]),
     "delay past all calendars": Bad(r"out of range", ["x", "--delay", "999999999d"]),
     "long dedup key": Bad(r"too long", ["x", "--dedup-key", "k" * 500]),
     "unknown option": Bad(r"No such option", ["x", "--nonsense"]),

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from itertools import takewhile
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.rows import dict_row
@@ -18,6 +19,26 @@ from rowlease.store import Store
 from rowlease.store.postgresql import PostgresStore
 
 T = TypeVar("T")
+
+
+class Measured(NamedTuple, Generic[T]):
+    """What a call gave, and what it cost.
+
+    Attributes:
+        value: the call's own answer.
+        pages: of rowlease's tables and indexes that the call fetched, by name. What a fresh
+            connection looks up in the catalogue is not rowlease's, and not among them.
+        full_scans: how often a table was read from end to end, by name.
+    """
+
+    value: T
+    pages: dict[str, int]
+    full_scans: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """Pages of all tables and indexes."""
+        return sum(self.pages.values())
 
 
 class Session(Store):
@@ -61,7 +82,10 @@ class Session(Store):
 
     @abstractmethod
     def reset(self) -> None:
-        """Empty every table and have the queue `default` again, sooner than a new database."""
+        """Empty every table and have the queue `default` again, sooner than a new database.
+
+        Chance begins anew, too.
+        """
 
     @abstractmethod
     def row(self, request_id: int) -> dict[str, Any]:
@@ -86,6 +110,21 @@ class Session(Store):
     @abstractmethod
     def acting_as(self, role: str) -> AbstractContextManager[None]:
         """Have the rights of one of the five roles, and no others."""
+
+    @abstractmethod
+    def fill(self, count: int, **columns: str) -> None:
+        """Add many rows to the table `queue` at once, past the routines; columns are expressions.
+
+        `i` counts from 1. What is not said is a Pending request of `default`, due now, priority 0.
+        """
+
+    @abstractmethod
+    def measured(self, call: Callable[[], T]) -> Measured[T]:
+        """Make the call in a transaction of its own and say what it cost."""
+
+    @abstractmethod
+    def listening(self, room: bool = False) -> Callable[[], list[str]]:
+        """Hear the bell from now on: each call gives the queues it rang for since the last."""
 
     def put(self, count: int = 1, queue: str = "default", **fields: Any) -> list[int]:
         """Enqueue equal requests; their ids."""
@@ -135,8 +174,12 @@ class PostgresSession(PostgresStore, Session):
         super().__init__(dsn, "contract test")
         self.dsn = dsn
         self.raw = self._connect()
+        # Nobody needs the data after a crash of the server.
+        self.raw.execute("set synchronous_commit = off")
+        self._resets = 0
         self._observer = psycopg.connect(dsn, autocommit=True)
         self._thread = ThreadPoolExecutor(1)
+        self._ears: list[psycopg.Connection] = []
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection]:
@@ -196,7 +239,10 @@ class PostgresSession(PostgresStore, Session):
                   "staging", "queue_waiter", "queue_settings")  # fmt: skip
         deletes = "; ".join(f"delete from rowlease.{table}" for table in tables)
         default = "insert into rowlease.queue_settings (queue_name) values ('default')"
-        self.raw.execute(f"do $$ begin {deletes}; {default}; end $$")
+        self.raw.execute(f"do $$ begin {deletes}; {default}; perform setseed(0); end $$")
+        self._resets += 1
+        if self._resets % 200 == 0:  # what was deleted is in the way of those that look
+            self.raw.execute("vacuum " + ", ".join(f"rowlease.{table}" for table in tables))
 
     def row(self, request_id: int) -> dict[str, Any]:
         with self._observer.cursor(row_factory=dict_row) as cursor:
@@ -228,6 +274,69 @@ class PostgresSession(PostgresStore, Session):
             for row in rows:
                 copy.write_row([load_id, *(row.get(column) for column in columns)])
 
+    def fill(self, count: int, **columns: str) -> None:
+        now = "rowlease.now()"
+        values = {
+            "queue_name": "'default'", "kind": "'a'", "status": "'Pending'", "priority": "0",
+            "requested_time": now, "due_time": now, "max_attempts": "5", "payload": "'{}'",
+        }  # fmt: skip
+        values |= columns
+        added = f"insert into rowlease.queue ({', '.join(values)})"
+        given = f"select {', '.join(values.values())} from generate_series(1, {count:d}) as i"
+        counted = ", ".join(
+            f"count(*) filter (where status = '{word}')"
+            for word in ("Scheduled", "Pending", "Processing", "Failed")
+        )
+        self.raw.execute(
+            f"with added as ({added} {given} returning queue_name, priority, status)"
+            " insert into rowlease.queue_depth"
+            " (queue_name, priority, scheduled, pending, processing, failed)"
+            f" select queue_name, priority, {counted} from added group by 1, 2"
+        )
+
+    def measured(self, call: Callable[[], T]) -> Measured[T]:
+        self.begin()
+        before = self._counters()
+        value = call()
+        after = self._counters()
+        self.commit()
+        moved = {
+            name: (pages - before[name][0], scans - before[name][1])
+            for name, (pages, scans) in after.items()
+        }
+        return Measured(
+            value,
+            {name: pages for name, (pages, _) in moved.items() if pages},
+            {name: scans for name, (_, scans) in moved.items() if scans},
+        )
+
+    def _counters(self) -> dict[str, tuple[int, int]]:
+        """Pages fetched and full scans so far, of every table and index in this transaction."""
+        return {
+            name: (pages, scans)
+            for name, pages, scans in self.raw.execute(
+                "select c.relname, coalesce(pg_stat_get_xact_blocks_fetched(c.oid), 0),"
+                "       case when c.relkind <> 'i'"
+                "            then coalesce(pg_stat_get_xact_numscans(c.oid), 0) else 0 end"
+                "  from pg_class c where c.relnamespace = 'rowlease'::regnamespace"
+                "   and c.relkind in ('r', 'i')"
+            )
+        }
+
+    def listening(self, room: bool = False) -> Callable[[], list[str]]:
+        ear = psycopg.connect(self.dsn, autocommit=True)
+        self._ears.append(ear)
+        ear.execute("select rowlease.listen(%s)", (room,))
+
+        def heard() -> list[str]:
+            # What was committed before is delivered before: no need to wait for silence.
+            channel = "rowlease_room" if room else "rowlease"
+            self._observer.execute("select pg_notify(%s, '')", (channel,))
+            rung = (notify.payload for notify in ear.notifies())
+            return list(takewhile(bool, rung))
+
+        return heard
+
     @contextmanager
     def acting_as(self, role: str) -> Iterator[None]:
         self.raw.execute(f"set role rowlease_{role}")
@@ -245,6 +354,8 @@ class PostgresSession(PostgresStore, Session):
         self._thread.shutdown()
         self.raw.close()
         self._observer.close()
+        for ear in self._ears:
+            ear.close()
         super().close()
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from rowlease.errors import RoutineError
 from rowlease.model import Failure, Held, LeasedRequest, Outcome
-
 from tests.contract.sessions import Clock, Session
 
 #: Everything a worker may say of a lease, answered with one outcome for each request.

@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session as OrmSession
 from rowlease.errors import ConfigError, InvalidRequest, QueueFull, StoreUnavailable
 from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
 from rowlease.store.routines import load_routines
-
 from tests.contract.sessions import Clock, Session
 
 AT_ONCE = Failure("x", after=timedelta(0))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
-
 from tests.contract.sessions import Clock, Session
 
 AT_ONCE = Failure("x", after=timedelta(0))

@@ -10,7 +10,6 @@ import pytest
 
 from rowlease.errors import InvalidRequest, QueueFull, StoreError
 from rowlease.model import Failure, Outcome, Promoted
-
 from tests.contract.sessions import Clock, Session
 
 Rows = list[dict[str, Any]]

@@ -9,7 +9,6 @@ import pytest
 
 from rowlease.errors import InvalidRequest, RoutineError
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
-
 from tests.contract.sessions import Clock, Session
 
 AT_ONCE = Failure("x", after=timedelta(0))

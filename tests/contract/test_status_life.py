@@ -11,7 +11,6 @@ import pytest
 
 from rowlease.errors import AccessDenied, InvalidRequest, QueueFull, StoreError
 from rowlease.model import Failure, Held, NewRequest
-
 from tests.contract.sessions import Clock, Session
 
 Birth = Callable[[Session, Clock], int]

@@ -29,7 +29,15 @@ from rowlease.worker import receiver as receiver_module
 from rowlease.worker.bell import Bell
 from rowlease.worker.leases import Lease
 from rowlease.worker.pump import Done, NotDone, Outcomes, Pump
-from rowlease.worker.receiver import FIRST_RETRY, FLUSH, HOLD, LAST_RETRY, STILL_IDLE, Receiver
+from rowlease.worker.receiver import (
+    FIRST_RETRY,
+    FLOOR_DROPPED,
+    FLUSH,
+    HOLD,
+    LAST_RETRY,
+    STILL_IDLE,
+    Receiver,
+)
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 EMPTY = Claim([], more=False, wait=None, floor="f")
@@ -200,10 +208,19 @@ def test_an_idle_worker_announces_itself_and_looks_three_times_more(world: World
         world.time += max(0.0, pauses[-1])
         world.exchange_now()
     assert pauses == [pytest.approx(0.0), pytest.approx(0.02), pytest.approx(0.2)]
-    assert world.pause() == pytest.approx(5.0, rel=0.21)
     assert world.heard[-1] == WorkerIdle(announced=True)
+
+
+def test_a_sleeper_looks_once_more_when_its_floor_is_dropped(world: World) -> None:
     world.receiver.ring()
+    world.claims = [Claim([], more=False, wait=timedelta(seconds=0.5), floor="f")]
     world.exchange_now()
+    world.time += world.pause()
+    world.exchange_now()
+    assert world.time + world.pause() == pytest.approx(1000 + FLOOR_DROPPED)
+    world.time += world.pause()
+    world.exchange_now()
+    assert world.pause() == pytest.approx(5.0, rel=0.21)
 
 
 @pytest.mark.parametrize(

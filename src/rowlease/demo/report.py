@@ -23,6 +23,7 @@ class Report(NamedTuple):
     Attributes:
         resumed: the load was enqueued by an earlier run.
         seconds: how long each step took.
+        plot: None if nothing was left to drain.
     """
 
     source: Input
@@ -33,7 +34,7 @@ class Report(NamedTuple):
     compared: Compared
     carriers: list[CarrierRow]
     waits: list[Wait]
-    plot: Path
+    plot: Path | None
 
     @property
     def rates(self) -> dict[str, float]:
@@ -78,7 +79,7 @@ def as_json(report: Report) -> str:
             "failed": report.drained.failed,
             "waits": [wait._asdict() for wait in report.waits],
             "carriers": [row._asdict() for row in report.carriers],
-            "plot": str(report.plot),
+            "plot": report.plot and str(report.plot),
         },
         ensure_ascii=False,
     )
@@ -89,7 +90,8 @@ def show(report: Report, console: Console) -> None:
     console.print(carriers_table(report.carriers))
     console.print(waits_table(report.waits))
     console.print(stages_table(report))
-    console.print(f"Plot: {report.plot}", highlight=False, soft_wrap=True)
+    if report.plot is not None:
+        console.print(f"Plot: {report.plot}", highlight=False, soft_wrap=True)
     console.print()
     compared = report.compared
     if compared.differ:

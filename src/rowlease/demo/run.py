@@ -63,7 +63,7 @@ def run_demo(
     """
     errors = Console(stderr=True)
     try:
-        with interrupted_by_sigterm():
+        with interruptible():
             found = _run(dsn, rows, source, output, concurrency, errors)
     except KeyboardInterrupt:
         errors.print("Interrupted; run it again and it goes on where it stopped.")
@@ -92,8 +92,6 @@ def _run(
         steps.done("read", f"{prepared.num_rows:,} flights read from {prepared.name}")
         store = stack.enter_context(closing(open_store(dsn, application_name="rowlease demo")))
         with steps.step("spark", "Starting Spark"):
-            # PySpark logs what it raises, and the lost connection when a job is interrupted.
-            logging.getLogger("py4j").setLevel(logging.CRITICAL)
             spark = stack.enter_context(spark_session())
         steps.done("spark", f"Spark {spark.version} started")
         flights = job.flights(spark, prepared)
@@ -140,7 +138,11 @@ def _drain(
         drained = drain(
             store, lambda: WorkerProcess(dsn, concurrency, log), progress.show, steps.say, log
         )
-    steps.done("drain", f"{drained.finished:,} requests run by the workers, {drained.rate:,.0f}/s")
+    if drained.finished:
+        speed = f"{drained.rate:,.0f}/s"
+        steps.done("drain", f"{drained.finished:,} requests run by the workers, {speed}")
+    else:
+        steps.say("No request is left to run.")
     if drained.failed:
         steps.say(f"{drained.failed:,} requests have failed for good; {log} says why.")
     return drained
@@ -171,14 +173,16 @@ def _check(
         waits = check.waits(found)
     steps.done("compare", f"{prepared.num_rows:,} rows compared")
     close_run(store, run)
-    picture = output / "depth.png"
-    plot.draw(
-        drained,
-        f"{drained.finished:,} flights drained in {drained.seconds:,.0f} s, "
-        f"{drained.rate:,.0f} per second",
-        f"{prepared.name}: requests in the queue by priority, the latest flights first",
-        picture,
-    )
+    picture = None
+    if drained.finished:
+        picture = output / "depth.png"
+        plot.draw(
+            drained,
+            f"{drained.finished:,} flights drained in {drained.seconds:,.0f} s, "
+            f"{drained.rate:,.0f} per second",
+            f"{prepared.name}: requests in the queue by priority, the latest flights first",
+            picture,
+        )
     return report.Report(
         prepared,
         run.load_id,
@@ -199,6 +203,9 @@ def spark_session() -> Iterator[Any]:
 
     was_running = SparkSession.getActiveSession() is not None
     spark = local_session("rowlease demo")
+    if threading.current_thread() is threading.main_thread():
+        # PySpark's own answer to Ctrl-C talks to the JVM in the middle of another conversation.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield spark
     finally:
@@ -207,13 +214,26 @@ def spark_session() -> Iterator[Any]:
 
 
 @contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, as far as this thread may decide that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, and have nobody but us talk about either.
+
+    As far as this thread may decide that: only the main one may set signal handlers.
+    """
+
+    def not_from_py4j(record: logging.LogRecord) -> bool:
+        # It writes the interrupt, with its stack, to the root logger.
+        return "py4j" not in record.pathname
+
+    root = logging.getLogger()
+    root.addFilter(not_from_py4j)
+    handled = (signal.SIGINT, signal.SIGTERM)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = {each: signal.getsignal(each) for each in handled} if in_main_thread else {}
+    if in_main_thread:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        root.removeFilter(not_from_py4j)

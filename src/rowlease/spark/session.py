@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +116,44 @@ def _launch_jvm(conf: Any) -> None:
     if SparkContext._gateway is not None:
         return
     output = JvmOutput()
-    try:
-        gateway = launch_gateway(conf, {"stdout": output.inlet, "stderr": output.inlet})
-    except PySparkRuntimeError as error:
-        raise why_not_started(output.close()) from error
-    except OSError as error:
-        output.close()
-        raise ConfigError(f"Spark could not be started: {error}") from error
+    with no_orphans():
+        try:
+            gateway = launch_gateway(conf, {"stdout": output.inlet, "stderr": output.inlet})
+        except PySparkRuntimeError as error:
+            raise why_not_started(output.close()) from error
+        except OSError as error:
+            raise ConfigError(f"Spark could not be started: {error}") from error
     output.started()
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def no_orphans() -> Iterator[None]:
+    """Kill what PySpark has started if the block does not end well.
+
+    Interrupted while the JVM starts, PySpark forgets it, and it would never end.
+    """
+    from pyspark import java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Remembered(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            started.append(self)
+
+    popen, java_gateway.Popen = java_gateway.Popen, Remembered
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+        raise
+    finally:
+        java_gateway.Popen = popen
 
 
 class JvmOutput:

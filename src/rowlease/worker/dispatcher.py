@@ -185,9 +185,10 @@ class Dispatcher:
                 turns.append(one)
         for one, share in shares.items():
             if share:
-                if self._tell_started and not one.load:
-                    self._tell(share[0])
+                was_idle = one.load == 0
                 one.give(share)
+                if self._tell_started and was_idle:
+                    self._tell(share[0])
 
     def _next(self, at: float) -> Lease | None:
         """The first of the backlog that may still be started."""

@@ -30,6 +30,9 @@ HOLD = 0.25
 #: Seconds after announcing idleness at which to claim once more: a producer that looked just before
 #: does not ring, and may commit a little later (DESIGN.md, promise 8).
 LOOKS = (0.0, 0.02, 0.2)
+#: Seconds after a claim until its floor is dropped: by then a look shows what a late commit, or
+#: `maintain`, had put below it (DESIGN.md, "The horizon").
+FLOOR_DROPPED = 1.1
 #: Seconds an idle worker sleeps at most: the fallback where no bell rings.
 POLL, POLL_WITHOUT_BELL = 5.0, 1.0
 #: Seconds an idle worker sleeps at least when something is due but could not be had.
@@ -89,6 +92,7 @@ class Receiver:
         self._give_up_at: float | None = None
         self._next_claim = 0.0
         self._looks: list[float] = []
+        self._sure_at = 0.0
         self._hold_until = 0.0
         self._last_empty: float | None = None
         self._asleep = False
@@ -107,12 +111,14 @@ class Receiver:
 
     def ring(self) -> None:
         """Something may have been enqueued."""
+        self._sure_at = now() + FLOOR_DROPPED
         self._next_claim = 0.0
         self._wake.set()
 
     def announced(self) -> None:
         """Producers ring from now on; those who looked before may not have."""
         self._looks = list(LOOKS)
+        self._sure_at = now() + FLOOR_DROPPED
         self._asleep = False
         self._next_claim = 0.0
         self._wake.set()
@@ -210,6 +216,7 @@ class Receiver:
 
     def _busy(self) -> None:
         self._next_claim = 0.0
+        self._sure_at = now() + FLOOR_DROPPED
         self._asleep = False
         if self._last_empty is not None and now() - self._last_empty > STILL_IDLE:
             self._last_empty = None
@@ -227,7 +234,9 @@ class Receiver:
             pause = self._looks.pop(0)
         else:
             wait = math.inf if claim.wait is None else claim.wait.total_seconds()
-            pause = min(max(wait, SHORTEST_SLEEP), self._poll * random.uniform(0.8, 1.2))
+            unsure = self._sure_at - at
+            poll = unsure if unsure > 0 else self._poll * random.uniform(0.8, 1.2)
+            pause = min(max(wait, SHORTEST_SLEEP), poll)
             self._sleep()
         self._next_claim = at + pause
 

@@ -1,0 +1,382 @@
+"""Promise 3: highest priority first, then due time and request id; nobody waits behind a claim."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from rowlease.model import Failure, LeasedRequest, NewRequest
+from tests.contract.sessions import Clock, Session
+
+Another = Callable[[], Session]
+
+#: The example of RabbitMQ's documentation and of its clients' tests: what is sent to a queue whose
+#: maximum is 5, and what is received. Source: rabbitmq.com/docs/priority.
+SENT = [3, 6, 1, 7, 9, 16, 17, 21, 21, 22]
+RECEIVED = [6, 7, 9, 16, 17, 21, 21, 22, 3, 1]
+
+
+def ids(requests: list[LeasedRequest]) -> list[int]:
+    return [request.request_id for request in requests]
+
+
+def way_enqueue(store: Session, priorities: list[int]) -> None:
+    for priority in priorities:
+        store.execute(
+            "select rowlease.enqueue('q', 'a', p_priority => %s, p_payload => %s)",
+            (priority, str(priority)),
+        )
+
+
+def way_enqueue_many(store: Session, priorities: list[int]) -> None:
+    store.enqueue_many("q", [NewRequest(kind="a", payload=str(p), priority=p) for p in priorities])
+
+
+def way_inbox(store: Session, priorities: list[int]) -> None:
+    for priority in priorities:
+        store.insert("inbox", queue_name="q", kind="a", priority=priority, payload=str(priority))
+
+
+def way_promote(store: Session, priorities: list[int]) -> None:
+    store.stage(
+        "load",
+        [
+            {"row_id": place, "kind": "a", "priority": priority, "payload": str(priority)}
+            for place, priority in enumerate(priorities)
+        ],
+    )
+    store.promote("load", "q", len(priorities))
+
+
+WAYS_IN = {
+    "enqueue": way_enqueue,
+    "enqueue_many": way_enqueue_many,
+    "inbox": way_inbox,
+    "promote": way_promote,
+}
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+@pytest.mark.parametrize("limit", [1, 3, 10])
+def test_rabbitmqs_example_comes_out_as_published(store: Session, way: str, limit: int) -> None:
+    store.configure_queue("q", max_priority=5)
+    WAYS_IN[way](store, SENT)
+    received: list[int] = []
+    while taken := store.dequeue("one", ["q"], limit).requests:
+        received += [int(request.payload) for request in taken]
+    assert received == RECEIVED
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_a_priority_above_the_queues_maximum_is_clamped(store: Session, way: str) -> None:
+    store.configure_queue("q", max_priority=5)
+    WAYS_IN[way](store, [0, 5, 6, 255, 256, 32_767])
+    assert sorted(p for (p,) in store.rows("queue", "priority")) == [0, 5, 5, 5, 5, 5]
+
+
+def test_the_priority_is_0_where_nothing_is_said(store: Session) -> None:
+    store.enqueue_many("default", [NewRequest(kind="a")])
+    store.insert("inbox", kind="a")
+    store.stage("load", [{"row_id": 1, "kind": "a"}])
+    store.promote("load", "default", 1)
+    store.execute("select rowlease.enqueue('default', 'a')")
+    assert store.rows("queue", "priority") == [(0,)] * 4
+
+
+def test_equal_priorities_go_by_due_time_and_then_by_insert_order(
+    store: Session, clock: Clock
+) -> None:
+    first, second = store.put(), store.put()
+    late = store.put(delay=timedelta(seconds=3))
+    early = store.put(delay=timedelta(seconds=2))
+    clock.advance(seconds=3)
+    last = store.put()
+    assert ids(store.take(limit=5)) == [*first, *second, *early, *late, *last]
+
+
+def test_insert_order_counts_and_not_commit_order(store: Session, another: Another) -> None:
+    slow = another()
+    slow.begin()
+    (first,) = slow.put()
+    (second,) = store.put()
+    slow.commit()
+    assert ids(store.take(limit=2)) == [first, second]
+
+
+def test_a_claim_is_answered_in_claim_order(store: Session, clock: Clock) -> None:
+    draw = random.Random(3)
+    for _ in range(20):
+        store.enqueue_many(
+            "default", [NewRequest(kind="a", priority=draw.randrange(10)) for _ in range(10)]
+        )
+        clock.advance(seconds=1)
+    taken = store.take(limit=200)
+    assert len(taken) == 200
+    assert taken == sorted(taken, key=lambda r: (-r.priority, r.due_time, r.request_id))
+
+
+def test_queues_are_emptied_in_the_order_given(store: Session) -> None:
+    store.configure_queue("first")
+    store.configure_queue("second")
+    store.put(2, "second", priority=9)
+    store.put(2, "first", priority=0)
+    taken = store.dequeue("one", ["first", "second"], 3).requests
+    assert [request.queue_name for request in taken] == ["first", "first", "second"]
+
+
+def test_lowering_the_maximum_lowers_what_waits(store: Session) -> None:
+    high, low, mid = store.put(priority=9), store.put(priority=2), store.put(priority=5)
+    store.configure_queue("default", max_priority=3)
+    assert store.depth() == store.counted()
+    assert ids(store.take(limit=3)) == [*high, *mid, *low]
+
+
+def test_lowering_the_maximum_lowers_what_stands_below_a_floor(
+    store: Session, clock: Clock
+) -> None:
+    high = store.put(priority=9)
+    store.put(2, priority=3)
+    clock.advance(seconds=5)
+    other = store.put(priority=3)
+    claim = store.dequeue("one", ["default"], 1)
+    assert ids(claim.requests) == high
+    store.abandon(claim.requests)
+    store.configure_queue("default", max_priority=3)
+    claim = store.dequeue("one", ["default"], 3, floor=claim.floor)
+    assert ids(claim.requests)[0] == high[0]
+    assert ids(store.take(limit=1, floor=claim.floor)) == other
+
+
+def test_an_enqueue_committed_after_the_maximum_was_lowered_is_not_lost(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    slow = another()
+    slow.begin()
+    (late,) = slow.put(priority=9)
+    store.configure_queue("default", max_priority=3)
+    floor = store.dequeue("one", ["default"], 1).floor
+    slow.commit()
+    clock.advance(seconds=1.001)
+    claim = store.dequeue("one", ["default"], 1, floor=floor)
+    assert [(r.request_id, r.priority) for r in claim.requests] == [(late, 3)]
+    assert store.depth() == store.counted()
+
+
+# -- nobody waits ------------------------------------------------------------------------------
+
+
+def test_a_claim_does_not_wait_behind_another(store: Session, another: Another) -> None:
+    requests = store.put(6)
+    slow, quick = another(), another()
+    slow.begin()
+    assert ids(slow.take("slow", limit=2)) == requests[:2]
+    call = quick.in_background(lambda: quick.take("quick", limit=2))
+    assert quick.settles(call), "the claim waits for another's"
+    assert ids(call.result()) == requests[2:4]
+    slow.rollback()
+    assert ids(store.take("third", limit=6)) == requests[:2] + requests[4:]
+
+
+def test_a_claim_does_not_wait_behind_what_is_being_moved(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    """Expired leases and due requests are passed over too while somebody else has them."""
+    expiring = store.put(2)
+    store.take(limit=2)
+    due = store.put(2, delay=timedelta(seconds=30))
+    clock.advance(seconds=31)
+    (waiting,) = store.put()
+    slow, quick = another(), another()
+    slow.begin()
+    assert ids(slow.take("slow", limit=4)) == [*expiring, *due]
+    call = quick.in_background(lambda: quick.take("quick", limit=4))
+    assert quick.settles(call), "the claim waits for another's"
+    assert ids(call.result()) == [waiting]
+    slow.rollback()
+
+
+# -- floors change nothing but the cost --------------------------------------------------------
+
+
+def below_a_floor(store: Session, clock: Clock) -> str:
+    """A floor that has passed everything up to now, in every priority."""
+    clock.advance(seconds=10)
+    (urgent,) = store.put(priority=9)
+    claim = store.dequeue("one", ["default"], 2)
+    assert ids(claim.requests)[0] == urgent
+    assert claim.floor is not None
+    return claim.floor
+
+
+def test_an_abandoned_request_keeps_its_place(store: Session, clock: Clock) -> None:
+    store.put(2)
+    clock.advance(seconds=5)
+    claim = store.dequeue("one", ["default"], 1)
+    store.put(1)
+    store.abandon(claim.requests)
+    again = store.dequeue("one", ["default"], 1, floor=claim.floor)
+    assert ids(again.requests) == ids(claim.requests)
+
+
+def test_a_broken_lease_keeps_its_place(store: Session, clock: Clock) -> None:
+    store.put(2)
+    first = store.dequeue("dead", ["default"], 1, lease=timedelta(milliseconds=500))
+    clock.advance(seconds=0.6)
+    again = store.dequeue("one", ["default"], 2, floor=first.floor)
+    assert ids(again.requests) == [1, 2]
+
+
+def test_a_successor_in_its_group_keeps_its_place(store: Session, clock: Clock) -> None:
+    first, second = store.put(2, group_key="g")
+    clock.advance(seconds=5)
+    (other,) = store.put()
+    claim = store.dequeue("one", ["default"], 1)
+    assert ids(claim.requests) == [first]
+    claim_other = store.dequeue("one", ["default"], 1, floor=claim.floor)
+    assert ids(claim_other.requests) == [other]
+    store.complete(claim.requests)
+    assert ids(store.take(limit=1, floor=claim_other.floor)) == [second]
+
+
+def test_a_request_committed_late_below_the_floor_is_claimed_within_a_second(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    slow = another()
+    slow.begin()
+    (late,) = slow.put()
+    floor = below_a_floor(store, clock)
+    slow.commit()
+    passed_over = store.dequeue("one", ["default"], 1, floor=floor)
+    assert passed_over.requests == [], "there is no floor to be below of"
+    clock.advance(seconds=1.001)
+    assert ids(store.take(limit=1, floor=passed_over.floor)) == [late]
+
+
+def test_a_request_committed_very_late_is_claimed_within_a_second_of_its_commit(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    """However many floors have come and gone meanwhile: nothing is proven while it is open."""
+    slow = another()
+    slow.begin()
+    (late,) = slow.put()
+    floor: str | None = below_a_floor(store, clock)
+    for _ in range(5):
+        clock.advance(seconds=1.001)
+        assert store.dequeue("one", ["default"], 1, floor=dear(floor)).requests == []
+        floor = store.dequeue("one", ["default"], 1, floor=dear(floor)).floor
+    slow.commit()
+    clock.advance(seconds=1.001)
+    assert ids(store.take(limit=1, floor=dear(floor))) == [late]
+
+
+def test_requests_whose_claim_was_rolled_back_are_claimed_within_a_second(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    requests = store.put(3)
+    doomed = another()
+    doomed.begin()
+    assert ids(doomed.take("doomed", limit=2)) == requests[:2]
+    floor: str | None = below_a_floor(store, clock)
+    store.take(limit=1)
+    for _ in range(3):
+        clock.advance(seconds=1.001)
+        claim = store.dequeue("one", ["default"], 1, floor=dear(floor))
+        assert claim.requests == []
+        floor = claim.floor
+    doomed.kill()
+    clock.advance(seconds=1.001)
+    assert ids(store.take(limit=3, floor=dear(floor))) == requests[:2]
+
+
+def test_an_expired_lease_and_a_due_request_below_the_floor_are_found_within_a_second(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    slow = another()
+    slow.begin()
+    (scheduled,) = slow.put(delay=timedelta(seconds=1))
+    store.put()
+    leased = slow.take("slow", lease=timedelta(seconds=1))
+    clock.advance(seconds=5)
+    floor = below_a_floor(store, clock)
+    slow.commit()
+    assert store.take(limit=2, floor=dear(floor)) == []
+    clock.advance(seconds=1.001)
+    assert ids(store.take(limit=2, floor=dear(floor))) == [*ids(leased), scheduled]
+
+
+def dear(floor: str | None) -> str | None:
+    """The floor as if looking everywhere had become expensive under an old snapshot."""
+    import json
+
+    if floor is None:
+        return None
+    parts = json.loads(floor)
+    for queue in parts["queues"].values():
+        queue["full"] = "9999-01-01T00:00:00+00:00"
+    return json.dumps(parts)
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["looking everywhere", "keeping"])
+@pytest.mark.parametrize("seed", range(4))
+def test_with_a_floor_the_order_is_the_same(
+    store: Session, clock: Clock, seed: int, keep: bool
+) -> None:
+    """A random walk: what one session takes is always what stands first."""
+    draw = random.Random(seed)
+    running: list[LeasedRequest] = []
+    floor: str | None = None
+    for _ in range(150):
+        step = draw.choice(["put", "put", "take", "take", "abandon", "fail", "complete", "time"])
+        if step == "put":
+            store.enqueue_many(
+                "default",
+                [
+                    NewRequest(
+                        kind="a",
+                        priority=draw.randrange(3),
+                        group_key=draw.choice([None, None, "g", "h"]),
+                        delay=draw.choice([None, None, timedelta(seconds=draw.randrange(4))]),
+                    )
+                    for _ in range(draw.randrange(1, 6))
+                ],
+            )
+        elif step == "take":
+            limit = draw.choice([1, 2, 7])
+            expected = first_in_order(store, clock, limit)
+            claim = store.dequeue("one", ["default"], limit, floor=dear(floor) if keep else floor)
+            assert ids(claim.requests) == expected
+            running += claim.requests
+            floor = claim.floor
+        elif step == "time":
+            clock.advance(seconds=draw.choice([0.2, 0.7, 1.5]))
+        elif running:
+            request = running.pop(draw.randrange(len(running)))
+            if step == "abandon":
+                store.abandon([request])
+            elif step == "complete":
+                store.complete([request])
+            else:
+                store.fail([request], [Failure("x", draw.choice([timedelta(0), timedelta(2)]))])
+    assert store.depth() == store.counted()
+
+
+def first_in_order(store: Session, clock: Clock, limit: int) -> list[int]:
+    """What a claim must take, told from the table alone."""
+    unfinished = store.rows("queue", "priority", "due_time", "request_id", "status", "group_key")
+    heads: dict[str, tuple[bool, int]] = {}
+    for _, _, request_id, status, group in unfinished:
+        if group is not None and status != "Failed":
+            heads[group] = min(
+                heads.get(group, (True, request_id)), (status != "Processing", request_id)
+            )
+    may_run = [
+        (-priority, due, request_id)
+        for priority, due, request_id, status, group in unfinished
+        if status in ("Pending", "Scheduled")
+        and due <= clock.now
+        and (group is None or heads[group] == (True, request_id))
+    ]
+    return [request_id for _, _, request_id in sorted(may_run)[:limit]]

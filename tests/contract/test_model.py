@@ -1,0 +1,453 @@
+"""A state machine: whatever is done, the routines answer as a small queue in memory does.
+
+`Model` is the only in-memory queue of the project; every engine is checked against it. The clock
+stands still but where a step moves it, so an example that fails is told, and fails again.
+ROWLEASE_MODEL_EXAMPLES=100000 makes the test as long as one likes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest
+
+from tests.contract.sessions import Clock, Session
+
+EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "2000"))
+STEPS = 25
+#: So few live requests that no routine reaches the bound of a step.
+MOST = 10
+
+LEASE = timedelta(seconds=30)
+SETTINGS = {
+    "max_priority": 2,
+    "lease_seconds": 30,
+    "max_attempts": 3,
+    "max_crashes": 2,
+    "retry_base_ms": 4000,
+    "retry_cap_ms": 10_000,
+}
+WAITING = ("Scheduled", "Pending")
+LIVE = (*WAITING, "Processing")
+
+
+@dataclass
+class Request:
+    """What a request is, as far as anybody can tell from outside."""
+
+    id: int
+    priority: int
+    due: datetime
+    max_attempts: int
+    dedup: str | None
+    group: str | None
+    status: str
+    token: int = 0
+    attempts: int = 0
+    crashes: int = 0
+    abandons: int = 0
+    started: bool = False
+    expires: datetime | None = None
+    asked: bool = False
+    #: The last lease ended without its worker's word.
+    broken: bool = False
+
+
+@dataclass
+class Model:
+    """A queue."""
+
+    now: datetime
+    requests: dict[int, Request] = field(default_factory=dict)
+    paused: bool = False
+
+    def of(self, *statuses: str) -> list[Request]:
+        return [r for r in self.requests.values() if r.status in statuses]
+
+    def live(self, dedup: str | None) -> Request | None:
+        """The one request that has this key."""
+        return next((r for r in self.of(*LIVE) if dedup and r.dedup == dedup), None)
+
+    # -- producers
+
+    def enqueue(self, new: Sequence[NewRequest], ids: Iterable[int]) -> list[Enqueued]:
+        """Ids are taken for those that are new, in order."""
+        fresh, answers = iter(ids), []
+        for n in new:
+            if found := self.live(n.dedup_key):
+                answers.append(Enqueued(found.id, "duplicate"))  # type: ignore[arg-type]
+                continue
+            due = self.now + (n.delay or timedelta(0))
+            request = Request(
+                next(fresh), min(n.priority, SETTINGS["max_priority"]), due,
+                n.max_attempts or SETTINGS["max_attempts"], n.dedup_key, n.group_key,
+                "Scheduled" if due > self.now else "Pending",
+            )  # fmt: skip
+            self.requests[request.id] = request
+            answers.append(Enqueued(request.id, "ok"))  # type: ignore[arg-type]
+        return answers
+
+    # -- the clock
+
+    def housekeeping(self) -> None:
+        for r in self.of("Processing"):
+            if r.expires is not None and r.expires <= self.now:
+                self.crash(r)
+        for r in self.of("Scheduled"):
+            if r.due <= self.now:
+                r.status = "Pending"
+
+    def crash(self, r: Request) -> None:
+        if r.started:
+            r.crashes, r.abandons = r.crashes + 1, 0
+        else:
+            r.attempts -= 1
+        dead = r.crashes >= SETTINGS["max_crashes"] or r.attempts >= r.max_attempts
+        self.end(r, "Failed" if dead else "Pending", broken=True)
+
+    def end(self, r: Request, status: str, *, broken: bool = False) -> None:
+        """A lease ends; who was asked to stop is cancelled, whatever became of it."""
+        r.status = "Cancelled" if r.asked and status != "Complete" else status
+        r.broken, r.started, r.expires = broken, False, None
+
+    # -- workers
+
+    def first(self, r: Request) -> bool:
+        """May this request of a group be claimed?"""
+        return r.group is None or all(
+            other.id >= r.id and other.status != "Processing"
+            for other in self.of(*LIVE)
+            if other.group == r.group
+        )
+
+    def dequeue(self, limit: int, slots: int) -> list[tuple[int, int]]:
+        if self.paused:
+            return []
+        self.housekeeping()
+        order = sorted(self.of("Pending"), key=lambda r: (-r.priority, r.due, r.id))
+        taken = [r for r in order if self.first(r)][:limit]
+        for place, r in enumerate(taken):
+            r.status, r.expires, r.started = "Processing", self.now + LEASE, place < slots
+            r.token, r.attempts, r.broken = r.token + 1, r.attempts + 1, False
+        return [(r.id, r.token) for r in taken]
+
+    def said(self, held: Sequence[Held], word: Callable[[Request], object]) -> list[str]:
+        """Do what is said of those whose lease is held; the outcome of each."""
+        before = {h.request_id: replace(r) for h in held if (r := self.requests.get(h.request_id))}
+        answers, done = [], set()
+        for h in held:
+            r = before.get(h.request_id)
+            if r is None:
+                answers.append("not_found")
+            elif r.token != h.lock_token:
+                answers.append("lease_lost")
+            elif r.status == "Processing":
+                answers.append("ok")
+                done.add(r.id)
+            else:
+                answers.append("lease_lost" if r.broken and r.status != "Complete" else "repeat")
+        for id in sorted(done):
+            word(self.requests[id])
+        return answers
+
+    def fail(self, r: Request, failure: Failure) -> None:
+        """With `after`, or dead; the back-off of its own is random."""
+        r.abandons = 0
+        if failure.dead or r.attempts >= r.max_attempts:
+            self.end(r, "Failed")
+        else:
+            r.due = self.now + (failure.after or timedelta(0))
+            self.end(r, "Scheduled" if failure.after else "Pending")
+
+    def abandon(self, r: Request) -> None:
+        r.abandons += 1
+        if r.abandons < 10:
+            r.attempts -= 1
+        else:
+            r.abandons = 0
+        dead = r.abandons == 0 and r.attempts >= r.max_attempts
+        self.end(r, "Failed" if dead else "Pending")
+
+    def renew(self, r: Request, started: bool) -> None:
+        r.expires, r.started = self.now + LEASE, r.started or started
+
+    # -- operators
+
+    def cancel(self, ids: Sequence[int]) -> list[str]:
+        before = {id: self.requests[id].status for id in ids if id in self.requests}
+        for id, status in before.items():
+            if status == "Processing":
+                self.requests[id].asked = True
+            elif status in (*WAITING, "Failed"):
+                self.requests[id].status, self.requests[id].asked = "Cancelled", True
+        words = {"Processing": "cancel_requested", "Complete": "not_found", "Cancelled": "not_found"}
+        return [words.get(before[id], "ok") if id in before else "not_found" for id in ids]
+
+    def requeue(self, ids: Sequence[int]) -> list[str]:
+        dead = [id for id in sorted(set(ids)) if id in {r.id for r in self.of("Failed")}]
+        alive = set()
+        for r in (self.requests[id] for id in dead):
+            if self.live(r.dedup) is None:
+                r.status, r.due = "Pending", self.now
+                r.attempts = r.crashes = r.abandons = 0
+                alive.add(r.id)
+        return ["ok" if id in alive else "duplicate" if id in dead else "not_found" for id in ids]
+
+    def purge(self, statuses: Sequence[str]) -> int:
+        gone = self.of(*statuses)
+        for r in gone:
+            del self.requests[r.id]
+        return len(gone)
+
+
+class Machine(RuleBasedStateMachine):
+    """Does the same to the routines and to the model, and compares."""
+
+    def __init__(self, store: Session, clock: Clock, noon: datetime) -> None:
+        super().__init__()
+        self.store, self.clock, self.noon = store, clock, noon
+        self.leases: list[Held] = []
+        self.receipts: dict[str, list[int]] = {}
+        self.floor: str | None = None
+
+    @initialize()
+    def begin(self) -> None:
+        self.store.reset()
+        self.store.configure_queue("default", **SETTINGS)
+        self.clock.now = self.noon
+        self.clock.advance()
+        self.model = Model(self.noon)
+
+    # -- what to do it to
+
+    def held(self, picks: list[int]) -> list[Held]:
+        """Leases of now or of once, some of them twice."""
+        return [self.leases[-1 - pick % len(self.leases)] for pick in picks] if self.leases else []
+
+    def ids(self, picks: list[int]) -> list[int]:
+        known = [*self.model.requests, 2**40]
+        return [known[-1 - pick % len(known)] for pick in picks]
+
+    picks = st.lists(st.integers(0, 11), min_size=1, max_size=4)
+    requests = st.lists(
+        st.builds(
+            NewRequest,
+            kind=st.just("a"),
+            priority=st.integers(0, 3),
+            delay=st.sampled_from([None, None, timedelta(seconds=2), timedelta(seconds=40)]),
+            dedup_key=st.sampled_from([None, None, "k", "l"]),
+            group_key=st.sampled_from([None, None, "g", "h"]),
+            max_attempts=st.sampled_from([None, 1]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+    failures = st.one_of(
+        st.sampled_from([timedelta(0), timedelta(seconds=3)]).map(lambda t: Failure("x", after=t)),
+        st.just(Failure("x", dead=True)),
+    )
+
+    # -- producers
+
+    @precondition(lambda self: len(self.model.of(*LIVE, "Failed")) < MOST)
+    @rule(new=requests, key=st.sampled_from([None, None, "1", "2"]))
+    def enqueue(self, new: list[NewRequest], key: str | None) -> None:
+        answers = self.store.enqueue_many("default", new, receipt_key=key)
+        ids = [answer.request_id for answer in answers]
+        if key is not None and key in self.receipts:
+            assert answers == [(id, "repeat") for id in self.receipts[key]]
+            return
+        fresh = [id for id, outcome in answers if outcome == "ok" and id is not None]
+        assert fresh == sorted(set(fresh) - self.model.requests.keys())
+        assert answers == self.model.enqueue(new, fresh)
+        if key is not None:
+            self.receipts[key] = [id for id in ids if id is not None]
+
+    @rule(new=requests, picks=picks)
+    def roll_back(self, new: list[NewRequest], picks: list[int]) -> None:
+        self.store.begin()
+        self.store.enqueue_many("default", new, receipt_key="rolled back")
+        self.store.complete([*self.store.take(limit=3), *self.held(picks)])
+        self.store.cancel(self.ids(picks))
+        self.store.rollback()
+
+    # -- workers
+
+    @rule(limit=st.integers(1, 4), slots=st.integers(0, 4), echo=st.booleans())
+    def dequeue(self, limit: int, slots: int, echo: bool) -> None:
+        claim = self.store.dequeue(
+            "one", ["default"], limit, slots=slots, floor=self.floor if echo else None
+        )
+        self.floor = claim.floor
+        taken = [Held(held.request_id, held.lock_token) for held in claim.requests]
+        assert taken == self.model.dequeue(limit, slots)
+        self.leases += taken
+
+    @rule(picks=picks)
+    def complete(self, picks: list[int]) -> None:
+        held = self.held(picks)
+        done = self.model.said(held, lambda r: self.model.end(r, "Complete"))
+        assert self.store.complete(held) == done
+
+    @rule(picks=picks, failure=failures)
+    def fail(self, picks: list[int], failure: Failure) -> None:
+        held = self.held(picks)
+        done = self.model.said(held, lambda r: self.model.fail(r, failure))
+        assert self.store.fail(held, [failure] * len(held)) == done
+
+    @rule(picks=picks)
+    def fail_with_back_off(self, picks: list[int]) -> None:
+        held = self.held(picks)
+
+        def back_off(r: Request) -> None:
+            was_asked = r.asked
+            self.model.fail(r, Failure("x", after=timedelta(days=1)))
+            due: datetime = self.store.row(r.id)["due_time"]
+            if r.status == "Scheduled" or was_asked:
+                full = min(timedelta(seconds=10), timedelta(seconds=4) * 2 ** (r.attempts - 1))
+                assert full / 2 <= due - self.model.now <= full
+            r.due = due
+
+        answers = self.store.fail(held, [Failure("x")] * len(held))
+        assert answers == self.model.said(held, back_off)
+
+    @rule(picks=picks)
+    def abandon(self, picks: list[int]) -> None:
+        held = self.held(picks)
+        assert self.store.abandon(held) == self.model.said(held, self.model.abandon)
+
+    @precondition(lambda self: any(r.abandons for r in self.model.of("Pending")))
+    @rule(times=st.integers(5, 9))
+    def reject_again_and_again(self, times: int) -> None:
+        for _ in range(times):
+            self.dequeue(1, 1, False)
+            self.abandon([0])
+
+    @rule(picks=picks, started=st.booleans())
+    def renew(self, picks: list[int], started: bool) -> None:
+        held = self.held(picks)
+        asked = {r.id for r in self.model.of("Processing") if r.asked}
+        done = self.model.said(held, lambda r: self.model.renew(r, started))
+        answers = self.store.renew(held, started=[started] * len(held))
+        assert [answer.outcome for answer in answers] == [
+            "cancel_requested" if outcome == "ok" and h.request_id in asked else outcome
+            for h, outcome in zip(held, done, strict=True)
+        ]
+        for answer, outcome in zip(answers, done, strict=True):
+            assert answer.lock_expires_time == (self.model.now + LEASE if outcome == "ok" else None)
+
+    @rule(done=picks, failed=picks, failure=failures, limit=st.integers(0, 2))
+    def exchange(self, done: list[int], failed: list[int], failure: Failure, limit: int) -> None:
+        completed, failing = self.held(done), self.held(failed)
+        answer = self.store.exchange(
+            "one",
+            ["default"],
+            limit,
+            completed=[(held, None) for held in completed],
+            failed=[(held, failure) for held in failing],
+        )
+        assert answer.completed == self.model.said(
+            completed, lambda r: self.model.end(r, "Complete")
+        )
+        assert answer.failed == self.model.said(failing, lambda r: self.model.fail(r, failure))
+        taken = [Held(held.request_id, held.lock_token) for held in answer.claim.requests]
+        assert taken == (self.model.dequeue(limit, limit) if limit else [])
+        self.leases += taken
+
+    # -- the clock
+
+    @rule(seconds=st.sampled_from([0.04, 0.4, 0.9, 1.5, 3, 10, 31, 31]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds=seconds)
+        self.model.now = self.clock.now
+
+    @rule()
+    def maintain(self) -> None:
+        self.store.maintain()
+        self.model.housekeeping()
+
+    # -- operators
+
+    @rule(picks=picks)
+    def cancel(self, picks: list[int]) -> None:
+        ids = self.ids(picks)
+        assert self.store.cancel(ids) == self.model.cancel(ids)
+
+    @precondition(lambda self: self.model.of("Failed"))
+    @rule(picks=st.none() | picks)
+    def requeue(self, picks: list[int] | None) -> None:
+        if picks is None:
+            ids = sorted(r.id for r in self.model.of("Failed"))
+            answers = self.store.requeue(queue="default")
+        else:
+            ids = self.ids(picks)
+            answers = self.store.requeue(ids)
+        assert answers == list(zip(ids, self.model.requeue(ids), strict=True))
+
+    @rule(statuses=st.lists(st.sampled_from([*WAITING, "Failed"]), min_size=1, unique=True))
+    def purge(self, statuses: list[str]) -> None:
+        assert self.store.purge("default", statuses, dry_run=True) == len(self.model.of(*statuses))
+        assert self.store.purge("default", statuses) == self.model.purge(statuses)
+
+    @rule()
+    def pause_or_resume(self) -> None:
+        (self.store.resume if self.model.paused else self.store.pause)("default")
+        self.model.paused = not self.model.paused
+
+    # -- what must hold whatever was done
+
+    @invariant()
+    def every_request_is_as_the_model_has_it(self) -> None:
+        found = self.store.rows(
+            "requests", "request_id", "status", "priority", "lock_token", "num_attempts",
+            "num_crashes", "num_abandons", "due_time", "cancel_requested",
+        )  # fmt: skip
+        assert found == [
+            (r.id, r.status, r.priority, r.token, r.attempts, r.crashes, r.abandons, r.due, r.asked)
+            for _, r in sorted(self.model.requests.items())
+        ]
+
+    @invariant()
+    def depth_is_a_count_of_the_model(self) -> None:
+        words = (*LIVE, "Failed")
+        counts: dict[int, list[int]] = {}
+        for r in self.model.of(*words):
+            counts.setdefault(r.priority, [0, 0, 0, 0])[words.index(r.status)] += 1
+        assert self.store.depth() == [
+            Depth("default", priority, *counts[priority]) for priority in sorted(counts)[::-1]
+        ]
+
+    @invariant()
+    def at_most_one_of_a_group_is_in_flight(self) -> None:
+        groups = [r.group for r in self.model.of("Processing") if r.group]
+        assert len(groups) == len(set(groups))
+
+
+@pytest.mark.timeout(0)
+def test_the_routines_do_what_a_small_queue_in_memory_does(store: Session, clock: Clock) -> None:
+    store.maintain()
+    noon = clock.now
+    checked: Any = settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+    run_state_machine_as_test(lambda: Machine(store, clock, noon), settings=checked)
