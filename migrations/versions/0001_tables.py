@@ -95,10 +95,13 @@ def create_roles() -> None:
     """Roles belong to the server, not to the database: another database may have made them."""
     for role in ROLES:
         op.execute(
-            f"do $$ begin create role {role} nologin;"
+            f"do $$ begin if to_regrole('{role}') is null then create role {role} nologin; end if;"
             " exception when duplicate_object or unique_violation then null; end $$"
         )
-    op.execute(f"grant {ROLES[0]} to current_user")
+    op.execute(
+        f"do $$ begin if not pg_has_role('{ROLES[0]}', 'usage') then"
+        f" grant {ROLES[0]} to current_user; end if; end $$"
+    )
 
 
 def create_settings() -> None:

@@ -53,7 +53,8 @@ begin
     update rowlease.queue q
        set status = case when j.is_dead then 'Failed'
                          when j.delay > interval '0' then 'Scheduled' else 'Pending' end,
-           due_time = case when j.is_dead then q.due_time else v_now + j.delay end,
+           due_time = case when j.is_dead or j.cancel_requested then q.due_time
+                           else v_now + j.delay end,
            completion_time = case when j.is_dead then v_now end,
            last_error = j.error, num_abandons = 0,
            locked_by = null, lock_expires_time = null, started_time = null,

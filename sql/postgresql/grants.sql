@@ -4,7 +4,9 @@
 -- errors:   none
 -- locks:    catalogue rows only
 -- why:      applied after every routine, so that a new one is closed until it is opened here. The
---           routines run with their owner's rights; nobody else may write a table.
+--           routines run with their owner's rights; nobody else may write a table. Dynamic
+--           SQL, because owners are set on whatever there is.
+grant usage, create on schema rowlease to rowlease_owner;
 do $$
 declare
   v_object record;
@@ -44,10 +46,8 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, ro
                           rowlease.announce_idle
    to rowlease_worker;
 
-grant select on all tables in schema rowlease to rowlease_reader;
-grant execute on function rowlease.depth, rowlease.explain to rowlease_reader;
-
-grant rowlease_reader to rowlease_operator;
+grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
+grant execute on function rowlease.depth, rowlease.explain to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.cancel, rowlease.requeue, rowlease.purge, rowlease.pause,
                           rowlease.resume, rowlease.configure_queue, rowlease.maintain
    to rowlease_operator;

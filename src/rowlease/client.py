@@ -7,20 +7,25 @@ import random
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from rowlease.errors import InvalidRequest, StoreError
-from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest
-from rowlease.store import Store, connect
+from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
+from rowlease.store import Doorbell, Store, connect
 from rowlease.tasks import Task
 
 #: How often a call whose fate is unknown is made again. The receipt makes that safe.
 TRIES = 5
 #: Seconds before the second try; doubles, half of it random.
 FIRST_PAUSE = 0.1
+#: Seconds after which a producer that waits for a full queue asks again, whether the bell rang or
+#: not. Its place lasts two seconds, and a place ahead of it may have become free without a bell.
+PATIENCE = 1.0
+#: The same where there is no bell.
+PATIENCE_WITHOUT_BELL = 0.1
 
 
 class Client:
@@ -76,6 +81,7 @@ class Client:
         max_attempts: int | None = None,
         retry_base: timedelta | None = None,
         connection: Any = None,
+        wait: timedelta | None = None,
     ) -> Enqueued:
         """Put one request into a queue.
 
@@ -86,13 +92,17 @@ class Client:
             priority: None takes the task's, else 0; see `NewRequest` for this and the rest.
             connection: a psycopg connection, or a SQLAlchemy Connection or Session: the request is
                 part of its transaction, and exists if and only if that commits.
+            wait: how long to wait for room if the queue is full. The highest priority goes first,
+                and who came first among equals. No transaction is open meanwhile, so it cannot be
+                had together with `connection`.
 
         Returns:
             The request's id and `ok`; `duplicate` and the live request's id where the dedup key
             is taken.
 
         Raises:
-            InvalidRequest, QueueFull, StoreError: nothing was enqueued.
+            InvalidRequest, StoreError: nothing was enqueued.
+            QueueFull: nothing was enqueued, because there was no room, or none in time.
         """
         request = new_request(
             task,
@@ -107,11 +117,16 @@ class Client:
         )
         if queue is None:
             queue = (task.queue if isinstance(task, Task) else None) or "default"
-        (answer,) = self.enqueue_many([request], queue=queue, connection=connection)
+        (answer,) = self.enqueue_many([request], queue=queue, connection=connection, wait=wait)
         return answer
 
     def enqueue_many(
-        self, requests: Iterable[NewRequest], *, queue: str = "default", connection: Any = None
+        self,
+        requests: Iterable[NewRequest],
+        *,
+        queue: str = "default",
+        connection: Any = None,
+        wait: timedelta | None = None,
     ) -> list[Enqueued]:
         """Put many requests into a queue, all or none; answers in the order given.
 
@@ -120,18 +135,84 @@ class Client:
         """
         batch = list(requests)
         if connection is not None:
+            if wait is not None:
+                raise InvalidRequest(
+                    "a transaction must not wait for room: give `wait` or `connection`, not both"
+                )
             return self.store.enqueue_many(queue, batch, connection=connection)
         receipt = uuid.uuid4().hex
+        if wait is None:
+            return self._call(queue, batch, receipt)
+        deadline = time.monotonic() + wait.total_seconds()
+        answers = self._call(queue, batch, receipt, wait=wait)
+        if _is_full(answers):
+            with _Room(self.store, queue) as room:
+                # At once, because there may have been room before the bell was there.
+                while _is_full(answers):
+                    left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
+                    answers = self._call(
+                        queue, batch, receipt, wait=left, waiter_id=answers[0].request_id
+                    )
+                    if _is_full(answers):
+                        room.wait_until(deadline)
+        return answers
+
+    def _call(
+        self, queue: str, batch: list[NewRequest], receipt: str, **waiting: Any
+    ) -> list[Enqueued]:
+        """Enqueue in a transaction of its own, again where its fate is unknown."""
         pause = FIRST_PAUSE
         for tries_left in reversed(range(TRIES)):
             try:
-                return self.store.enqueue_many(queue, batch, receipt_key=receipt)
+                return self.store.enqueue_many(queue, batch, receipt_key=receipt, **waiting)
             except StoreError as error:
                 if not error.transient or not tries_left:
                     raise
                 time.sleep(pause * random.uniform(0.5, 1))
                 pause *= 2
         raise AssertionError("unreachable")
+
+
+def _is_full(answers: list[Enqueued]) -> bool:
+    return bool(answers) and answers[0].outcome is Outcome.FULL
+
+
+class _Room:
+    """Waits until a full queue may have room: for its bell, or where there is none, a moment."""
+
+    def __init__(self, store: Store, queue: str) -> None:
+        self._store = store
+        self._queue = queue
+        self._bell: Doorbell | None = None
+
+    def __enter__(self) -> Self:
+        if self._store.can_notify:
+            with suppress(StoreError):
+                self._bell = self._store.doorbell([self._queue], room=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bell is not None:
+            self._bell.close()
+
+    def wait_until(self, deadline: float) -> None:
+        """Return when there may be room, but not after the deadline (of `time.monotonic`)."""
+        patience = PATIENCE if self._bell is not None else PATIENCE_WITHOUT_BELL
+        deadline = min(deadline, time.monotonic() + patience * random.uniform(0.5, 1))
+        while (left := deadline - time.monotonic()) > 0:
+            if self._bell is None:
+                time.sleep(left)
+            elif self._rang(self._bell, left):
+                return
+
+    def _rang(self, bell: Doorbell, seconds: float) -> bool:
+        try:
+            return bell.wait(timedelta(seconds=seconds))
+        except Exception:
+            # Whatever went wrong with it: one can do without.
+            bell.close()
+            self._bell = None
+            return True
 
 
 def new_request(task: Task | str, payload: Any = None, **options: Any) -> NewRequest:

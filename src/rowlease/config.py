@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rowlease.errors import ConfigError
 
-#: Every option of the command line has an environment variable; these are the ones of the library.
+#: Where a DSN that nobody should see on a command line comes from.
 DSN_VARIABLE = "ROWLEASE_DSN"
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
 
@@ -27,6 +27,10 @@ def configured_dsn(given: str | None = None) -> str | None:
             text = Path(path).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"{DSN_FILE_VARIABLE} names {path}, which is no UTF-8 text"
+            ) from error
         if not text:
             raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}, which is empty")
         return text

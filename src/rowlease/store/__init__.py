@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -13,6 +14,11 @@ from rowlease.errors import ConfigError
 from rowlease.store.calls import Doorbell, Store
 
 __all__ = ["Doorbell", "Store", "connect", "database", "jdbc_options", "open_store", "redact"]
+
+
+#: Hosts with ports, and a database: what cannot be a user with a password.
+HOST = r"(\[[^]/]*\]|[^]:/[,]*)(:\d*)?"
+ADDRESS = rf"{HOST}(,{HOST})*(/.*)?"
 
 
 @contextmanager
@@ -81,12 +87,13 @@ def jdbc_options(dsn: str) -> dict[str, str]:
 
 
 def redact(dsn: str) -> str:
-    """The DSN without its password, fit for people and logs."""
-    scheme, sep, rest = dsn.partition("://")
-    if not sep:
-        return dsn if "password" not in dsn.lower() else "(a DSN with a password)"
-    credentials, at, place = rest.rpartition("@")
-    if not at:
-        return dsn
-    user = credentials.partition(":")[0]
-    return f"{scheme}://{user}{':***' if ':' in credentials else ''}@{place}"
+    """The DSN without its password, fit for people and logs; what is doubtful is left out."""
+    scheme, _, rest = dsn.partition("://")
+    if not re.fullmatch(r"[a-z][a-z+]*", scheme) or not rest:
+        return "***"
+    address, _, query = rest.partition("?")
+    credentials, at, place = address.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    if "@" in query or "/" in user or not (at or re.fullmatch(ADDRESS, place)):
+        return f"{scheme}://***"
+    return f"{scheme}://{user}{colon and ':***'}{at}{place}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -34,8 +35,33 @@ QUEUE_FULL = "RL005"
 
 
 def libpq_dsn(dsn: str) -> str:
-    """The DSN as libpq reads it: without SQLAlchemy's driver name."""
-    return dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+    """The DSN as libpq reads it: without SQLAlchemy's driver name.
+
+    Raises:
+        ConfigError: it cannot be read. libpq's own sentence is not passed on: it quotes passwords.
+    """
+    text = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+    if not _is_readable(text):
+        raise ConfigError(
+            f"the DSN {redact(dsn)!r} cannot be read; write it as "
+            "postgresql://user:password@host:port/database, and @ / : % in a password as "
+            "%40 %2F %3A %25"
+        )
+    return text
+
+
+def _is_readable(dsn: str) -> bool:
+    # A password's own @ or / would end up in the host or in the database's name.
+    if not re.fullmatch(r"\w+://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", dsn):
+        return False
+    try:
+        parts = conninfo_to_dict(dsn)
+        for host in str(parts.get("host") or "").split(","):
+            if not host.startswith(("/", "@")):
+                host.encode("idna")  # as looking it up will do
+    except (psycopg.ProgrammingError, UnicodeError):
+        return False
+    return re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) is not None
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
@@ -44,10 +70,7 @@ def jdbc_options(dsn: str) -> dict[str, str]:
     Raises:
         ConfigError: the DSN cannot be read.
     """
-    try:
-        parts = conninfo_to_dict(libpq_dsn(dsn))
-    except psycopg.ProgrammingError as error:
-        raise ConfigError(f"the DSN {redact(dsn)!r} cannot be read: {error}") from error
+    parts = conninfo_to_dict(libpq_dsn(dsn))
     host, port = parts.get("host", "localhost"), parts.get("port", "5432")
     url = f"jdbc:postgresql://{host}:{port}/{parts.get('dbname', parts.get('user', ''))}"
     ssl = "".join(f"?{key}={parts[key]}" for key in ("sslmode",) if key in parts)
@@ -110,13 +133,15 @@ class PostgresStore(Store):
             params = self._routines[name].params
             given = ", ".join(f"{arg} => %({arg})s::{params[arg]}" for arg in arguments)
             text = self._calls[key] = f"select * from rowlease.{name}({given})"  # noqa: S608
-        if connection is not None:
-            try:
+        try:
+            if connection is not None:
                 return _driver_connection(connection).execute(text, arguments).fetchall()
-            except psycopg.Error as error:
-                self._raise(error)
-        with self._connection() as own:
-            return own.execute(text, arguments).fetchall()
+            with self._connection() as own:
+                return own.execute(text, arguments).fetchall()
+        except psycopg.Error as error:
+            self._raise(error)
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"a text holds half of a Unicode character: {error}") from error
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection]:
@@ -157,6 +182,10 @@ class PostgresStore(Store):
             raise InvalidRequest(
                 f"a text holds a character the database refuses: {said}"
             ) from error
+        if isinstance(
+            error, pg.NumericValueOutOfRange | pg.DatetimeFieldOverflow | pg.CheckViolation
+        ):
+            raise InvalidRequest(f"a number, time or delay is out of range: {said}") from error
         if isinstance(error, pg.StringDataRightTruncation):
             raise InvalidRequest(f"a name or key is too long: {said}") from error
         if isinstance(error, pg.InsufficientPrivilege):

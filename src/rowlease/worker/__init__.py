@@ -127,6 +127,8 @@ class Worker:
             raise ConfigError(f"queues is {queues!r}; it must be a list of different names")
         if concurrency is not None and concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
+        if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
+            raise ConfigError(f"lease is {lease}; it must be 100 ms to 1 day")
         if prefetch < 0:
             raise ConfigError(f"prefetch is {prefetch}; it must be 0 or more")
         self._store = store
