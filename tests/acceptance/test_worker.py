@@ -303,10 +303,13 @@ def test_a_request_of_an_unknown_kind_fails_and_says_what_is_known(store: Store,
 
 @pytest.mark.parametrize("action", ["chatter", "close", "fork"])
 def test_what_a_task_does_to_its_process_is_harmless(action: str, store: Store, sql: Sql) -> None:
-    put(store, "ok", action, *["ok"] * 20)
+    odd = 50
+    ids = put(store, *(action if n == odd else {"n": n} for n in range(200)))
     summary = drain(store, concurrency=1)
-    assert (summary.finished, summary.failed) == (22, 0)
-    assert statuses(sql) == {"Complete": 22}
+    assert (summary.finished, summary.failed) == (200, 0)
+    results: dict[int, Any] = dict(sql("select request_id, result from rowlease.queue_history"))
+    assert results.pop(ids[odd]) is None
+    assert results == {one: {"did": "ok", "n": n} for n, one in enumerate(ids) if n != odd}
 
 
 # -- crashes and time limits ---------------------------------------------------------------------

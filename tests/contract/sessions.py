@@ -104,6 +104,10 @@ class Session(Store):
         """Add a row past the routines; raises as `forge`."""
 
     @abstractmethod
+    def insert_many(self, table: str, rows: list[dict[str, Any]], /) -> None:
+        """Add rows past the routines in one statement; raises as `forge`."""
+
+    @abstractmethod
     def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows of a load as Spark does; what a row does not say is null."""
 
@@ -264,6 +268,15 @@ class PostgresSession(PostgresStore, Session):
         with self._connection() as connection:
             connection.execute(
                 f"insert into rowlease.{table} ({', '.join(columns)}) values ({places})", columns
+            )
+
+    def insert_many(self, table: str, rows: list[dict[str, Any]], /) -> None:
+        names = ", ".join(rows[0])
+        places = ", ".join("(" + ", ".join(["%s"] * len(rows[0])) + ")" for _ in rows)
+        with self._connection() as connection:
+            connection.execute(
+                f"insert into rowlease.{table} ({names}) values {places}",
+                [value for row in rows for value in row.values()],
             )
 
     def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:

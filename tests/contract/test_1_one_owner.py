@@ -179,6 +179,7 @@ def test_a_batch_is_answered_request_by_request_in_the_order_given(
         store.put(3)
         done, first, second = store.take("one", 3)
         store.complete([done])
+        batch: list[Held | LeasedRequest]
         batch = [second, broken[1], Held(2**40, 1), first, done, broken[0], again]
         assert say(store, []) == []
         assert say(store, batch) == [

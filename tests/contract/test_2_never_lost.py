@@ -86,9 +86,7 @@ def test_a_call_that_enqueued_nothing_leaves_its_key_unused(store: Session) -> N
     with pytest.raises(InvalidRequest):
         store.enqueue_many("default", [NewRequest(kind="")], receipt_key="call")
     store.put()
-    (waits,) = store.enqueue_many(
-        "default", two[:1], receipt_key="call", wait=timedelta(seconds=1)
-    )
+    (waits,) = store.enqueue_many("default", two[:1], receipt_key="call", wait=timedelta(seconds=1))
     assert waits.outcome == Outcome.FULL
     store.complete(store.take())
     (answer,) = store.enqueue_many(
@@ -117,6 +115,30 @@ def test_one_bad_request_refuses_its_whole_call(store: Session) -> None:
     with pytest.raises(InvalidRequest, match="JSON"):
         store.enqueue_many("default", [NewRequest(kind="a"), NewRequest(kind="b", payload="{")])
     assert store.everything() == []
+
+
+def test_the_short_form_for_one_request_is_the_same_way_in(store: Session, clock: Clock) -> None:
+    def enqueue() -> list[Any]:
+        return store._call(
+            "enqueue",
+            p_queue_name="default",
+            p_kind="a",
+            p_payload='{"n": 1}',
+            p_priority=300,
+            p_delay_ms=1000,
+            p_dedup_key="k",
+            p_group_key="g",
+            p_max_attempts=2,
+            p_retry_base_ms=5,
+            p_receipt_key="call",
+        )
+
+    ((request, outcome),) = enqueue()
+    assert (outcome, enqueue()) == ("ok", [(request, "repeat")])
+    row = store.row(request)
+    assert (row["status"], row["due_time"] - clock.now) == ("Scheduled", timedelta(seconds=1))
+    assert (row["priority"], row["max_attempts"], row["retry_base_ms"]) == (9, 2, 5)
+    assert (row["payload"], row["dedup_key"], row["group_key"]) == ({"n": 1}, "k", "g")
 
 
 # -- in the caller's transaction -----------------------------------------------------------------
@@ -222,6 +244,21 @@ def test_the_callers_isolation_level_makes_no_difference_to_what_is_kept(
     assert store.row(held.request_id)["status"] == "Complete"
 
 
+def test_the_databases_default_isolation_level_is_not_taken(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    ((database,),) = store.execute("select current_database()")
+    store.execute(f"alter database {database} set default_transaction_isolation = 'serializable'")
+    one, two = another(), another()
+    one.put()
+    held = one.take()
+    one.begin()
+    one.abandon(held)
+    late = two.waiting(lambda: two.complete(held))
+    one.commit()
+    assert late.result() == [Outcome.REPEAT]
+
+
 def test_what_is_not_a_connection_is_refused_before_anything_is_done(store: Session) -> None:
     with pytest.raises(ConfigError, match="not int"):
         store.enqueue_many("default", [NewRequest(kind="a")], connection=1)
@@ -233,7 +270,9 @@ def test_what_is_not_a_connection_is_refused_before_anything_is_done(store: Sess
 
 def test_no_other_routine_deletes_from_the_queue(engine: str) -> None:
     removes = re.compile(r"(delete\s+from|truncate(\s+table)?)\s+rowlease\.queue\b", re.IGNORECASE)
-    found = {name for name, routine in load_routines(engine).items() if removes.search(routine.body)}
+    found = {
+        name for name, routine in load_routines(engine).items() if removes.search(routine.body)
+    }
     assert found == {"complete", "cancel", "purge"}
 
 

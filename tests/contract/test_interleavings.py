@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 from itertools import combinations, permutations, product
 from typing import NamedTuple
 
@@ -166,6 +167,9 @@ class Scene:
     def say(self, session: Session, word: str) -> str:
         return WORDS[word](session, self.held)
 
+    def say_aside(self, session: Session, word: str) -> Future[str]:
+        return session.in_background(lambda: self.say(session, word))
+
     def check(self, state: str, told: object) -> None:
         """The request is in this state, and nothing was lost or left hanging."""
         rows = self.store.rows("requests", "status", "lock_token")
@@ -207,7 +211,7 @@ def test_two_words_at_once_come_to_what_they_would_one_after_the_other(
         if order == "one after the other":
             one.commit()
         two.begin()
-        call = two.in_background(lambda second=second: scene.say(two, second))  # type: ignore[misc]
+        call = scene.say_aside(two, second)
         settled = two.settles(call)
         if order != "one after the other":
             # Only what both would change is locked; what the first has not committed is not seen.
@@ -270,11 +274,9 @@ class Interleaving:
         """Make the steps in this order; who waits for a lock ends as soon as it has it."""
         for number in order:
             if number not in self.calls:
-                session, word = self.scene.sessions[number], self.words[number]
+                session = self.scene.sessions[number]
                 session.begin()
-                self.calls[number] = session.in_background(
-                    lambda session=session, word=word: self.scene.say(session, word)  # type: ignore[misc]
-                )
+                self.calls[number] = self.scene.say_aside(session, self.words[number])
             else:
                 self.ends.append(number)
             self.settle()
@@ -294,7 +296,7 @@ class Interleaving:
                     moved = True
 
     def explained(self, start: str) -> set[str]:
-        """The states in which some order of the calls, one after the other, ends with these answers.
+        """The states in which some order of the calls, one by one, ends with these answers.
 
         A word that passes over locked rows may have found the request locked. What was undone has
         told the truth, but changed nothing.
@@ -356,17 +358,19 @@ def test_batches_that_name_the_same_requests_in_any_order_do_not_block_each_othe
     store: Session, another: Callable[[], Session], first: str
 ) -> None:
     one, two, gate = another(), another(), another()
+
+    def say(session: Session, word: str, held: list[Held]) -> Future[Sequence[str]]:
+        call = session.in_background(lambda: BATCHES[word](session, *held))
+        session.settles(call)
+        return call
+
     for second, locked in product(BATCHES, (0, 1)):
         store.reset()
         store.put(2)
         held = [Held(request.request_id, request.lock_token) for request in store.take("one", 2)]
         gate.begin()
         gate.forge("queue", held[locked].request_id, priority=0)
-        calls = []
-        for session, word in ((one, first), (two, second)):
-            call = session.in_background(lambda s=session, w=word: BATCHES[w](s, *held))  # type: ignore[misc]
-            session.settles(call)
-            calls.append(call)
+        calls = [say(one, first, held), say(two, second, held)]
         gate.rollback()
         told = [call.result() for call in calls]
         settled = [
@@ -391,8 +395,8 @@ def test_a_batch_of_dead_letters_can_be_requeued_and_cancelled_at_once(
         store.fail(store.take(limit=2), [Failure("x", dead=True)] * 2)
         gate.begin()
         gate.forge("queue", ids[locked], priority=0)
-        requeued = one.waiting(lambda ids=ids: one.requeue(ids[::-1]))  # type: ignore[misc]
-        cancelled = two.waiting(lambda ids=ids: two.cancel(ids))  # type: ignore[misc]
+        requeued = one.waiting(partial(one.requeue, ids[::-1]))
+        cancelled = two.waiting(partial(two.cancel, ids))
         gate.rollback()
         assert {answer.outcome for answer in requeued.result()} == {Outcome.OK}
         assert cancelled.result() == [Outcome.OK] * 2
@@ -429,7 +433,7 @@ def test_no_request_of_a_group_is_forgotten_whatever_happens_at_its_head(
             if number not in calls:
                 session.begin()
                 calls[number] = session.in_background(
-                    lambda s=session, n=number: GROUP_WORDS[words[n]](s, ids)  # type: ignore[misc]
+                    partial(GROUP_WORDS[words[number]], session, ids)
                 )
                 session.settles(calls[number])
             elif number not in ends and session.settles(calls[number]):

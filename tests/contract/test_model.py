@@ -26,7 +26,6 @@ from hypothesis.stateful import (
 )
 
 from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest
-
 from tests.contract.sessions import Clock, Session
 
 EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "2000"))
@@ -196,8 +195,9 @@ class Model:
                 self.requests[id].asked = True
             elif status in (*WAITING, "Failed"):
                 self.requests[id].status, self.requests[id].asked = "Cancelled", True
-        words = {"Processing": "cancel_requested", "Complete": "not_found", "Cancelled": "not_found"}
-        return [words.get(before[id], "ok") if id in before else "not_found" for id in ids]
+        words = dict.fromkeys(("Complete", "Cancelled", ""), "not_found")
+        words["Processing"] = "cancel_requested"
+        return [words.get(before.get(id, ""), "ok") for id in ids]
 
     def requeue(self, ids: Sequence[int]) -> list[str]:
         dead = [id for id in sorted(set(ids)) if id in {r.id for r in self.of("Failed")}]
@@ -436,6 +436,11 @@ class Machine(RuleBasedStateMachine):
 def test_the_routines_do_what_a_small_queue_in_memory_does(store: Session, clock: Clock) -> None:
     store.maintain()
     noon = clock.now
+
+    class Here(Machine):
+        def __init__(self) -> None:
+            super().__init__(store, clock, noon)
+
     checked: Any = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
@@ -443,4 +448,4 @@ def test_the_routines_do_what_a_small_queue_in_memory_does(store: Session, clock
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    run_state_machine_as_test(lambda: Machine(store, clock, noon), settings=checked)
+    run_state_machine_as_test(Here, settings=checked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,22 @@ from tests.contract.sessions import Clock, Session
 AT_ONCE = Failure("x", after=timedelta(0))
 
 
-def dead_letters(store: Session, count: int = 1, error: str = "x", **fields: object) -> list[int]:
+def dead_letters(store: Session, count: int = 1, error: str = "x", **fields: Any) -> list[int]:
     ids = store.put(count, **fields)
     held = [request for request in store.take(limit=count) if request.request_id in ids]
     store.fail(held, [Failure(error, dead=True)] * len(held))
     assert len(held) == count
     return ids
+
+
+def time_passes(store: Session, clock: Clock) -> None:
+    clock.advance(seconds=31)
+    store.maintain()
+
+
+def another_dequeues(store: Session, clock: Clock) -> None:
+    clock.advance(seconds=31)
+    store.take("two")
 
 
 def statuses(store: Session, ids: list[int]) -> list[str]:
@@ -78,11 +89,11 @@ ENDS: dict[str, Callable[[Session, Clock, list[LeasedRequest]], object]] = {
     "fail at once": lambda store, clock, held: store.fail(held, [AT_ONCE]),
     "give up": lambda store, clock, held: store.fail(held, [Failure("x", dead=True)]),
     "abandon": lambda store, clock, held: store.abandon(held),
-    "exchange": lambda store, clock, held: (
-        store.exchange("one", ["default"], 0, failed=[(held[0], AT_ONCE)])
+    "exchange": lambda store, clock, held: store.exchange(
+        "one", ["default"], 0, failed=[(held[0], AT_ONCE)]
     ),
-    "maintain": lambda store, clock, held: (clock.advance(seconds=31), store.maintain()),
-    "another's dequeue": lambda store, clock, held: (clock.advance(seconds=31), store.take("two")),
+    "maintain": lambda store, clock, held: time_passes(store, clock),
+    "another's dequeue": lambda store, clock, held: another_dequeues(store, clock),
 }
 
 
@@ -144,8 +155,8 @@ def test_dead_letters_are_chosen_by_queue_kind_and_error(store: Session) -> None
     held = store.dequeue("one", ["mail"], 1).requests
     store.fail(held, [Failure("timed out", dead=True)])
 
-    def chosen(**choice: object) -> list[int | None]:
-        answers = store.requeue(dry_run=True, **choice)  # type: ignore[arg-type]
+    def chosen(**choice: Any) -> list[int | None]:
+        answers = store.requeue(dry_run=True, **choice)
         assert {answer.outcome for answer in answers} <= {Outcome.OK}
         return [answer.request_id for answer in answers]
 
@@ -339,9 +350,7 @@ def test_only_the_paused_queue_pauses(store: Session) -> None:
 
 
 def heartbeat(store: Session) -> None:
-    store.worker_heartbeat(
-        "one", host="h", pid=1, version="1", queues=["default"], slots=1, busy=0
-    )
+    store.worker_heartbeat("one", host="h", pid=1, version="1", queues=["default"], slots=1, busy=0)
 
 
 def test_explain_knows_no_request_that_is_not_there(store: Session) -> None:

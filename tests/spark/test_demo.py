@@ -20,13 +20,15 @@ from rowlease.errors import RowleaseError
 from rowlease.store import Store
 
 Sql = Callable[..., list[tuple[Any, ...]]]
-#: Cancelled, diverted, to an airport nobody has placed, in a long day, and not in the air at all.
+#: Cancelled, diverted, to an airport nobody has placed, in a long day, not in the air at all, and
+#: with an odd name.
 ODD = """\
 UA,EWR,IAH,2013-01-01T10:00:00Z,1,15,515,1400,,,,
 UA,LGA,IAH,2013-06-21T23:00:00Z,2,59,1859,1416,1900,1,,
 B6,JFK,SJU,2013-07-01T04:00:00Z,3,0,2400,1598,100,60,30,200
 HA,JFK,HNL,2013-12-21T14:00:00Z,4,0,900,4983,859,-1,200,640
 AA,JFK,JFK,2013-12-21T14:00:00Z,5,0,900,0,900,0,0,0
+"A, ""B"" \\",JFK,LAX,2013-12-21T14:00:00Z,6,0,900,2475,900,0,0,0
 """
 
 
@@ -62,9 +64,9 @@ def test_workers_and_spark_come_to_the_same_results(drained: tuple[Any, Any]) ->
     expected, found = drained
     assert check.compare(expected, found) == check.Compared(0, 0, 0, 0, ())
     rows = {row.row_id: row for row in expected.orderBy("row_id").collect()}
-    assert len(rows) == 155
-    status = [rows[row_id].status for row_id in range(150, 155)]
-    assert status == ["cancelled", "diverted", "flown", "flown", "flown"]
+    assert len(rows) == 156
+    status = [rows[row_id].status for row_id in range(150, 156)]
+    assert status == ["cancelled", "diverted", "flown", "flown", "flown", "flown"]
     assert rows[152].clock_agrees
     assert (rows[152].miles, rows[152].gained) == (None, 30)
     assert rows[153].dark_seconds == 0, "nine to five on the way to Hawaii"
@@ -119,7 +121,7 @@ def test_the_sums_per_airline_show_where_they_differ(
     flights = job.flights(spark, source)
     rows = check.by_carrier(expected, flights, found)
     assert all(row.agrees for row in rows)
-    assert sum(row.flights for row in rows) == 155
+    assert sum(row.flights for row in rows) == 156
     sql("delete from rowlease.queue_history where payload->>'carrier' = 'HA'")
     (hawaiian,) = (r for r in check.by_carrier(expected, flights, found) if r.carrier == "HA")
     assert (hawaiian.flights, hawaiian.agrees) == (0, False)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import functions as F
 
 from rowlease.errors import ConfigError, InvalidRequest, StoreUnavailable
@@ -117,6 +117,23 @@ def test_a_task_retried_after_its_commit_enqueues_no_row_twice(
     ]
 
 
+def test_a_promotion_whose_answer_is_lost_is_made_again(
+    spark: Any, dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promote, calls = store.promote, []
+
+    def loses_its_answer(*args: Any, **kwargs: Any) -> Promoted:
+        calls.append(promote(*args, **kwargs))
+        if len(calls) == 1:
+            raise StoreUnavailable
+        return calls[-1]
+
+    monkeypatch.setattr(store, "promote", loses_its_answer)
+    done = enqueue(spark.range(10), dsn, queue="default", kind="k", store=store)
+    assert done == Promoted(Outcome.REPEAT, 10, 10, 0)
+    assert sql("select count(*) from rowlease.queue") == [(10,)]
+
+
 def test_rows_from_a_source_that_answers_differently_each_time_are_counted_once(
     spark: Any, dsn: str, sql: Sql
 ) -> None:
@@ -193,22 +210,24 @@ def test_an_error_from_the_driver_shows_no_row_and_no_password(
     spark: Any, dsn: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     frame = spark.createDataFrame([('{"card": "4111 1111\x00"}',)], "json string")
+    dsn, password = with_password(dsn)
     with pytest.raises(InvalidRequest) as raised:
-        enqueue(frame, with_password(dsn), queue="default", kind="k", payload="json")
+        enqueue(frame, dsn, queue="default", kind="k", payload="json")
     assert raised.value.__cause__ is not None
     told = f"{raised.value} {raised.value.__cause__} {capfd.readouterr()}"
     assert "4111" not in told
-    assert SECRET not in told
+    assert password not in told
 
 
 def test_the_password_stays_out_of_sparks_settings_and_event_log(
     spark: Any, dsn: str, event_log: Path
 ) -> None:
-    enqueue(spark.range(3), with_password(dsn), queue="default", kind="k")
+    dsn, password = with_password(dsn)
+    enqueue(spark.range(3), dsn, queue="default", kind="k")
     logged = "".join(path.read_text() for path in event_log.rglob("*") if path.is_file())
     assert "rowlease.staging" in logged
-    assert SECRET not in logged
-    assert SECRET not in str(spark.sparkContext.getConf().getAll())
+    assert password not in logged
+    assert password not in str(spark.sparkContext.getConf().getAll())
 
 
 def test_a_database_that_is_not_there_is_one_sentence(spark: Any) -> None:
@@ -223,10 +242,9 @@ def test_a_dsn_that_cannot_be_read_is_said_before_any_job(spark: Any) -> None:
         enqueue(spark.range(3), "postgresql://host/x?nonsense=1", queue="default", kind="k")
 
 
-def with_password(dsn: str) -> str:
-    """The same DSN with a password, which a server that trusts does not ask for."""
-    given = psycopg.conninfo.conninfo_to_dict(dsn)
-    if given.get("password"):
-        pytest.skip("this server asks for a password of its own")
-    host, port = given.get("host", "127.0.0.1"), given.get("port", "5432")
-    return f"postgresql://{given['user']}:{SECRET}@{host}:{port}/{given['dbname']}"
+def with_password(dsn: str) -> tuple[str, str]:
+    """A DSN with a password, and that password; a server that trusts does not ask for it."""
+    url = sa.make_url(dsn)
+    if url.password is None:
+        url = url.set(password=SECRET)
+    return url.render_as_string(hide_password=False), str(url.password)

@@ -161,6 +161,24 @@ def test_what_is_taken_back_while_a_task_runs_is_not_run() -> None:
     assert [code for code, _ in answers] == [child.DONE, child.NOT_RUN]
 
 
+def test_a_process_that_a_task_forked_ends_when_it_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ended(Exception): ...
+
+    def end(code: int) -> None:
+        raise Ended
+
+    with a_line() as line:
+        line.send(b"1", b"2")
+        monkeypatch.setattr(os, "_exit", end)
+        with pytest.raises(Ended):
+            line.serve(lambda payload: monkeypatch.setattr(os, "getpid", lambda: -1))
+        os.set_blocking(line.outcomes_in, False)
+        with pytest.raises(BlockingIOError):
+            os.read(line.outcomes_in, 1)
+
+
 def test_a_request_whose_lease_is_over_is_not_run() -> None:
     with a_line() as line:
         line.send(b"late", ends=now() - 0.001)

@@ -41,14 +41,23 @@ def act(do: str, **given: Any) -> object:
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "descriptors":
-            return sorted(int(fd) for fd in os.listdir("/proc/self/fd"))
+            return [fd for fd in map(int, os.listdir("/proc/self/fd")) if inherited(fd)]
         case "orphan":
             if os.fork() == 0:
                 threading.Event().wait()
             os._exit(1)
+        case "exit":
+            os._exit(0)
         case "hang":
             threading.Event().wait()
     return do
+
+
+def inherited(fd: int) -> bool | None:
+    try:
+        return os.get_inheritable(fd)
+    except OSError:
+        return None  # it was there for the listing only
 
 
 def lease(do: str, **given: Any) -> Lease:
@@ -204,12 +213,40 @@ def group_exists(number: int) -> bool:
     return True
 
 
-def test_children_hold_their_own_pipes_only(slots: Slots) -> None:
+def test_what_a_task_starts_inherits_no_pipe(slots: Slots) -> None:
     (slot,) = slots.children
     slot.give([lease("descriptors")])
     (answer,) = answers(slots, 1)
-    # stdin, stdout, stderr, requests, outcomes, memory (twice: the file and its map), the listing
-    assert len(json.loads(answer.body)) <= 8
+    assert json.loads(answer.body) == [0, 1, 2]
+
+
+def test_children_hold_their_own_pipes_only(slots: Slots, heard: list[Event]) -> None:
+    """One end of each is the worker's, the other the child's."""
+    with closing(Slots(set_up(Registry([act])), 1, Events())) as others:
+        others.start(cancelled=lambda: False)
+        first, second = (pipes(one.children[0].pid) for one in (slots, others))
+        assert len(first) == len(second) == 2
+        assert not first & second
+
+
+def pipes(pid: int) -> set[str]:
+    """The pipes a process holds, without its stdin, stdout and stderr."""
+    folder = Path("/proc", str(pid), "fd")
+    found = {os.readlink(fd) for fd in folder.iterdir() if int(fd.name) > 2}
+    return {name for name in found if name.startswith("pipe:")}
+
+
+def test_the_last_words_of_the_dead_are_heard(slots: Slots) -> None:
+    """In whatever order the news of them and of the death come."""
+    (slot,) = slots.children
+    assert slot.pidfd is not None
+    slot.give([first := lease("a"), last := lease("exit")])
+    assert select.select([slot.pidfd], [], [], PATIENCE)[0]
+    slots._bury(slot)
+    found, deaths = slots.poll(0)
+    assert [one.lease for one in found] == [first]
+    assert deaths[0].running
+    assert deaths[0].running[0] is last
 
 
 def test_nothing_leaks_over_many_deaths(slots: Slots, heard: list[Event]) -> None:

@@ -60,11 +60,13 @@ class Steps:
 
     def done(self, name: str, what: str) -> None:
         """A line for a step that is over."""
-        self._console.print(f"[dim]{self.seconds[name]:6.1f} s[/]  {what}", highlight=False)
+        self._console.print(
+            f"[dim]{self.seconds[name]:6.1f} s[/]  {what}", highlight=False, soft_wrap=True
+        )
 
     def say(self, what: str) -> None:
         """A line that is no step."""
-        self._console.print(f"          {what}", highlight=False)
+        self._console.print(f"          {what}", highlight=False, soft_wrap=True)
 
 
 class Progress:

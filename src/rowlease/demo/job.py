@@ -49,7 +49,9 @@ def flights(spark: Any, source: Input) -> Any:
     types = ", ".join(
         f"{name} {'string' if name in (*TEXTS, 'time_hour') else 'int'}" for name in COLUMNS
     )
-    rows = spark.read.csv(str(source.path), schema=f"row_id bigint, {types}", mode="FAILFAST")
+    rows = spark.read.csv(
+        str(source.path), schema=f"row_id bigint, {types}", mode="FAILFAST", escape='"'
+    )
     airports = spark.read.csv(str(package_file("airports.csv")), header=True, inferSchema=True)
     for end in ("origin", "dest"):
         places = F.broadcast(
@@ -98,7 +100,7 @@ def expected(frame: Any) -> Any:
             .withColumn(f"{end}_z", F.sin(lat))
         )
     chord = F.sqrt(sum(F.pow(F.col(f"origin_{x}") - F.col(f"dest_{x}"), 2) for x in "xyz"))
-    vectors = vectors.withColumn("angle", 2 * F.asin(chord / 2))
+    vectors = vectors.withColumn("angle", 2 * F.asin(F.least(F.lit(1.0), chord / 2)))
     miles = F.floor(F.col("angle") * EARTH_MILES + 0.5).cast("int")
     left_late = F.coalesce("dep_delay", F.lit(0))
     clocks = (clock("dep_time") - clock("sched_dep_time") - left_late) % 1440

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ def _run(
     concurrency: int | None,
     console: Console,
 ) -> report.Report:
+    if find_spec("matplotlib") is None:
+        raise ConfigError("the demo draws with Matplotlib; run `pip install 'rowlease[demo]'`")
     steps = Steps(console)
     output = _folder(output)
     with ExitStack() as stack:
@@ -144,7 +147,7 @@ def _drain(
     else:
         steps.say("No request is left to run.")
     if drained.failed:
-        steps.say(f"{drained.failed:,} requests have failed for good; {log} says why.")
+        steps.say(f"{drained.failed:,} dead letters are in the queue; {log} may say why.")
     return drained
 
 

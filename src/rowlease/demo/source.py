@@ -23,16 +23,24 @@ from typing import Any, BinaryIO, NamedTuple
 from rowlease.errors import ConfigError
 
 TEXTS = ("carrier", "origin", "dest")
-#: Whole numbers that every flight has.
-NUMBERS = ("flight", "minute", "sched_dep_time", "distance")
-#: Whole numbers that are missing where a flight was cancelled or diverted.
-OUTCOMES = ("dep_time", "dep_delay", "arr_delay", "air_time")
+#: Whole numbers that every flight has, and the range in which they make sense.
+NUMBERS = {
+    "flight": (0, 999_999),
+    "minute": (0, 59),
+    "sched_dep_time": (0, 2400),
+    "distance": (0, 30_000),
+}
+#: Whole numbers that are missing where a flight was cancelled or diverted. The work on a flight
+#: grows with its air time: two days, in minutes, are the most.
+OUTCOMES = {
+    "dep_time": (0, 2400),
+    "dep_delay": (-100_000, 100_000),
+    "arr_delay": (-100_000, 100_000),
+    "air_time": (0, 2880),
+}
 COLUMNS = (*TEXTS, "time_hour", *NUMBERS, *OUTCOMES)
 #: How the data set, and R, write a missing value.
 MISSING = {"", "NA", "NaN", "nan", "null"}
-#: No flight lasts two days, and the demo's work grows with it.
-MAX_AIR_TIME = 2880
-MAX_INTEGER = 2**31 - 1
 
 
 class Input(NamedTuple):
@@ -196,8 +204,7 @@ def reader_of(column: str) -> Any:
         return Readers(column, text_of).__getitem__
     if column == "time_hour":
         return Readers(column, time_of).__getitem__
-    limit = MAX_AIR_TIME if column == "air_time" else MAX_INTEGER
-    least = 0 if column in ("air_time", "distance", "dep_time", "sched_dep_time") else -limit
+    least, most = {**NUMBERS, **OUTCOMES}[column]
 
     def number_of(value: Any) -> int | None:
         if value is None or (isinstance(value, str) and value.strip() in MISSING):
@@ -208,15 +215,15 @@ def reader_of(column: str) -> Any:
             if column in OUTCOMES:
                 return None
             raise ValueError("every row needs a number here")
-        if number != int(number) or not least <= number <= limit:
-            raise ValueError(f"it must be a whole number from {least} to {limit}")
+        if not least <= number <= most or number != int(number):
+            raise ValueError(f"it must be a whole number from {least} to {most}")
         return int(number)
 
     return Readers(column, number_of).__getitem__
 
 
 def text_of(value: Any) -> str:
-    if not isinstance(value, str) or value.strip() in MISSING:
+    if not isinstance(value, str) or value.strip() in MISSING or not value.strip().isprintable():
         raise ValueError("every row needs a text here")
     return value.strip()
 
@@ -228,4 +235,4 @@ def time_of(value: Any) -> str:
     except TypeError as error:
         raise ValueError("it must be a time") from error
     moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

@@ -69,7 +69,7 @@ def flight(
     miles = detour = dark = None
     if None not in (origin_lat, origin_lon, dest_lat, dest_lon):
         start, end = unit_vector(origin_lat, origin_lon), unit_vector(dest_lat, dest_lon)  # type: ignore[arg-type]
-        angle = 2 * math.asin(math.dist(start, end) / 2)
+        angle = 2 * math.asin(min(1.0, math.dist(start, end) / 2))
         miles = math.floor(angle * EARTH_MILES + 0.5)
         detour = distance - miles
         if air_time is not None and dep_delay is not None:

@@ -8,11 +8,12 @@ twice and moves them into the queue in one transaction.
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any, NamedTuple
 
-from rowlease.errors import InvalidRequest
+from rowlease.errors import InvalidRequest, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
 from rowlease.spark.jdbc import as_our_error, connection_options
 from rowlease.store import Store, open_store
@@ -24,6 +25,8 @@ MAX_LOAD_ID = 100
 BATCH_SIZE = 10_000
 #: The column is a PostgreSQL integer; the queue clamps to its own maximum, far below.
 MAX_INTEGER = 2**31 - 1
+#: Seconds between tries of a promotion whose answer did not come.
+PAUSES = (0.5, 2.0)
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -88,7 +91,8 @@ def enqueue(
         QueueFull: the load does not fit into the queue's capacity; nothing was enqueued.
         ConfigError: the DSN cannot be read, or the session has no JDBC driver.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: from the database; nothing was
-            enqueued, unless the answer of a promotion was lost: call again with the same load id.
+            enqueued, unless the answer to the promotion was lost, three times in a row: call again
+            with the same load id.
     """
     staged = stage(
         df,
@@ -104,6 +108,11 @@ def enqueue(
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(closing(open_store(dsn, application_name="rowlease spark")))
+        for pause in PAUSES:
+            # The rows are staged, and a promotion may be made again whatever became of the first.
+            with suppress(StoreUnavailable, StoreConflict):
+                return store.promote(staged.load_id, queue, staged.num_rows, kind=staged.kind)
+            time.sleep(pause)
         return store.promote(staged.load_id, queue, staged.num_rows, kind=staged.kind)
 
 

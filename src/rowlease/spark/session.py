@@ -58,9 +58,13 @@ def local_session(
         ConfigError: no Java, a jar of ROWLEASE_JDBC_JARS that is not there, a JDBC driver that
             cannot be resolved from Maven, or a JVM that does not start.
     """
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if SparkContext._active_spark_context is not None:
+        running = SparkSession.builder.getOrCreate()
+        _check_driver(running)
+        return running
     cores = cores or usable_cores()
     conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app_name)
     for key, value in {
@@ -114,15 +118,18 @@ def _launch_jvm(conf: Any) -> None:
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None:
-        return
+        return  # A JVM outlives its sessions.
     output = JvmOutput()
-    with no_orphans():
-        try:
+    try:
+        with no_orphans():
             gateway = launch_gateway(conf, {"stdout": output.inlet, "stderr": output.inlet})
-        except PySparkRuntimeError as error:
-            raise why_not_started(output.close()) from error
-        except OSError as error:
+    except BaseException as error:
+        said = output.close()
+        if isinstance(error, PySparkRuntimeError):
+            raise why_not_started(said) from error
+        if isinstance(error, OSError):
             raise ConfigError(f"Spark could not be started: {error}") from error
+        raise
     output.started()
     SparkContext._ensure_initialized(gateway=gateway)
 

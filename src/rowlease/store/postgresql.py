@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -182,9 +183,7 @@ class PostgresStore(Store):
             raise InvalidRequest(
                 f"a text holds a character the database refuses: {said}"
             ) from error
-        if isinstance(
-            error, pg.NumericValueOutOfRange | pg.DatetimeFieldOverflow | pg.CheckViolation
-        ):
+        if isinstance(error, pg.NumericValueOutOfRange | pg.DatetimeFieldOverflow):
             raise InvalidRequest(f"a number, time or delay is out of range: {said}") from error
         if isinstance(error, pg.StringDataRightTruncation):
             raise InvalidRequest(f"a name or key is too long: {said}") from error
@@ -239,8 +238,14 @@ class PostgresDoorbell:
             self._idle = idle
 
     def wait(self, timeout: timedelta) -> bool:
-        rung = self._connection.notifies(timeout=timeout.total_seconds(), stop_after=1)
-        return any(notify.payload in self._queues for notify in rung)
+        deadline = time.monotonic() + timeout.total_seconds()
+        while True:  # one channel serves all queues: it may be another's
+            left = max(0.0, deadline - time.monotonic())
+            rung = self._connection.notifies(timeout=left, stop_after=1)
+            if any(notify.payload in self._queues for notify in rung):
+                return True
+            if time.monotonic() >= deadline:
+                return False
 
     def close(self) -> None:
         self._connection.close()
@@ -254,7 +259,8 @@ def _driver_connection(connection: Any) -> psycopg.Connection:
     """
     if hasattr(connection, "get_bind"):  # a Session
         connection = connection.connection()
-    if hasattr(connection, "connection"):  # a Connection, which holds the pooled one
+    # A Connection, which holds the pooled one; psycopg's has a `connection` too, which is another.
+    if hasattr(connection, "connection") and not isinstance(connection, psycopg.Connection):
         connection = connection.connection.driver_connection
     if isinstance(connection, psycopg.Connection):
         return connection
