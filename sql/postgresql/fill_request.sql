@@ -5,10 +5,12 @@
 --           RL006 no kind
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
 -- why:      foreign writers say what they want and nothing else; the routines give max_attempts
---           themselves, so their rows pay for one comparison and never enter here.
+--           themselves, so their rows pay for one comparison and never enter here. ON CONFLICT DO
+--           NOTHING may drop a row after this, so one whose key is live is not counted.
 create or replace function rowlease.fill_request() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 declare
   v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
@@ -25,9 +27,13 @@ begin
   new.due_time := greatest(coalesce(new.due_time, v_now), v_now);
   new.status := case when new.due_time > v_now then 'Scheduled' else 'Pending' end;
   new.max_attempts := v_settings.max_attempts;
-  insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-  values (new.queue_name, new.priority,
-          (new.status = 'Scheduled')::int, (new.status = 'Pending')::int);
+  if not exists (select from rowlease.queue q
+                  where q.queue_name = new.queue_name and q.dedup_key = new.dedup_key
+                    and q.status <> 'Failed') then
+    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
+    values (new.queue_name, new.priority,
+            (new.status = 'Scheduled')::int, (new.status = 'Pending')::int);
+  end if;
   perform rowlease.wake_workers(new.queue_name, true);
   return new;
 end $$;

@@ -295,6 +295,15 @@ def test_an_insert_into_inbox_keeps_its_groups_order_and_its_keys_single(store: 
     assert [counts[2:] for counts in store.depth()] == [(0, 1, 0, 0)]
 
 
+def test_an_insert_into_inbox_that_does_nothing_is_not_counted(store: Session) -> None:
+    for _ in range(2):
+        store.execute(
+            "insert into rowlease.inbox (kind, dedup_key) values ('a', 'k') on conflict do nothing"
+        )
+    assert store.depth() == store.counted()
+    assert len(store.rows("queue", "request_id")) == 1
+
+
 @pytest.mark.parametrize(
     ("columns", "error", "says"),
     [

@@ -26,6 +26,7 @@ def spark(event_log: Path) -> Iterator[Any]:
             "rowlease tests",
             settings={
                 "spark.master": "local[2,4]",
+                "spark.sql.codegen.wholeStage": "false",
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": event_log.as_uri(),

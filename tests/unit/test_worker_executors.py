@@ -22,7 +22,7 @@ from rowlease.model import LeasedRequest
 from rowlease.tasks import Registry, task
 from rowlease.worker import child
 from rowlease.worker.child import now
-from rowlease.worker.executors import Answer, ChildProcess, set_up
+from rowlease.worker.executors import Answer, set_up
 from rowlease.worker.leases import Lease
 from rowlease.worker.slots import Death, Slots
 
@@ -111,7 +111,7 @@ def gate(tmp_path: Path) -> Path:
     return path
 
 
-def begun(slot: ChildProcess, lease: Lease) -> None:
+def begun(lease: Lease) -> None:
     until = time.monotonic() + PATIENCE
     while not lease.has_begun():
         assert time.monotonic() < until
@@ -130,7 +130,9 @@ def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: Slots) -
 
 def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: Slots) -> None:
     (slot,) = slots.children
-    slot.give([lease("stop"), *(lease("size", text="x" * 1_000_000) for _ in range(3))])
+    stop = lease("stop")
+    slot.give([stop, *(lease("size", text="x" * 1_000_000) for _ in range(3))])
+    begun(stop)
     assert slots.poll(0) == ([], [])
     slot.kill()
     left = death(slots)
@@ -142,7 +144,7 @@ def test_what_waits_behind_a_long_request_can_be_taken_back(slots: Slots, gate: 
     (slot,) = slots.children
     long, *others = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
-    begun(slot, long)
+    begun(long)
     assert [one.has_begun() for one in given] == [True, False, False]
     slot.ask_back(now())
     assert not slot.is_open
@@ -161,7 +163,7 @@ def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: Slots, gate
     (slot,) = slots.children
     long, *others = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
-    begun(slot, long)
+    begun(long)
     slot.ask_back(now())
     gate.write_text("through")
     found = answers(slots, 3)
@@ -179,7 +181,7 @@ def test_the_dead_leave_what_they_were_running_and_what_they_never_began(
     (slot,) = slots.children
     quick, long, *others = given = [lease("a"), lease("wait", gate=str(gate)), lease("b")]
     slot.give(given)
-    begun(slot, long)
+    begun(long)
     os.kill(slot.pid, signal.SIGKILL)
     found, deaths = slots.poll(PATIENCE)
     while not deaths:
@@ -251,16 +253,16 @@ def test_the_last_words_of_the_dead_are_heard(slots: Slots) -> None:
 
 def test_nothing_leaks_over_many_deaths(slots: Slots, heard: list[Event]) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(10):
+    for _ in range(5):
         slots.children[0].give([lease("hang")])
         slots.children[0].kill()
         death(slots)
         while not slots.children[0].ready:
             slots.poll(1.0)
     assert len(os.listdir("/proc/self/fd")) == before
-    assert slots.num_deaths == 10
+    assert slots.num_deaths == 5
     pids = [event.pid for event in heard if isinstance(event, ChildStarted)]
-    assert len(set(pids)) == 11
+    assert len(set(pids)) == 6
 
 
 def test_a_child_ends_when_its_worker_lets_go_of_the_pipe(slots: Slots) -> None:

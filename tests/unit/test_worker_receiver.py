@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -60,6 +60,7 @@ class World:
         self.calls: list[dict[str, Any]] = []
         self.error: Exception | None = None
         self.took = 0.0
+        self.meanwhile: Callable[[], object] = lambda: None
         self.outcomes: dict[int, Outcome] = {}
         self.taken: list[Lease] = []
         self.renewed: list[Lease] = []
@@ -85,6 +86,7 @@ class World:
     def exchange(self, worker: str, queues: list[str], limit: int, **given: Any) -> Exchanged:
         self.calls.append({"limit": limit, **given})
         self.time += self.took
+        self.meanwhile()
         if self.error:
             raise self.error
         claim = self.claims.pop(0) if limit and self.claims else EMPTY
@@ -269,8 +271,21 @@ def test_a_burst_ends_when_nothing_is_found_and_nothing_held(world: World) -> No
     world.exchange_now()
     assert not world.ended
     world.finish(world.taken[0])
-    world.exchange_now()
+    assert world.exchange_now()["floor"] == "f"
+    assert not world.ended  # the floor may hide what a late commit has put below it
+    assert world.exchange_now()["floor"] is None
     assert world.ended
+
+
+def test_a_ring_during_a_claim_is_not_lost(world: World) -> None:
+    """The claim may have looked before what it rings for was there."""
+    world.exchange_now()
+    world.meanwhile = world.receiver.ring
+    world.receiver.ring()
+    world.exchange_now()
+    world.meanwhile = lambda: None
+    world.exchange_now()
+    assert world.pause() > 0
 
 
 def test_a_store_that_is_away_is_tried_again_ever_later(world: World) -> None:

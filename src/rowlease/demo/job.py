@@ -100,7 +100,8 @@ def expected(frame: Any) -> Any:
             .withColumn(f"{end}_z", F.sin(lat))
         )
     chord = F.sqrt(sum(F.pow(F.col(f"origin_{x}") - F.col(f"dest_{x}"), 2) for x in "xyz"))
-    vectors = vectors.withColumn("angle", 2 * F.asin(F.least(F.lit(1.0), chord / 2)))
+    half = F.when(chord > 2, 1.0).otherwise(chord / 2)
+    vectors = vectors.withColumn("angle", 2 * F.asin(half))
     miles = F.floor(F.col("angle") * EARTH_MILES + 0.5).cast("int")
     left_late = F.coalesce("dep_delay", F.lit(0))
     clocks = (clock("dep_time") - clock("sched_dep_time") - left_late) % 1440

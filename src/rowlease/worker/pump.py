@@ -98,6 +98,8 @@ class Pump:
         self._events = events
         self._lease = lease
         self._floor: str | None = None
+        #: The last claim had no floor: nothing that it could have had was passed over.
+        self.looked_everywhere = False
         self._lock = threading.Lock()
         self._waiting = Outcomes()  # delivered, not taken up by `exchange` yet
         self._leaving = Outcomes()  # taken up, not known to have arrived
@@ -116,6 +118,10 @@ class Pump:
         with self._lock:
             return len(self._waiting) + len(self._leaving)
 
+    def drop_floor(self) -> None:
+        """Have the next claim look everywhere."""
+        self._floor = None
+
     def exchange(self, limit: int, slots: int) -> tuple[list[Lease], Claim | None]:
         """Deliver every outcome and claim up to `limit` requests, of which `slots` start at once.
 
@@ -130,6 +136,7 @@ class Pump:
         with self._lock:
             self._leaving.extend(self._waiting)
             self._waiting = Outcomes()
+        self.looked_everywhere = self._floor is None
         asked_at = now()
         claim = self._send(self._leaving, limit, slots)
         with self._lock:

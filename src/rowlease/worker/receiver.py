@@ -91,6 +91,7 @@ class Receiver:
         self._claiming = True
         self._give_up_at: float | None = None
         self._next_claim = 0.0
+        self._rung = False
         self._looks: list[float] = []
         self._sure_at = 0.0
         self._hold_until = 0.0
@@ -112,7 +113,7 @@ class Receiver:
     def ring(self) -> None:
         """Something may have been enqueued."""
         self._sure_at = now() + FLOOR_DROPPED
-        self._next_claim = 0.0
+        self._rung = True
         self._wake.set()
 
     def announced(self) -> None:
@@ -120,7 +121,7 @@ class Receiver:
         self._looks = list(LOOKS)
         self._sure_at = now() + FLOOR_DROPPED
         self._asleep = False
-        self._next_claim = 0.0
+        self._rung = True
         self._wake.set()
 
     def drain(self) -> None:
@@ -182,7 +183,8 @@ class Receiver:
         free = slots.capacity - slots.held
         # Not for every single one of many short requests; but a slot must not stand still.
         wanted = free > 0 and (slots.idle > 0 or 2 * free >= slots.capacity)
-        claim_in = self._next_claim - at if wanted else math.inf
+        claim_in = 0.0 if self._rung else self._next_claim - at
+        claim_in = claim_in if wanted else math.inf
         if slots.ahead and slots.held:
             claim_in = max(claim_in, self._hold_until - at)
         if waiting_since is None:
@@ -195,6 +197,8 @@ class Receiver:
         slots = self._slots
         limit = max(0, slots.capacity - slots.held) if self._claiming else 0
         began_at = now()
+        if limit:
+            self._rung = False  # a ring from here on may be for what this claim does not see
         try:
             leases, claim = self._pump.exchange(limit, slots.idle)
         except StoreError as error:
@@ -226,6 +230,10 @@ class Receiver:
     def _nothing_found(self, claim: Claim) -> None:
         self._last_empty = at = now()
         if self._drained and self._slots.held == 0 and not self._pump.undelivered:
+            if not self._pump.looked_everywhere:
+                self._pump.drop_floor()
+                self._next_claim = 0.0
+                return
             self._drained()
             self._drained = None
         if self._bell:
