@@ -27,6 +27,15 @@ begin
   select * into v_settings from rowlease.queue_settings s where s.queue_name = p_queue_name for update;
   v_max := v_settings.max_priority;
   v_settings := json_populate_record(v_settings, p_settings);
+  if (select bool_or(case when json_typeof(w) = 'number' then w::text::float8 < 0 else true end)
+        from json_array_elements(case when json_typeof(v_settings.policy_weights) = 'array'
+                                      then v_settings.policy_weights
+                                      else '[null]' end) w
+       where v_settings.policy_weights is not null) then
+    raise exception using errcode = 'RL010',
+      message = 'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, '
+                'of priority 1 and so on';
+  end if;
   update rowlease.queue_settings s
      set max_priority = v_settings.max_priority, capacity = v_settings.capacity,
          lease_seconds = v_settings.lease_seconds, max_attempts = v_settings.max_attempts,

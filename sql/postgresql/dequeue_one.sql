@@ -53,14 +53,14 @@ begin
   if held_back then
     v_room := 0;
   end if;
-  select array_agg(coalesce((floor -> 'claimed' -> p::text ->> 0)::timestamptz, '-infinity')
-                   order by p),
-         array_agg(coalesce((floor -> 'claimed' -> p::text ->> 1)::bigint, 0) order by p)
-    into v_times, v_ids from generate_series(0, v_settings.max_priority) as p;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;
+    select array_agg(coalesce((floor -> 'claimed' -> p::text ->> 0)::timestamptz, '-infinity')
+                     order by p),
+           array_agg(coalesce((floor -> 'claimed' -> p::text ->> 1)::bigint, 0) order by p)
+      into v_times, v_ids from generate_series(0, v_settings.max_priority) as p;
     select * into v_order from rowlease.claim_order(
-      v_settings, p_now, v_round, v_room - cardinality(request_ids), v_times, v_ids);
+      v_settings, v_round, v_room - cardinality(request_ids), v_times, v_ids);
     select coalesce(array_agg(c.request_id) filter (where c.leased), '{}') as leased,
            array_agg(c.request_id) filter (where not c.leased) as behind,
            coalesce(array_agg(c.request_id), '{}') as ids, array_agg(c.priority) as priorities,

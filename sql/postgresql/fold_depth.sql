@@ -18,6 +18,8 @@ as $$
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
     select f.queue_name, f.priority, sum(f.scheduled), sum(f.pending), sum(f.processing),
            sum(f.failed)
-      from folded f group by f.queue_name, f.priority)
+      from folded f group by f.queue_name, f.priority
+    having sum(f.scheduled) <> 0 or sum(f.pending) <> 0 or sum(f.processing) <> 0
+        or sum(f.failed) <> 0)
   select count(*) from folded;
 $$;

@@ -123,6 +123,10 @@ class Session(Store):
         """
 
     @abstractmethod
+    def claim_one_by_one(self, worker: str, times: int) -> None:
+        """Dequeue one request of `default` after the other, in the server, a commit for each."""
+
+    @abstractmethod
     def measured(self, call: Callable[[], T]) -> Measured[T]:
         """Make the call in a transaction of its own and say what it cost."""
 
@@ -305,6 +309,17 @@ class PostgresSession(PostgresStore, Session):
             " insert into rowlease.queue_depth"
             " (queue_name, priority, scheduled, pending, processing, failed)"
             f" select queue_name, priority, {counted} from added group by 1, 2"
+        )
+
+    def claim_one_by_one(self, worker: str, times: int) -> None:
+        self.raw.execute(
+            "do $$ declare v_floor text; begin"
+            f" for i in 1..{times:d} loop"
+            "   select d.floor into v_floor"
+            f"    from rowlease.dequeue('{worker}', '{{default}}', 1, p_floor => v_floor) d"
+            "    where d.request_id is null;"
+            "   commit;"
+            " end loop; end $$"
         )
 
     def measured(self, call: Callable[[], T]) -> Measured[T]:

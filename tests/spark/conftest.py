@@ -26,7 +26,8 @@ def spark(event_log: Path) -> Iterator[Any]:
             "rowlease tests",
             settings={
                 "spark.master": "local[2,4]",
-                "spark.sql.codegen.wholeStage": "false",
+                # Hundreds of small jobs: compiling them well costs more than running them.
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": event_log.as_uri(),

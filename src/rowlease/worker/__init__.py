@@ -59,8 +59,8 @@ class Summary(NamedTuple):
         abandoned: handed back.
         lost: leases lost, whose outcomes did not count.
         crashed: child processes that died.
-        undelivered: outcomes that did not reach the database; these requests run again.
-        seconds: from the first claim on.
+        undelivered: outcomes that did not reach the database; their requests run again.
+        seconds: since the children were ready.
     """
 
     claimed: int
@@ -145,7 +145,6 @@ class Worker:
         self._events = events or Events()
         if events is None:
             log_to(self._events)
-        #: What the database calls this run; another one for every worker.
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stop_at: float | None = None
         self._wake: Callable[[], object] = lambda: None

@@ -76,6 +76,7 @@ def serve(
     memory: memoryview,
 ) -> None:
     pid = os.getpid()
+    spare = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
     with memory.cast("Q") as marks, memory.cast("d") as times:
         for number, (task_number, lease_ends, payload) in enumerate(frames, 1):
             started = now()
@@ -87,7 +88,25 @@ def serve(
                 code, body = run(calls[task_number], payload)
                 if os.getpid() != pid:
                     os._exit(0)  # a process that the task forked has come back from it
+                mend(spare)
             write(outcomes_fd, code, now() - started, body)
+
+
+def mend(spare: list[tuple[int, int, str]]) -> None:
+    """Open stdout and stderr again if a task has closed them: the next one may want to print."""
+    for fd, copy, name in spare:
+        if not is_open(fd):
+            os.dup2(copy, fd)
+        if getattr(getattr(sys, name), "closed", False):
+            setattr(sys, name, os.fdopen(fd, "w", buffering=1, closefd=False))
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.get_inheritable(fd)  # the cheapest of its questions
+    except OSError:
+        return False
+    return True
 
 
 def run(call: Callable[[str], str | None], payload: bytes) -> tuple[int, bytes]:

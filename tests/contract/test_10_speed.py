@@ -1,0 +1,313 @@
+"""Promise 10: what a claim costs depends neither on how much there is nor on an open snapshot.
+
+Nothing here is timed. `measured` counts the pages of rowlease's own tables and indexes that a call
+fetches, as the server's statistics have them for the transaction; what a fresh connection looks up in
+the catalogue to plan the statements is counted for the catalogue's tables and so is no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from rowlease.model import Claim, Failure, Held, LeasedRequest
+from tests.conftest import in_database, scratch_database
+from tests.contract.sessions import Clock, Measured, PostgresSession, Session
+from tests.contract.test_3_order import dear, ids
+
+Another = Callable[[], Session]
+#: Pages of a claim of ten, whatever there is. Source: issue 2.
+CLAIM_OF_TEN = 300
+
+
+@pytest.fixture(scope="module", params=["never analysed", "analysed", "analysed too early"])
+def crowd(
+    request: pytest.FixtureRequest, server_dsn: str, template: str
+) -> Iterator[Callable[[], Session]]:
+    """Opens sessions on a database with a million pending requests, and others, and no statistics.
+
+    The others are 300,000 that are scheduled, of higher priority, and 300,000 that are in flight. The
+    tests of this module share it, and none of them takes more than a few. With statistics, true ones
+    or such as are from a time when nothing waited or ran, it has a tenth of all.
+    """
+    size = 1 if request.param == "never analysed" else 0.1
+    with scratch_database(server_dsn, template) as name, ExitStack() as stack:
+        dsn = in_database(server_dsn, name)
+
+        def session() -> Session:
+            opened = PostgresSession(dsn)
+            stack.callback(opened.close)
+            return opened
+
+        owner = session()
+        owner.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
+        owner.execute("set synchronous_commit = off")
+        if request.param == "analysed too early":
+            owner.put(200, delay=timedelta(days=9))
+            owner.execute("analyze rowlease.queue")
+        owner.fill(
+            int(1_000_000 * size),
+            priority="i % 10",
+            group_key="case when i % 100 = 0 then 'g' || i end",
+        )
+        owner.fill(
+            int(300_000 * size),
+            status="'Scheduled'",
+            priority="9",
+            due_time="rowlease.now() + interval '1 day' + i * interval '1 ms'",
+            dedup_key="'k' || i",
+        )
+        owner.fill(
+            int(300_000 * size),
+            status="'Processing'",
+            priority="9",
+            due_time="rowlease.now() - interval '1 day'",
+            locked_by="'other'",
+            locked_time="rowlease.now()",
+            lock_expires_time="rowlease.now() + interval '1 day'",
+            lock_token="1",
+            num_attempts="1",
+        )
+        owner.fill(
+            1000,
+            status="'Failed'",
+            completion_time="rowlease.now()",
+            last_error="'x'",
+        )
+        if request.param == "analysed":
+            owner.execute("analyze rowlease.queue")
+        yield session
+
+
+def test_the_first_claim_of_a_fresh_connection_reads_few_pages(
+    crowd: Callable[[], Session],
+) -> None:
+    fresh = crowd()
+    cost = fresh.measured(lambda: fresh.take(limit=10))
+    assert len(cost.value) == 10
+    assert cost.total <= CLAIM_OF_TEN, cost.pages
+    assert cost.full_scans.keys() <= {"queue_settings", "queue_depth", "queue_waiter"}
+
+
+@pytest.mark.parametrize("echo", [True, False], ids=["with its floor", "without a floor"])
+def test_the_tenth_claim_reads_few_pages(crowd: Callable[[], Session], echo: bool) -> None:
+    """By then the database might have chosen a generic plan."""
+    worker = crowd()
+    floor: str | None = None
+    for _ in range(9):
+        floor = worker.dequeue("one", ["default"], 10, floor=floor if echo else None).floor
+    cost = worker.measured(lambda: worker.take(limit=10, floor=floor if echo else None))
+    assert len(cost.value) == 10
+    assert cost.total <= CLAIM_OF_TEN, cost.pages
+
+
+def leased(store: Session, count: int = 10) -> list[LeasedRequest]:
+    return store.take("one", count)
+
+
+def held(store: Session, count: int = 10) -> list[Held]:
+    """Some of the many leases of another worker."""
+    return [
+        Held(request_id, 1)
+        for (request_id,) in store.execute(
+            "select request_id from rowlease.queue where locked_by = 'other'"
+            f" order by lock_expires_time limit {count}"
+        )
+    ]
+
+
+def scheduled(store: Session) -> list[int]:
+    return [
+        request_id
+        for (request_id,) in store.execute(
+            "select request_id from rowlease.queue where status = 'Scheduled'"
+            " order by due_time desc limit 3"
+        )
+    ]
+
+
+ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
+    "enqueue": lambda s: lambda: s.put(10, group_key="g100", dedup_key="k7"),
+    "complete": lambda s: partial(s.complete, held(s)),
+    "complete, a stale one": lambda s: partial(s.complete, [Held(h[0], 7) for h in held(s)]),
+    "fail": lambda s: partial(s.fail, held(s), [Failure("x")] * 10),
+    "fail, for good": lambda s: partial(s.fail, held(s), [Failure("x", dead=True)] * 10),
+    "abandon": lambda s: partial(s.abandon, held(s)),
+    "renew": lambda s: partial(s.renew, held(s)),
+    "exchange": lambda s: partial(
+        s.exchange, "one", ["default"], 10, completed=[(h, None) for h in held(s)]
+    ),
+    "cancel": lambda s: partial(s.cancel, [*scheduled(s), *[h.request_id for h in held(s, 5)]]),
+    "requeue": lambda s: partial(s.requeue, queue="default", limit=10),
+    "purge": lambda s: partial(s.purge, "default", limit=10),
+    "depth": lambda s: s.depth,
+    "explain": lambda s: partial(s.explain, held(s)[0].request_id),
+    "explain a waiting one": lambda s: partial(s.explain, s.put()[0]),
+    "maintain": lambda s: partial(s.maintain, 10),
+    "pause": lambda s: partial(s.pause, "nobody's"),
+    "configure_queue": lambda s: partial(s.configure_queue, "default", max_attempts=7),
+    "worker_heartbeat": lambda s: partial(
+        s.worker_heartbeat,
+        "one", host="h", pid=1, version="1", queues=["default"], slots=2, busy=0,
+    ),
+    "worker_bye": lambda s: partial(s.worker_bye, "one"),
+    "promote": lambda s: staged(s),
+}  # fmt: skip
+#: Pages that a call on about ten requests may read. Explaining a waiting request counts those ahead.
+ROUTINE_OF_TEN = 700
+ALLOWED = {"explain a waiting one": 40_000, "purge": 5_000}
+
+
+def staged(store: Session) -> Callable[[], Any]:
+    store.execute("delete from rowlease.staging; delete from rowlease.load")
+    store.stage("load", [{"row_id": i, "kind": "a", "dedup_key": f"k{i}"} for i in range(10)])
+    return lambda: store.promote("load", "default", 10)
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_no_routine_reads_the_whole_queue(crowd: Callable[[], Session], name: str) -> None:
+    store = crowd()
+    store.configure_queue("nobody's")
+    for _ in range(2):
+        call = ROUTINES[name](store)
+        cost = store.measured(call)
+        assert "queue" not in cost.full_scans
+        assert cost.total <= ALLOWED.get(name, ROUTINE_OF_TEN), cost.pages
+
+
+# -- the horizon -------------------------------------------------------------------------------
+
+
+def finish(store: Session, count: int, lease: timedelta, floor: str | None = None) -> str | None:
+    """Claim and finish so many, a hundred at a time."""
+    for _ in range(count // 100):
+        claim = store.dequeue("one", ["default"], 100, lease=lease, floor=floor)
+        assert len(claim.requests) == 100
+        store.complete(claim.requests)
+        floor = claim.floor
+    return floor
+
+
+def hold(another: Another) -> Session:
+    """A report that looks at the database as it is now, and takes its time."""
+    report = another()
+    report.execute("begin isolation level repeatable read")
+    report.execute("select count(*) from rowlease.worker")
+    return report
+
+
+def claim_of_ten(store: Session, floor: str | None) -> Measured[Claim]:
+    cost = store.measured(lambda: store.dequeue("one", ["default"], 10, floor=floor))
+    assert len(cost.value.requests) == 10
+    return cost
+
+
+@pytest.fixture
+def worn(store: Session, another: Another, clock: Clock) -> tuple[Session, str | None]:
+    """A queue under an old snapshot, 6,000 finished since, a third of which had been scheduled.
+
+    Their leases have run out meanwhile, had they not been finished. With it comes the worker's floor.
+    """
+    store.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
+    store.execute("set synchronous_commit = off")
+    store.fill(4_000, priority="i % 10", due_time="rowlease.now() - interval '1 s'")
+    store.fill(
+        2_000,
+        priority="3",
+        status="'Scheduled'",
+        due_time="rowlease.now() + i * interval '1 ms'",
+    )
+    hold(another)
+    clock.advance(seconds=3)
+    floor = finish(store, 6_000, timedelta(seconds=2))
+    store.fill(3_000, priority="i % 10")
+    clock.advance(seconds=3)
+    return store, floor
+
+
+def test_under_an_old_snapshot_a_claim_costs_the_same_as_on_a_fresh_queue(
+    worn: tuple[Session, str | None], another: Another, clock: Clock
+) -> None:
+    store, floor = worn
+    floor = claim_of_ten(store, floor).value.floor
+    cost = claim_of_ten(store, floor)
+    assert cost.total <= CLAIM_OF_TEN, cost.pages
+    without = claim_of_ten(store, None)
+    assert without.total > 10 * cost.total, "there is nothing here for a floor to save"
+
+
+def test_a_floor_that_is_dropped_each_second_does_not_pay_for_all_that_was_finished(
+    worn: tuple[Session, str | None], clock: Clock
+) -> None:
+    """What is provably empty for good is not looked at again; what was finished lately is."""
+    store, floor = worn
+    for _ in range(3):
+        floor = claim_of_ten(store, dear(floor)).value.floor
+        clock.advance(seconds=1.001)
+    cost = claim_of_ten(store, dear(floor))
+    assert cost.total <= CLAIM_OF_TEN + 200, cost.pages
+
+
+def test_nothing_is_kept_of_a_floor_below_which_somebody_may_still_commit(
+    worn: tuple[Session, str | None], another: Another, clock: Clock
+) -> None:
+    store, floor = worn
+    slow = another()
+    slow.begin()
+    (late,) = slow.put(priority=9)
+    urgent = []
+    for _ in range(4):
+        clock.advance(seconds=1.001)
+        store.put(10, priority=9)
+        claim = store.dequeue("one", ["default"], 10, floor=dear(floor))
+        urgent += ids(claim.requests)
+        floor = claim.floor
+    slow.commit()
+    clock.advance(seconds=1.001)
+    assert late not in urgent
+    assert late in ids(store.take(limit=10, floor=dear(floor)))
+
+
+def test_who_finds_nothing_under_an_old_snapshot_reads_few_pages(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    """Also where the leases of what was finished would run out in the future."""
+    store.fill(3_000)
+    hold(another)
+    clock.advance(seconds=1)
+    floor = finish(store, 3_000, timedelta(seconds=60))
+    store.put()
+    store.take(lease=timedelta(seconds=90))
+    floor = store.dequeue("one", ["default"], 10, floor=floor).floor
+    cost = store.measured(lambda: store.dequeue("one", ["default"], 10, floor=floor))
+    assert cost.value.wait == timedelta(seconds=90)
+    assert cost.total <= 100, cost.pages
+
+
+def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock: Clock) -> None:
+    """The server's own time counts here, which no test can freeze: so it is made to take long."""
+    store.execute(
+        "create or replace function rowlease.next_event(text, timestamptz, timestamptz)"
+        " returns timestamptz language sql volatile"
+        " return case when pg_sleep(0.06) is null then null::timestamptz end"
+    )
+    floor = store.dequeue("one", ["default"], 1).floor
+    clock.advance(seconds=1.001)
+    floor = store.dequeue("one", ["default"], 1, floor=floor).floor
+    clock.advance(seconds=1.001)
+    moved = store.put()
+    (late,) = moved
+    store.forge("queue", late, due_time=clock.now - timedelta(hours=1))
+    found = []
+    for _ in range(8):
+        claim = store.dequeue("one", ["default"], 1, floor=floor)
+        floor = claim.floor
+        found.append(ids(claim.requests))
+        clock.advance(seconds=1.001)
+    assert found[0] == []
+    assert moved in found
