@@ -12,7 +12,8 @@
 --           the generic plan chose a sequential scan and a sort. Floors (one per priority, from 0)
 --           keep the scan from stepping over entries of finished requests that an old snapshot still
 --           holds; returned requests stand in an index of their own, because their place may lie below
---           a floor, and cut the scan into pieces. The update finds its rows by key: `|| ''` keeps an
+--           a floor, and cut the scan into pieces. A piece has one upper bound: beside another one the
+--           index would not stop at it. The update finds its rows by key: `|| ''` keeps an
 --           index on Pending from seeming cheaper.
 create or replace function rowlease.claim(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
@@ -46,13 +47,13 @@ begin
                            and q.status = 'Pending' and not q.group_blocked and q.returned
                            and q.due_time <= p_until
                          order by q.due_time, q.request_id limit o.quota)
-                       union all select 'infinity', 0) k
+                       union all select p_until, 9223372036854775807) k
                window w as (order by k.due_time, k.request_id)) k
         cross join lateral (
           select f.* from (
             select q.due_time, q.request_id, q.group_key from rowlease.queue q
              where q.queue_name = p_queue_name and q.priority = o.priority and q.status = 'Pending'
-               and not q.group_blocked and not q.returned and q.due_time <= p_until
+               and not q.group_blocked and not q.returned
                and (q.due_time, q.request_id) >= (k.from_time, k.from_id)
                and (q.due_time, q.request_id) < (k.due_time, k.request_id)
              order by q.due_time, q.request_id

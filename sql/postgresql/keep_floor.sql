@@ -4,12 +4,11 @@
 --           waited just now; 'moved': the same for due times and expiries; 'kept': the keys below
 --           which nothing ever will, per priority and for 'moved'; 'full': when to look everywhere
 -- errors:   none
--- locks:    rows of queue whose priority is above the queue's maximum, skipping locked ones
+-- locks:    none
 -- why:      a look takes no locks and so sees what others hold: a claim that is rolled back leaves
 --           nothing behind below 'kept'. A row that somebody moved by hand, or a clock set back, may;
 --           so everything is looked through each second, or, when an old snapshot makes that take
---           over 50 ms, as often as it takes 2 % of the time. A late commit may have a priority that
---           the queue no longer knows: it is lowered here.
+--           over 50 ms, as often as it takes 2 % of the time.
 create or replace function rowlease.keep_floor(
   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
 ) returns jsonb
@@ -32,6 +31,9 @@ begin
   v_due := rowlease.next_event(
     p_settings.queue_name, coalesce((v_kept ->> 'moved')::timestamptz, '-infinity'), p_now);
   v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be committing just now
+  if p_floor = '{}' then  -- the first call pays for no look ahead
+    return jsonb_build_object('moved', v_moved, 'claimed', '{}'::jsonb, 'full', p_now);
+  end if;
   v_proven := least(v_due, p_proven);
   select jsonb_build_object(
            'moved', v_moved,

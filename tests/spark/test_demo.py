@@ -43,15 +43,26 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Input:
     return prepare(path, None, folder)
 
 
+@pytest.fixture(scope="module")
+def flights(spark: Any, source: Input) -> Any:
+    """The same as a frame."""
+    return job.flights(spark, source).persist()
+
+
+@pytest.fixture(scope="module")
+def expected(flights: Any) -> Any:
+    """What Spark expects of each."""
+    return job.expected(flights).persist()
+
+
 @pytest.fixture
-def drained(spark: Any, dsn: str, store: Store, source: Input) -> tuple[Any, Any]:
-    """What Spark expects, and what was found after a worker ran every request."""
+def found(spark: Any, dsn: str, store: Store, flights: Any) -> Any:
+    """What is found after a worker has run every request."""
     store.configure_queue(job.QUEUE)
-    flights = job.flights(spark, source)
     staged = job.stage_requests(flights, dsn, "load")
     store.promote("load", job.QUEUE, staged.num_rows, kind=staged.kind)
     work(store)
-    return job.expected(flights), check.finished(spark, dsn, "load")
+    return check.finished(spark, dsn, "load")
 
 
 def work(store: Store, limit: int = 10_000) -> None:
@@ -60,8 +71,7 @@ def work(store: Store, limit: int = 10_000) -> None:
     store.complete(requests, [flight.run(request.payload) for request in requests])
 
 
-def test_workers_and_spark_come_to_the_same_results(drained: tuple[Any, Any]) -> None:
-    expected, found = drained
+def test_workers_and_spark_come_to_the_same_results(expected: Any, found: Any) -> None:
     assert check.compare(expected, found) == check.Compared(0, 0, 0, 0, ())
     rows = {row.row_id: row for row in expected.orderBy("row_id").collect()}
     assert len(rows) == 156
@@ -87,8 +97,7 @@ TAMPERINGS = {
 
 
 @pytest.mark.parametrize("kind", TAMPERINGS)
-def test_a_single_tampered_row_is_noticed(kind: str, drained: tuple[Any, Any], sql: Sql) -> None:
-    expected, found = drained
+def test_a_single_tampered_row_is_noticed(kind: str, expected: Any, found: Any, sql: Sql) -> None:
     ((request_id, row_id),) = sql(
         "select request_id, (payload->>'row_id')::int from rowlease.queue_history"
         " where result::text like '%\"late\":false%' order by request_id limit 1".replace("%", "%%")
@@ -104,9 +113,8 @@ def test_a_single_tampered_row_is_noticed(kind: str, drained: tuple[Any, Any], s
 
 
 def test_a_result_that_reads_the_same_but_is_another_text_is_wrong(
-    drained: tuple[Any, Any], sql: Sql
+    expected: Any, found: Any, sql: Sql
 ) -> None:
-    expected, found = drained
     sql(
         "update rowlease.queue_history set result = (rtrim(result::text, '}') || ',\"x\":1}')::json"
         " where (payload->>'row_id')::int = 0"
@@ -115,10 +123,8 @@ def test_a_result_that_reads_the_same_but_is_another_text_is_wrong(
 
 
 def test_the_sums_per_airline_show_where_they_differ(
-    spark: Any, source: Input, drained: tuple[Any, Any], sql: Sql
+    flights: Any, expected: Any, found: Any, sql: Sql
 ) -> None:
-    expected, found = drained
-    flights = job.flights(spark, source)
     rows = check.by_carrier(expected, flights, found)
     assert all(row.agrees for row in rows)
     assert sum(row.flights for row in rows) == 156
@@ -127,8 +133,8 @@ def test_the_sums_per_airline_show_where_they_differ(
     assert (hawaiian.flights, hawaiian.agrees) == (0, False)
 
 
-def test_later_flights_are_more_urgent(spark: Any, source: Input) -> None:
-    rows = job.flights(spark, source).withColumn("priority", job.urgency()).collect()
+def test_later_flights_are_more_urgent(flights: Any) -> None:
+    rows = flights.withColumn("priority", job.urgency()).collect()
     by_delay = sorted(
         (row.arr_delay if row.arr_delay is not None else row.dep_delay, row.priority)
         for row in rows

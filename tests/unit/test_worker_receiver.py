@@ -311,6 +311,18 @@ def test_a_store_that_is_away_is_tried_again_ever_later(world: World) -> None:
     assert world.pump.undelivered == 0
 
 
+def test_a_ring_is_not_lost_with_a_claim_that_failed(world: World) -> None:
+    world.exchange_now()
+    world.receiver.ring()
+    world.error = StoreUnavailable("away")
+    world.exchange_now()
+    world.error = None
+    world.time += world.pause()
+    world.claims = [found(1)]
+    world.exchange_now()
+    assert world.taken
+
+
 def test_a_store_that_refuses_for_good_ends_the_receiver(world: World) -> None:
     world.error = RoutineError("wrong")
     with pytest.raises(RoutineError):

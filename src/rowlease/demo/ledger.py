@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from rowlease.demo.job import QUEUE
 from rowlease.demo.source import Input
-from rowlease.spark.jdbc import connection_options, literal
+from rowlease.spark.jdbc import connection_options, database_errors, literal
 from rowlease.store import Store
 
 CHECKED = ":checked"
@@ -43,8 +43,9 @@ def find_run(spark: Any, dsn: str, source: Input) -> Run:
         "(select load_id::text as load_id from rowlease.load "  # noqa: S608
         f"where starts_with(load_id, {literal(name)}) and status = 'Promoted') loads"
     )
-    table = spark.read.format("jdbc").options(**connection_options(dsn), dbtable=query).load()
-    known = {row.load_id for row in table.collect()}
+    with database_errors(dsn, "the ledger of loads could not be read"):
+        table = spark.read.format("jdbc").options(**connection_options(dsn), dbtable=query).load()
+        known = {row.load_id for row in table.collect()}
     number = 1
     while f"{name}{number}{CHECKED}" in known:
         number += 1

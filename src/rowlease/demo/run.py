@@ -21,6 +21,7 @@ from rowlease.demo.ledger import Run, close_run, find_run
 from rowlease.demo.source import Input, prepare
 from rowlease.errors import ConfigError
 from rowlease.spark import local_session
+from rowlease.spark.jdbc import database_errors
 from rowlease.store import Store, open_store
 
 INTERRUPTED = 130
@@ -168,7 +169,8 @@ def _check(
         expected.count()
     steps.done("expect", "Spark computed what should come out")
     with steps.step("read_back", "Spark reads the results through JDBC"):
-        count = found.count()
+        with database_errors(dsn, "the results could not be read"):
+            count = found.count()
     steps.done("read_back", f"{count:,} results read back through JDBC")
     with steps.step("compare", "Spark compares every row"):
         compared = check.compare(expected, found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rowlease.errors import (
@@ -62,17 +64,29 @@ def literal(text: str) -> str:
     return f"E'{''.join(escaped)}'"
 
 
-def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None:
-    """What rowlease calls an error that came out of a Spark job, if the database is behind it.
+@contextmanager
+def database_errors(dsn: str, doing: str) -> Iterator[None]:
+    """Let what a Spark job in this block raises because of the database be our error, in a sentence.
 
     Args:
-        error: what PySpark raised.
         dsn: the database, for the message; its password is left out.
         doing: the half sentence that the message starts with.
 
-    Returns:
-        None where neither the database nor its driver is the cause: a failing user function, say.
+    Raises:
+        RowleaseError: one of its kin, with PySpark's error as the cause.
+        Whatever else the block raises, unchanged: a failing user function is not our error.
     """
+    try:
+        yield
+    except Exception as error:
+        ours = as_our_error(error, dsn, doing)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None:
+    """What rowlease calls an error of PySpark's; None if the database is not behind it."""
     where = redact(dsn)
     found = _innermost_sql_exception(error)
     if found is None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from rowlease.errors import InvalidRequest, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
-from rowlease.spark.jdbc import as_our_error, connection_options
+from rowlease.spark.jdbc import connection_options, database_errors
 from rowlease.store import Store, open_store
 
 STAGING = "rowlease.staging"
@@ -156,18 +156,15 @@ def stage(
         .persist()
     )
     counted = Observation(f"rowlease load {load_id}")
+    observed = numbered.observe(counted, F.count(F.lit(1)).alias("num_rows"))
     try:
-        numbered.observe(counted, F.count(F.lit(1)).alias("num_rows")).write.format("jdbc").options(
-            **options, dbtable=STAGING, batchsize=BATCH_SIZE, reWriteBatchedInserts="true"
-        ).mode("append").save()
-        return Staged(load_id, counted.get["num_rows"], kind if isinstance(kind, str) else None)
-    except Exception as error:
-        ours = as_our_error(error, dsn, "the rows could not be staged, nothing was enqueued")
-        if ours is None:
-            raise
-        raise ours from error
+        with database_errors(dsn, "the rows could not be staged, nothing was enqueued"):
+            observed.write.format("jdbc").options(
+                **options, dbtable=STAGING, batchsize=BATCH_SIZE, reWriteBatchedInserts="true"
+            ).mode("append").save()
     finally:
         numbered.unpersist()
+    return Staged(load_id, counted.get["num_rows"], kind if isinstance(kind, str) else None)
 
 
 def staging_columns(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
-from rowlease.spark.jdbc import as_our_error, connection_options, literal
+from rowlease.spark.jdbc import connection_options, database_errors, literal
 
 #: Rows that the driver holds at once; PostgreSQL's would read a whole partition into memory.
 FETCH_SIZE = 10_000
@@ -56,7 +56,7 @@ def read_requests(
     table, conditions = _selection(queue, load_id, status)
     where = f" where {' and '.join(conditions)}" if conditions else ""
     options = {**connection_options(dsn), "fetchsize": str(FETCH_SIZE)}
-    try:
+    with database_errors(dsn, "the requests could not be read"):
         bounds = _query(
             spark,
             options,
@@ -71,11 +71,6 @@ def read_requests(
                 "numPartitions": str(partitions),
             }
         frame = _query(spark, options, f"select * from {table}{where}")  # noqa: S608
-    except Exception as error:
-        ours = as_our_error(error, dsn, "the requests could not be read")
-        if ours is None:
-            raise
-        raise ours from error
     if columns is None:
         return frame
     if unknown := [name for name in columns if name not in frame.columns]:

@@ -204,6 +204,7 @@ class Receiver:
         except StoreError as error:
             if not error.transient:
                 raise
+            self._rung = True  # whatever this claim was to find is still there
             self._store_lost(error)
             return
         self._store_answers()
