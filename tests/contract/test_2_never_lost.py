@@ -303,6 +303,21 @@ def test_whatever_else_is_done_to_them_no_request_is_lost(store: Session, clock:
     assert sum(sum(counts[2:]) for counts in store.depth()) == len(ids)
 
 
+def test_a_request_behind_a_duplicate_of_its_group_is_not_forgotten(store: Session) -> None:
+    store.put(dedup_key="k")
+    store.take()
+    answers = store.enqueue_many(
+        "default",
+        [
+            NewRequest(kind="first", group_key="g", dedup_key="k"),
+            NewRequest(kind="second", group_key="g"),
+            NewRequest(kind="third", group_key="g"),
+        ],
+    )
+    assert [answer.outcome for answer in answers] == ["duplicate", "ok", "ok"]
+    assert [held.kind for held in store.take(limit=9)] == ["second"]
+
+
 def test_a_request_whose_queues_settings_are_gone_is_not_lost(store: Session) -> None:
     store.configure_queue("old")
     done, dropped = store.put(2, queue="old")

@@ -298,7 +298,9 @@ def test_purge_passes_over_what_somebody_is_just_taking(
     worker = another()
     worker.begin()
     (held,) = worker.take()
-    assert store.purge("default", ["Pending"]) == 1
+    purged = store.in_background(lambda: store.purge("default", ["Pending"]))
+    assert store.settles(purged)
+    assert purged.result() == 1
     worker.commit()
     assert worker.complete([held]) == [Outcome.OK]
 

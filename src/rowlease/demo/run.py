@@ -168,9 +168,11 @@ def _check(
     with steps.step("expect", "Spark computes what should come out"):
         expected.count()
     steps.done("expect", "Spark computed what should come out")
-    with steps.step("read_back", "Spark reads the results through JDBC"):
-        with database_errors(dsn, "the results could not be read"):
-            count = found.count()
+    with (
+        steps.step("read_back", "Spark reads the results through JDBC"),
+        database_errors(dsn, "the results could not be read"),
+    ):
+        count = found.count()
     steps.done("read_back", f"{count:,} results read back through JDBC")
     with steps.step("compare", "Spark compares every row"):
         compared = check.compare(expected, found)

@@ -66,7 +66,7 @@ def literal(text: str) -> str:
 
 @contextmanager
 def database_errors(dsn: str, doing: str) -> Iterator[None]:
-    """Let what a Spark job in this block raises because of the database be our error, in a sentence.
+    """Say in a sentence what a Spark job in this block raises because of the database.
 
     Args:
         dsn: the database, for the message; its password is left out.

@@ -183,7 +183,9 @@ class PostgresStore(Store):
             raise InvalidRequest(
                 f"a text holds a character the database refuses: {said}"
             ) from error
-        if isinstance(error, pg.NumericValueOutOfRange | pg.DatetimeFieldOverflow):
+        if isinstance(error, pg.NumericValueOutOfRange | pg.DatetimeFieldOverflow) or (
+            error.diag.constraint_name == "queue_due"
+        ):
             raise InvalidRequest(f"a number, time or delay is out of range: {said}") from error
         if isinstance(error, pg.StringDataRightTruncation):
             raise InvalidRequest(f"a name or key is too long: {said}") from error
@@ -261,6 +263,8 @@ def _driver_connection(connection: Any) -> psycopg.Connection:
         connection = connection.connection()
     # A Connection, which holds the pooled one; psycopg's has a `connection` too, which is another.
     if hasattr(connection, "connection") and not isinstance(connection, psycopg.Connection):
+        if not connection.in_transaction():
+            connection.begin()  # as its own execute does, or its rollback would not reach us
         connection = connection.connection.driver_connection
     if isinstance(connection, psycopg.Connection):
         return connection

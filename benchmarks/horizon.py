@@ -1,0 +1,157 @@
+"""How fast are claims under an old snapshot, compared with a fresh queue?
+
+    python benchmarks/horizon.py [--finished 200000] [--runs 3] [--dsn postgresql://...]
+
+Somebody leaves a transaction open (REPEATABLE READ: a report, a dump). From then on the database can
+forget no finished request, and every index still leads to all of them. This fills two queues alike,
+opens such a transaction on one of them, finishes many requests there, waits until their leases
+would have run out, and then claims and completes on both in turns, a few seconds each, so that whatever
+else the machine does falls on both. It prints the rates, and how one relates to the other.
+
+The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
+from typing import NamedTuple
+
+import psycopg
+import sqlalchemy as sa
+
+from rowlease.model import NewRequest
+from rowlease.store import Store, open_store
+from rowlease.store.embedded import embedded
+from rowlease.store.migrate import migrate
+
+#: Below this a finished request costs too much. Source: issue 2.
+GOAL = 0.8
+LEASE = timedelta(seconds=5)
+BATCH = 10
+#: Seconds that a queue is worked on before the other one's turn.
+TURN = 3.0
+TURNS = 4
+
+
+class Rate(NamedTuple):
+    """Claims of ten a second, by the time of the claims alone and with completing."""
+
+    claims: float
+    whole: float
+
+
+class Worker:
+    """Claims and completes on one queue, one call after the other, with one floor."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._floor: str | None = None
+        self.claims = 0
+        self.claiming = 0.0
+        self.working = 0.0
+
+    def work(self, *, batch: int, seconds: float = 1e9, count: int = 10**12) -> None:
+        began = time.perf_counter()
+        done = 0
+        while done < count and time.perf_counter() - began < seconds:
+            start = time.perf_counter()
+            claim = self._store.dequeue("one", ["default"], batch, lease=LEASE, floor=self._floor)
+            self.claiming += time.perf_counter() - start
+            self._floor = claim.floor
+            assert len(claim.requests) == batch, "the queue ran empty; fill it with more"
+            self._store.complete(claim.requests)
+            self.claims += 1
+            done += batch
+        self.working += time.perf_counter() - began
+
+    def rate(self) -> Rate:
+        """Since the last call."""
+        found = Rate(self.claims / self.claiming, self.claims / self.working)
+        self.claims, self.claiming, self.working = 0, 0.0, 0.0
+        return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--finished", type=int, default=200_000, help="requests under the snapshot")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--dsn", default=os.environ.get("ROWLEASE_TEST_PG_DSN"))
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        dsn = given.dsn or stack.enter_context(embedded())
+        print(f"{given.finished} requests finished under an open snapshot, leases of {LEASE}")
+        print(f"{'run':>4} {'fresh, claims/s':>16} {'held, claims/s':>16} {'ratio':>7}", end="")
+        print(f" {'with completing':>24} {'ratio':>7}")
+        runs = [run(dsn, given.finished, number) for number in range(1, given.runs + 1)]
+    claims = sorted(held.claims / fresh.claims for fresh, held in runs)
+    whole = sorted(held.whole / fresh.whole for fresh, held in runs)
+    median = statistics.median(claims)
+    print(
+        f"median of {len(runs)}: {median:.2f} ({claims[0]:.2f} to {claims[-1]:.2f}),"
+        f" with completing {statistics.median(whole):.2f} ({whole[0]:.2f} to {whole[-1]:.2f});"
+        f" the goal is {GOAL}"
+    )
+    return 0 if median >= GOAL else 1
+
+
+def run(dsn: str, finished: int, number: int) -> tuple[Rate, Rate]:
+    with (
+        queue(dsn, 250_000) as fresh_dsn,
+        queue(dsn, finished + 250_000) as held_dsn,
+        ExitStack() as s,
+    ):
+        fresh = Worker(s.enter_context(closing(open_store(fresh_dsn))))
+        held = Worker(s.enter_context(closing(open_store(held_dsn))))
+        report = s.enter_context(psycopg.connect(held_dsn))
+        report.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        report.execute("select count(*) from rowlease.worker")
+        held.work(batch=100, count=finished)
+        time.sleep(LEASE.total_seconds())
+        for worker in (fresh, held):  # caches and plans
+            worker.work(batch=BATCH, seconds=1)
+            worker.rate()
+        for _ in range(TURNS):
+            for worker in (fresh, held):
+                worker.work(batch=BATCH, seconds=TURN)
+        rates = fresh.rate(), held.rate()
+    (fast, fast_whole), (slow, slow_whole) = rates
+    print(
+        f"{number:>4} {fast:>16.0f} {slow:>16.0f} {slow / fast:>7.2f}"
+        f" {fast_whole:>11.0f} {slow_whole:>12.0f} {slow_whole / fast_whole:>7.2f}",
+        flush=True,
+    )
+    return rates
+
+
+@contextmanager
+def queue(dsn: str, waiting: int) -> Iterator[str]:
+    """A database with so many requests of ten priorities; dropped at the end."""
+    name = f"rowlease_horizon_{secrets.token_hex(4)}"
+    with psycopg.connect(dsn, autocommit=True) as server:
+        server.execute(f"create database {name}")
+        try:
+            own = sa.make_url(dsn).set(database=name).render_as_string(hide_password=False)
+            migrate(own)
+            # Commits do not wait for the disk, so that nothing hides what a claim costs.
+            server.execute(f"alter database {name} set synchronous_commit = off")
+            with closing(open_store(own)) as store:
+                for start in range(0, waiting, 1000):
+                    store.enqueue_many(
+                        "default",
+                        [NewRequest(kind="a", priority=(start + i) % 10) for i in range(1000)],
+                    )
+            yield own
+        finally:
+            server.execute(f"drop database {name} with (force)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
