@@ -173,7 +173,8 @@ def test_every_request_is_completed_exactly_once_whoever_is_cut_off(dsn: str) ->
         print(
             f"\n{total} requests, {CONNECTIONS} connections, {seconds:.1f} s:"
             f" {total / seconds:.0f} a second; {seen.cuts} connections cut;"
-            f" longest lock wait seen {longest[0] / timedelta(milliseconds=1):.0f} ms {longest[1][:60]};"
+            f" longest lock wait seen {longest[0] / timedelta(milliseconds=1):.0f} ms"
+            f" ({longest[1][:60]});"
             f" deadlocks {locked}; outcomes {dict(seen.outcomes)}; errors {dict(seen.errors)}"
         )
         assert seen.cuts > 0

@@ -220,6 +220,7 @@ class Store(ABC):
         floor: str | None = None,
     ) -> Exchanged:
         """Report outcomes and lease up to `limit` (0: none) more, in one round trip and commit."""
+        results = [result for _, result in completed]
         rows = self._call(
             "exchange",
             p_worker_id=worker_id,
@@ -230,7 +231,8 @@ class Store(ABC):
             p_floor=floor,
             p_complete_ids=[held.request_id for held, _ in completed],
             p_complete_tokens=[held.lock_token for held, _ in completed],
-            p_results=[result for _, result in completed],
+            # psycopg dumps a list of texts in Python, one by one; most tasks return nothing.
+            p_results=results if any(result is not None for result in results) else None,
             p_fail_ids=[held.request_id for held, _ in failed],
             p_fail_tokens=[held.lock_token for held, _ in failed],
             p_errors=[_storable(failure.error) for _, failure in failed],

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from threading import Thread, current_thread, main_thread
-from typing import NamedTuple
 
 from rowlease.errors import ConfigError, RowleaseError, UnknownTask
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
@@ -38,6 +37,7 @@ from rowlease.worker.leases import Leases
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
 from rowlease.worker.slots import Slots
+from rowlease.worker.summary import Summary
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
@@ -47,38 +47,6 @@ logger = logging.getLogger("rowlease")
 PREFETCH = 100
 #: Seconds that the last outcomes have to reach the database, whatever is left of the grace time.
 FAREWELL = 5.0
-
-
-class Summary(NamedTuple):
-    """What a worker did in one run.
-
-    Attributes:
-        claimed: requests leased.
-        finished: complete.
-        failed: attempts that failed.
-        abandoned: handed back.
-        lost: leases lost, whose outcomes did not count.
-        crashed: child processes that died.
-        undelivered: outcomes that did not reach the database; their requests run again.
-        seconds: since the children were ready.
-    """
-
-    claimed: int
-    finished: int
-    failed: int
-    abandoned: int
-    lost: int
-    crashed: int
-    undelivered: int
-    seconds: float
-
-    def __str__(self) -> str:
-        rate = self.finished / self.seconds if self.seconds else 0.0
-        parts = [f"{self.finished:,} finished"]
-        for name in ("failed", "abandoned", "lost", "crashed", "undelivered"):
-            if count := getattr(self, name):
-                parts.append(f"{count:,} {name}")
-        return f"{', '.join(parts)} in {self.seconds:.1f} s ({rate:,.0f}/s)"
 
 
 class Worker:
@@ -238,6 +206,7 @@ class Worker:
             slots.num_deaths,
             undelivered,
             now() - began_at,
+            counts.store_seconds,
         )
 
     def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver) -> None:

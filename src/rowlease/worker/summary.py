@@ -1,0 +1,40 @@
+"""What a worker says of its run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Summary(NamedTuple):
+    """What a worker did in one run.
+
+    Attributes:
+        claimed: requests leased.
+        finished: complete.
+        failed: attempts that failed.
+        abandoned: handed back.
+        lost: leases lost, whose outcomes did not count.
+        crashed: child processes that died.
+        undelivered: outcomes that did not reach the database; their requests run again.
+        seconds: since the children were ready.
+        store_seconds: of these, how many went by between claims and outcomes and their answers;
+            tasks run meanwhile.
+    """
+
+    claimed: int
+    finished: int
+    failed: int
+    abandoned: int
+    lost: int
+    crashed: int
+    undelivered: int
+    seconds: float
+    store_seconds: float
+
+    def __str__(self) -> str:
+        rate = self.finished / self.seconds if self.seconds else 0.0
+        parts = [f"{self.finished:,} finished"]
+        for name in ("failed", "abandoned", "lost", "crashed", "undelivered"):
+            if count := getattr(self, name):
+                parts.append(f"{count:,} {name}")
+        return f"{', '.join(parts)} in {self.seconds:.1f} s ({rate:,.0f}/s)"
