@@ -2,11 +2,11 @@
 
     python benchmarks/horizon.py [--finished 200000] [--runs 3] [--dsn postgresql://...]
 
-Somebody leaves a transaction open (REPEATABLE READ: a report, a dump). From then on the database can
-forget no finished request, and every index still leads to all of them. This fills two queues alike,
-opens such a transaction on one of them, finishes many requests there, waits until their leases
-would have run out, and then claims and completes on both in turns, a few seconds each, so that whatever
-else the machine does falls on both. It prints the rates, and how one relates to the other.
+Somebody leaves a transaction open (REPEATABLE READ: a report, a dump). From then on the database
+can forget no finished request, and every index still leads to all of them. This fills two queues
+alike, opens such a transaction on one of them, finishes many requests there, waits until their
+leases would have run out, and then claims and completes on both in turns, a few seconds each, so
+that whatever else the machine does falls on both. It prints the rates, and their ratio.
 
 The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
 """

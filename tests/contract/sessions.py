@@ -12,13 +12,18 @@ from itertools import takewhile
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
+import pytest
 from psycopg.rows import dict_row
 
 from rowlease.model import Depth, LeasedRequest, NewRequest
 from rowlease.store import Store
 from rowlease.store.postgresql import PostgresStore
+from tests.conftest import in_database, scratch_database
 
 T = TypeVar("T")
+
+TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
+          "queue_waiter", "queue_settings")  # fmt: skip
 
 
 class Measured(NamedTuple, Generic[T]):
@@ -229,9 +234,12 @@ class PostgresSession(PostgresStore, Session):
         return self._thread.submit(call)
 
     def waits_for_lock(self) -> bool:
-        # Not pg_stat_activity: it still says Lock for a moment after the lock was granted.
+        # Not its wait_event, which still says Lock for a moment after the lock was granted. And
+        # autovacuum may stand in the way, but goes away by itself.
         ((waits,),) = self._observer.execute(
-            "select pg_blocking_pids(%s) <> '{}'", (self.raw.info.backend_pid,)
+            "select exists (select from unnest(pg_blocking_pids(%s)) as blocking(pid),"
+            " pg_stat_get_activity(blocking.pid) as a where a.backend_type = 'client backend')",
+            (self.raw.info.backend_pid,),
         ).fetchall()
         return bool(waits)
 
@@ -243,14 +251,10 @@ class PostgresSession(PostgresStore, Session):
             self.raw.execute("")  # so that the driver notices
 
     def reset(self) -> None:
-        tables = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load",
-                  "staging", "queue_waiter", "queue_settings")  # fmt: skip
-        deletes = "; ".join(f"delete from rowlease.{table}" for table in tables)
-        default = "insert into rowlease.queue_settings (queue_name) values ('default')"
-        self.raw.execute(f"do $$ begin {deletes}; {default}; perform setseed(0); end $$")
+        _empty(self.raw)
         self._resets += 1
         if self._resets % 200 == 0:  # what was deleted is in the way of those that look
-            self.raw.execute("vacuum " + ", ".join(f"rowlease.{table}" for table in tables))
+            self.raw.execute("vacuum " + ", ".join(f"rowlease.{table}" for table in TABLES))
 
     def row(self, request_id: int) -> dict[str, Any]:
         with self._observer.cursor(row_factory=dict_row) as cursor:
@@ -399,3 +403,30 @@ class Clock:
         self.now += by if by is not None else timedelta(**parts)
         for session in self.sessions:
             session.freeze(self.now)
+
+
+# -- one database for a module ---------------------------------------------------------------------
+#
+# Making a database takes longer than most tests; a module of many says
+#     module_database, dsn = sessions.module_database, sessions.emptied_database
+
+
+@pytest.fixture(scope="module")
+def module_database(server_dsn: str, template: str) -> Iterator[str]:
+    """The DSN of a database that all tests of a module use."""
+    with scratch_database(server_dsn, template) as name:
+        yield in_database(server_dsn, name)
+
+
+@pytest.fixture
+def emptied_database(module_database: str) -> str:
+    """The module's database, with no rows left of the test before."""
+    with psycopg.connect(module_database, autocommit=True) as connection:
+        _empty(connection)
+    return module_database
+
+
+def _empty(connection: psycopg.Connection) -> None:
+    deletes = "; ".join(f"delete from rowlease.{table}" for table in TABLES)
+    default = "insert into rowlease.queue_settings (queue_name) values ('default')"
+    connection.execute(f"do $$ begin {deletes}; {default}; perform setseed(0); end $$")

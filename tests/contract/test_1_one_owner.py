@@ -9,7 +9,10 @@ import pytest
 
 from rowlease.errors import RoutineError
 from rowlease.model import Failure, Held, LeasedRequest, Outcome
+from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 #: Everything a worker may say of a lease, answered with one outcome for each request.
 WORDS: dict[str, Callable[[Session, Sequence[Held | LeasedRequest]], list[Outcome]]] = {

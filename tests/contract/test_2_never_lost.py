@@ -16,7 +16,10 @@ from sqlalchemy.orm import Session as OrmSession
 from rowlease.errors import ConfigError, InvalidRequest, QueueFull, StoreUnavailable
 from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
 from rowlease.store.routines import load_routines
+from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 AT_ONCE = Failure("x", after=timedelta(0))
 
@@ -215,6 +218,7 @@ def test_a_completion_is_part_of_the_callers_transaction(store: Session, caller:
     assert work() == [Outcome.REPEAT]
     caller.connection.rollback()
     assert store.execute("select request_id from effects") == [(held.request_id,)]
+    store.execute("drop table effects")
 
 
 def test_a_late_completion_tells_the_caller_to_roll_back(
@@ -250,6 +254,7 @@ def test_the_databases_default_isolation_level_is_not_taken(
     ((database,),) = store.execute("select current_database()")
     store.execute(f"alter database {database} set default_transaction_isolation = 'serializable'")
     one, two = another(), another()
+    store.execute(f"alter database {database} reset default_transaction_isolation")
     one.put()
     held = one.take()
     one.begin()
@@ -507,6 +512,7 @@ def test_without_history_payload_and_result_are_dropped_and_repeat_is_still_said
 
 def test_work_can_be_completed_on_a_day_that_nobody_prepared(store: Session, clock: Clock) -> None:
     done: list[LeasedRequest] = []
+    clock.advance(days=1000)  # away from the days that other tests have prepared
 
     def work() -> None:
         store.put()

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
+from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 AT_ONCE = Failure("x", after=timedelta(0))
 

@@ -10,7 +10,10 @@ import pytest
 
 from rowlease.model import NewRequest
 from rowlease.store.routines import load_routines
+from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 #: What grants.sql opens to a role; everything else is called by routines only.
 PUBLIC = {

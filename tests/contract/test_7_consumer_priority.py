@@ -104,6 +104,7 @@ def test_the_priority_counts_on_the_workers_own_queues_only(store: Session) -> N
     store.configure_queue("other")
     beat(store, "low", 0, queues=("default", "other"))
     beat(store, "high", 10, queues=("other",))
+    beat(store, "full", 10, busy=2)
     store.put()
     store.put(queue="other")
     taken = store.dequeue("low", ["other", "default"], 2).requests

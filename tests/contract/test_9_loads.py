@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest, QueueFull, StoreError
+from rowlease.errors import InvalidRequest, QueueFull
 from rowlease.model import Failure, Outcome, Promoted
+from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 Rows = list[dict[str, Any]]
 
@@ -85,26 +88,26 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "error", "says"),
+    ("row", "says"),
     [
-        ({"payload": "hunter2"}, InvalidRequest, "payload that is not JSON"),
-        ({"payload": '{"password": "hunter2"'}, InvalidRequest, "payload that is not JSON"),
-        ({"payload": '["hunter2", NaN]'}, InvalidRequest, "payload that is not JSON"),
-        ({"payload": '"' + "hunter2" * 150_000 + '"'}, InvalidRequest, "1048576"),
-        ({"priority": -1}, InvalidRequest, "0 or more"),
-        ({"kind": ""}, InvalidRequest, "kind must name a task"),
-        ({"kind": "hunter2" * 29}, InvalidRequest, "kind must name a task"),
-        ({"dedup_key": "hunter2" * 60}, InvalidRequest, "too long"),
-        ({"group_key": "hunter2" * 60}, InvalidRequest, "too long"),
-        ({"due_time": "infinity"}, StoreError, "queue_due"),
+        ({"payload": "hunter2"}, "payload that is not JSON"),
+        ({"payload": '{"password": "hunter2"'}, "payload that is not JSON"),
+        ({"payload": '["hunter2", NaN]'}, "payload that is not JSON"),
+        ({"payload": '"' + "hunter2" * 150_000 + '"'}, "1048576"),
+        ({"priority": -1}, "0 or more"),
+        ({"kind": ""}, "kind must name a task"),
+        ({"kind": "hunter2" * 29}, "kind must name a task"),
+        ({"dedup_key": "hunter2" * 60}, "too long"),
+        ({"group_key": "hunter2" * 60}, "too long"),
+        ({"due_time": "infinity"}, "out of range"),
     ],
     ids=lambda value: str(value)[:24] if isinstance(value, dict) else "",
 )
 def test_one_bad_row_refuses_the_whole_load_and_is_not_quoted(
-    store: Session, row: dict[str, Any], error: type[Exception], says: str
+    store: Session, row: dict[str, Any], says: str
 ) -> None:
     store.stage("x", [*numbered(2, payload='"hunter2"'), {"row_id": 2, "kind": "a", **row}])
-    with pytest.raises(error, match=says) as refused:
+    with pytest.raises(InvalidRequest, match=says) as refused:
         store.promote("x", "default", 3)
     assert "hunter2" not in str(refused.value)
     assert store.everything() == []
@@ -116,14 +119,11 @@ def test_a_server_does_not_quote_a_payload_either(store: Session) -> None:
     store.stage("x", numbered(1, payload="hunter2"))
     with pytest.raises(InvalidRequest) as refused:
         store.promote("x", "default", 1)
-    everything_said = repr(refused.value.__cause__) + str(
-        [getattr(refused.value.__cause__, "diag", None) and value for value in said(refused.value)]
-    )
-    assert "hunter2" not in everything_said
+    assert "hunter2" not in " ".join(said(refused.value))
 
 
 def said(error: BaseException) -> list[str]:
-    """All that the server reported, as far as the driver lets us see it."""
+    """All that the server reported: message, detail, hint, context."""
     diag = getattr(error.__cause__, "diag", None)
     return [str(getattr(diag, name)) for name in dir(diag) if not name.startswith("_")]
 

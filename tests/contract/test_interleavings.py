@@ -17,7 +17,10 @@ from typing import NamedTuple
 import pytest
 
 from rowlease.model import Failure, Held, Outcome
+from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 AT_ONCE = Failure("x", after=timedelta(0))
 
@@ -58,6 +61,7 @@ ASKED = {
     "cancel": ("cancel_requested", "asked"),
 }
 LIFE = {
+    "new": State("Pending", "lease_lost", HANDED_BACK | {"cancel": ("ok", "cancelled too late")}),
     "running": State("Processing", "", RUNNING),
     "expired": State(
         "Processing",
@@ -155,7 +159,10 @@ class Scene:
         self.store.reset()
         self.clock.now = self.noon
         self.clock.advance()
-        self.store.put()
+        (request,) = self.store.put()
+        self.held = Held(request, 0)
+        if state == "new":
+            return
         (self.held,) = [Held(held.request_id, held.lock_token) for held in self.store.take("one")]
         if state == "expired":
             self.clock.advance(seconds=31)
@@ -191,7 +198,7 @@ def scene(store: Session, clock: Clock, another: Callable[[], Session]) -> Scene
     return Scene(store, clock, another)
 
 
-STARTS = ["running", "expired", "handed back", "dead"]
+STARTS = ["new", "running", "expired", "handed back", "dead"]
 ORDERS = ["one after the other", "while the first is open", "while the first is undone"]
 
 

@@ -10,7 +10,10 @@ import pytest
 
 from rowlease.errors import InvalidRequest, RoutineError
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
+from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 AT_ONCE = Failure("x", after=timedelta(0))
 

@@ -86,10 +86,11 @@ def test_shares_hold_where_a_priority_is_empty_again_and_again(store: Session) -
 
 
 @pytest.mark.parametrize("policy", ["strict", "weighted", "aging"])
-def test_no_slot_stays_empty_while_requests_wait(store: Session, policy: str) -> None:
+def test_no_slot_stays_empty_while_requests_wait(store: Session, clock: Clock, policy: str) -> None:
     store.configure_queue("default", policy=policy)
     for priority, count in ((9, 1), (4, 2), (0, 20)):
         store.put(count, priority=priority)
+    clock.advance(seconds=1)
     assert len(store.take(limit=15)) == 15
     assert len(store.take(limit=15)) == 8
 

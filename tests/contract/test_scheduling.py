@@ -50,9 +50,7 @@ def test_an_instant_wins_over_a_delay(store: Session, clock: Clock) -> None:
         {"delay": timedelta(hours=-1)},
     ],
 )
-def test_a_past_instant_means_now(
-    store: Session, clock: Clock, when: dict[str, Any]
-) -> None:
+def test_a_past_instant_means_now(store: Session, clock: Clock, when: dict[str, Any]) -> None:
     """It does not go before those that are waiting."""
     (first,) = store.put()
     (second,) = store.put(**when)

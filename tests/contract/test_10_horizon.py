@@ -1,0 +1,146 @@
+"""Promise 10, the horizon: a transaction that somebody left open does not slow claims down.
+
+As in test_10_speed nothing is timed but pages are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import NamedTuple
+
+import pytest
+
+from rowlease.model import LeasedRequest
+from tests.contract.sessions import Clock, Session
+from tests.contract.test_3_order import dear, ids, others_have_ended
+from tests.contract.test_10_speed import CLAIM_OF_TEN, claim_of_ten
+
+Another = Callable[[], Session]
+
+
+def finish(store: Session, count: int, lease: timedelta, floor: str | None = None) -> str | None:
+    """Claim and finish so many, a hundred at a time."""
+    for _ in range(count // 100):
+        claim = store.dequeue("one", ["default"], 100, lease=lease, floor=floor)
+        assert len(claim.requests) == 100
+        store.complete(claim.requests)
+        floor = claim.floor
+    return floor
+
+
+def hold(another: Another) -> Session:
+    """A report that looks at the database as it is now, and takes its time."""
+    report = another()
+    report.execute("begin isolation level repeatable read")
+    report.execute("select count(*) from rowlease.worker")
+    return report
+
+
+class Worn(NamedTuple):
+    """A queue under an old snapshot, and the floor of its worker, who has finished 6,000 since.
+
+    A third of them had been scheduled; the leases of all of them would have run out meanwhile. The
+    first of all is still leased.
+    """
+
+    store: Session
+    floor: str | None
+    first: LeasedRequest
+
+
+@pytest.fixture
+def worn(store: Session, another: Another, clock: Clock) -> Worn:
+    store.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
+    store.execute("set synchronous_commit = off")
+    store.fill(4_001, priority="i % 10", due_time="rowlease.now() - interval '1 s'")
+    store.fill(
+        2_000,
+        priority="3",
+        status="'Scheduled'",
+        due_time="rowlease.now() + i * interval '1 ms'",
+    )
+    hold(another)
+    clock.advance(seconds=3)
+    (first,) = store.take(lease=timedelta(hours=1))
+    floor = finish(store, 6_000, timedelta(seconds=2))
+    store.fill(3_000, priority="i % 10")
+    clock.advance(seconds=3)
+    return Worn(store, floor, first)
+
+
+def test_under_an_old_snapshot_a_claim_costs_the_same_as_on_a_fresh_queue(
+    worn: Worn, another: Another, clock: Clock
+) -> None:
+    store, floor, _ = worn
+    floor = claim_of_ten(store, floor).value.floor
+    cost = claim_of_ten(store, floor)
+    assert cost.total <= CLAIM_OF_TEN, cost.pages
+    without = claim_of_ten(store, None)
+    assert without.total > 3 * cost.total, "there is nothing here for a floor to save"
+
+
+def test_a_floor_that_is_dropped_each_second_does_not_pay_for_all_that_was_finished(
+    worn: Worn, clock: Clock
+) -> None:
+    """What is provably empty for good is not looked at again; what was finished lately is."""
+    store, floor, _ = worn
+    for _ in range(3):
+        floor = claim_of_ten(store, dear(floor)).value.floor
+        others_have_ended(store)
+        clock.advance(seconds=1.001)
+    cost = claim_of_ten(store, dear(floor))
+    assert cost.total <= CLAIM_OF_TEN + 200, cost.pages
+
+
+def test_who_finds_nothing_under_an_old_snapshot_reads_few_pages(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    """Also where the leases of what was finished would run out in the future."""
+    store.fill(3_000)
+    hold(another)
+    clock.advance(seconds=1)
+    floor = finish(store, 3_000, timedelta(seconds=60))
+    store.put()
+    store.take(lease=timedelta(seconds=90))
+    floor = store.dequeue("one", ["default"], 10, floor=floor).floor
+    cost = store.measured(lambda: store.dequeue("one", ["default"], 10, floor=floor))
+    assert cost.value.wait == timedelta(seconds=90)
+    assert cost.total <= 100, cost.pages
+
+
+def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock: Clock) -> None:
+    """The server's own time counts here, which no test can freeze: so it is made to take long."""
+    store.execute(
+        "create or replace function rowlease.next_event("
+        "  p_queue_name text, p_from timestamptz, p_until timestamptz) returns timestamptz"
+        " language plpgsql volatile as 'begin perform pg_sleep(0.06); return null; end'"
+    )
+    floor: str | None = None
+    for _ in range(3):
+        floor = store.dequeue("one", ["default"], 1, floor=floor).floor
+        others_have_ended(store)
+        clock.advance(seconds=1.001)
+    moved = store.put()
+    (late,) = moved
+    store.forge("queue", late, due_time=clock.now - timedelta(hours=1))
+    found = []
+    for _ in range(8):
+        claim = store.dequeue("one", ["default"], 1, floor=floor)
+        floor = claim.floor
+        found.append(ids(claim.requests))
+        clock.advance(seconds=1.001)
+    assert found[0] == []
+    assert moved in found
+
+
+def test_a_returned_request_does_not_pull_the_floor_down(worn: Worn) -> None:
+    """Its place is far below the floor, and it alone is taken from there."""
+    store, floor, first = worn
+    floor = claim_of_ten(store, floor).value.floor
+    before = claim_of_ten(store, floor)
+    store.abandon([first])
+    claim = store.dequeue("one", ["default"], 1, floor=before.value.floor)
+    assert ids(claim.requests) == [first.request_id]
+    after = claim_of_ten(store, claim.floor)
+    assert after.total <= before.total + 20, after.pages
