@@ -31,7 +31,7 @@ begin
   v_due := rowlease.next_event(
     p_settings.queue_name, coalesce((v_kept ->> 'moved')::timestamptz, '-infinity'), p_now);
   v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be committing just now
-  if p_floor = '{}' then  -- the first call pays for no look ahead
+  if p_floor = '{}' and p_settings.policy = 'strict' then  -- the first call pays for no look ahead
     return jsonb_build_object('moved', v_moved, 'claimed', '{}'::jsonb, 'full', p_now);
   end if;
   v_proven := least(v_due, p_proven);

@@ -596,7 +596,7 @@ def test_a_task_that_children_cannot_import_is_refused(store: Store) -> None:
         Worker(store, [local])
 
 
-def test_children_that_fail_to_import_say_why(store: Store, tmp_path: Path) -> None:
+def test_children_that_fail_to_import_say_why(dsn: str, tmp_path: Path) -> None:
     module = tmp_path / "only_once.py"
     module.write_text(
         "import os\nfrom rowlease.tasks import task\n"
@@ -605,9 +605,9 @@ def test_children_that_fail_to_import_say_why(store: Store, tmp_path: Path) -> N
     )
     code = (
         f"import sys; sys.path[:] = [{str(tmp_path)!r}, *{sys.path!r}]\n"
-        f"from rowlease.worker import Worker; Worker({store.where!r}, 'only_once').run()"
+        "from rowlease.worker import Worker; Worker(sys.argv[1], 'only_once').run()"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, "-c", code, dsn], capture_output=True, text=True)
     assert "could not import the tasks: AssertionError: imported twice" in ended.stderr
 
 
