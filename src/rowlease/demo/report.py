@@ -53,11 +53,11 @@ class Report(NamedTuple):
         }
 
     @property
-    def store_share(self) -> float | None:
-        """Part of the workers' time that claims and outcomes took, if they say so."""
-        told = [s for s in self.drained.summaries if "store_seconds" in s and s.get("seconds")]
-        whole = sum(summary["seconds"] for summary in told)
-        return sum(summary["store_seconds"] for summary in told) / whole if whole else None
+    def waiting_share(self) -> float | None:
+        """Part of the slots' time in which they ran no task, of the workers that ended well."""
+        told = self.drained.summaries
+        whole = sum(summary["slots"] * summary["seconds"] for summary in told)
+        return 1 - sum(summary["task_seconds"] for summary in told) / whole if whole else None
 
 
 def as_json(report: Report) -> str:
@@ -75,7 +75,7 @@ def as_json(report: Report) -> str:
             "rows_per_second": {name: round(value, 1) for name, value in report.rates.items()},
             "worker_restarts": len(report.drained.restarts),
             "worker_summaries": report.drained.summaries,
-            "store_share": report.store_share,
+            "waiting_share": report.waiting_share,
             "failed": report.drained.failed,
             "waits": [wait._asdict() for wait in report.waits],
             "carriers": [row._asdict() for row in report.carriers],
@@ -169,8 +169,8 @@ def stages_table(report: Report) -> Table:
             made.add_row(what, f"{seconds[stage]:,.1f}", f"{rate:,.0f}" if rate else "")
     if report.resumed:
         made.add_row("[dim]enqueued by an earlier run[/]", "", "")
-    if (share := report.store_share) is not None:
-        made.add_row("of the workers' time, claims and outcomes took", f"{share:.1%}", "")
+    if (share := report.waiting_share) is not None:
+        made.add_row("share of the slots' time not spent in tasks", f"{share:.1%}", "")
     return made
 
 

@@ -206,7 +206,8 @@ class Worker:
             slots.num_deaths,
             undelivered,
             now() - began_at,
-            counts.store_seconds,
+            self._concurrency,
+            dispatcher.task_seconds,
         )
 
     def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver) -> None:

@@ -50,6 +50,7 @@ class Dispatcher:
         capacity: how many requests it would hold now.
         ahead: how many of them are fetched ahead, for each slot.
         idle: how many would start at once.
+        task_seconds: how long the tasks that have ended ran, all together.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Dispatcher:
         self._accepted = 0
         self._answered = 0
         self._average = math.inf  # seconds a request runs; nothing is known yet
+        self.task_seconds = 0.0
         self.capacity = 0
         self.ahead = 0
         self.idle = 0
@@ -223,6 +225,7 @@ class Dispatcher:
             if self._tell_started:
                 self._tell(lease)
             self._over.append(lease)
+            self.task_seconds += seconds
             average = seconds if average == math.inf else average + (seconds - average) * WEIGHT
             if lease.lost:
                 continue
@@ -251,6 +254,7 @@ class Dispatcher:
         """
         if death.running:
             lease, seconds = death.running
+            self.task_seconds += seconds
             self._tell(lease)
             self._over.append(lease)
             if not lease.lost:

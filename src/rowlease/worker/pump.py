@@ -57,14 +57,13 @@ class Outcomes:
 
 @dataclass(slots=True)
 class Counts:
-    """How many requests went which way, and how long the database took to answer."""
+    """How many requests went which way."""
 
     claimed: int = 0
     finished: int = 0
     failed: int = 0
     abandoned: int = 0
     lost: int = 0
-    store_seconds: float = 0.0
 
 
 class Pump:
@@ -140,7 +139,6 @@ class Pump:
         self.looked_everywhere = self._floor is None
         asked_at = now()
         claim = self._send(self._leaving, limit, slots)
-        self.counts.store_seconds += now() - asked_at
         with self._lock:
             self.waiting_since = now() if self._waiting else None
         if claim is None:

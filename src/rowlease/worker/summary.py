@@ -17,8 +17,8 @@ class Summary(NamedTuple):
         crashed: child processes that died.
         undelivered: outcomes that did not reach the database; their requests run again.
         seconds: since the children were ready.
-        store_seconds: of these, how many went by between claims and outcomes and their answers;
-            tasks run meanwhile.
+        slots: how many tasks could run at once.
+        task_seconds: how long tasks ran, summed over the slots.
     """
 
     claimed: int
@@ -29,7 +29,8 @@ class Summary(NamedTuple):
     crashed: int
     undelivered: int
     seconds: float
-    store_seconds: float
+    slots: int
+    task_seconds: float
 
     def __str__(self) -> str:
         rate = self.finished / self.seconds if self.seconds else 0.0
