@@ -21,7 +21,7 @@ J2000 = 946_728_000
 #: A flight this many minutes late counts as late, as the airlines' own statistics have it.
 LATE_MINUTES = 15
 #: The sun's height is looked at this often during a flight; divides a minute.
-STEP_SECONDS = 10
+STEP_SECONDS = 6
 #: The earth's axis against its path around the sun, in radians.
 TILT = math.radians(23.439)
 #: The earth turns a little more than once a day against the stars, in degrees.
