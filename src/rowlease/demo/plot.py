@@ -42,7 +42,6 @@ def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
         axes.set_ylim(0, max(1, samples[0].total) * 1.02)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.set_xlabel("seconds since the workers started", color=FAINT, labelpad=10)
-        axes.set_ylabel("requests that wait or run", color=FAINT, labelpad=12)
         axes.tick_params(colors=FAINT, length=0, pad=8)
         axes.grid(axis="y", color="#e6e8ec", linewidth=1)
         axes.set_axisbelow(True)
