@@ -187,8 +187,9 @@ class PostgresSession(PostgresStore, Session):
         super().__init__(dsn, "contract test")
         self.dsn = dsn
         self.raw = self._connect()
-        # Nobody needs the data after a crash of the server.
+        # Nobody needs the data after a crash of the server; and what is left to chance repeats.
         self.raw.execute("set synchronous_commit = off")
+        self.raw.execute("select setseed(0)")
         self._resets = 0
         self._observer = psycopg.connect(dsn, autocommit=True)
         self._thread = ThreadPoolExecutor(1)
@@ -252,6 +253,7 @@ class PostgresSession(PostgresStore, Session):
 
     def reset(self) -> None:
         _empty(self.raw)
+        self.raw.execute("select setseed(0)")
         self._resets += 1
         if self._resets % 200 == 0:  # what was deleted is in the way of those that look
             self.raw.execute("vacuum " + ", ".join(f"rowlease.{table}" for table in TABLES))
@@ -429,4 +431,4 @@ def emptied_database(module_database: str) -> str:
 def _empty(connection: psycopg.Connection) -> None:
     deletes = "; ".join(f"delete from rowlease.{table}" for table in TABLES)
     default = "insert into rowlease.queue_settings (queue_name) values ('default')"
-    connection.execute(f"do $$ begin {deletes}; {default}; perform setseed(0); end $$")
+    connection.execute(f"do $$ begin {deletes}; {default}; end $$")
