@@ -32,7 +32,7 @@ from rowlease.store import Store, open_store
 from rowlease.store.embedded import embedded
 from rowlease.store.migrate import migrate
 
-#: Below this a finished request costs too much. Source: issue 2.
+#: Below this a finished request costs too much.
 GOAL = 0.8
 LEASE = timedelta(seconds=5)
 BATCH = 10

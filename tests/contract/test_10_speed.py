@@ -20,7 +20,7 @@ from tests.conftest import in_database, scratch_database
 from tests.contract.sessions import Measured, PostgresSession, Session
 
 Another = Callable[[], Session]
-#: Pages of a claim of ten, whatever there is. Source: issue 2.
+#: Pages of a claim of ten, whatever there is.
 CLAIM_OF_TEN = 300
 
 

@@ -28,10 +28,10 @@ FLUSH = 0.02
 #: time the last one took. Twice the batch at once costs the database less than two batches.
 HOLD = 0.25
 #: Seconds after announcing idleness at which to claim once more: a producer that looked just before
-#: does not ring, and may commit a little later (DESIGN.md, promise 8).
+#: does not ring, and may commit a little later.
 LOOKS = (0.0, 0.02, 0.2)
 #: Seconds after a claim until its floor is dropped: by then a look shows what a late commit, or
-#: `maintain`, had put below it (DESIGN.md, "The horizon").
+#: `maintain`, had put below it (docs/decisions.md, 11).
 FLOOR_DROPPED = 1.1
 #: Seconds an idle worker sleeps at most: the fallback where no bell rings.
 POLL, POLL_WITHOUT_BELL = 5.0, 1.0
