@@ -74,11 +74,12 @@ begin
            lock_token = q.lock_token + 1, num_attempts = q.num_attempts + 1, returned = false
       from candidate c
      where q.request_id = c.request_id and q.status || '' = 'Pending' and c.free
-    returning q.request_id, q.priority),
+    returning q.request_id, c.priority, c.due_time),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, pending, processing)
     select p_queue_name, c.priority, -count(*), count(*) from claimed c group by c.priority)
-  select c.request_id, c.priority, c.due_time, d.request_id is not null
-    from candidate c left join claimed d on d.request_id = c.request_id
-   order by c.priority desc, c.due_time, c.request_id;
+  select l.request_id, l.priority, l.due_time, true from claimed l
+  union all
+  select c.request_id, c.priority, c.due_time, false from candidate c where not c.free
+   order by priority desc, due_time, request_id;
 end $$;
