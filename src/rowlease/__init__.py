@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rowlease.client import Client
+    from rowlease.context import current
     from rowlease.errors import DeadLetter, QueueFull, Retry, RowleaseError
     from rowlease.model import Enqueued, NewRequest
     from rowlease.store import connect
@@ -29,6 +30,7 @@ __all__ = [
     "Task",
     "Worker",
     "connect",
+    "current",
     "task",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "Task": "rowlease.tasks",
     "Worker": "rowlease.worker",
     "connect": "rowlease.store",
+    "current": "rowlease.context",
     "task": "rowlease.tasks",
 }
 

@@ -226,6 +226,8 @@ def new_request(task: Task | str, payload: Any = None, **options: Any) -> NewReq
         priority = task.priority if priority is None else priority
         if options.get("max_attempts") is None:
             options["max_attempts"] = task.max_attempts
+        if options.get("retry_base") is None:
+            options["retry_base"] = task.retry_base
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
         raise InvalidRequest(f"priority is {priority!r}; it must be an integer of 0 or more")
     if priority is not None and priority < 0:

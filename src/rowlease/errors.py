@@ -15,6 +15,7 @@ The docstring of each class is its default message, so that what is documented i
         └── RoutineError       a routine refused its arguments
 
     Retry, DeadLetter          raised by tasks: signals to the worker, not errors of rowlease
+    SoftTimeLimitExceeded      raised in tasks, by the worker
 """
 
 from __future__ import annotations
@@ -118,3 +119,7 @@ class DeadLetter(Exception):
     def __init__(self, reason: str = "the task gave the request up") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class SoftTimeLimitExceeded(Exception):
+    """Raised in a task that runs past its soft time limit, so that it can tidy up and end."""

@@ -16,6 +16,7 @@ from rowlease.model import MAX_PAYLOAD_BYTES
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
 #: A kind has as many characters as its column.
 MAX_NAME = 200
@@ -39,6 +40,11 @@ class Task:
         priority: of its requests, unless the producer says otherwise.
         max_attempts: of its requests, unless the producer says otherwise; None takes the queue's.
         time_limit: how long one attempt may run; then its process is killed and the attempt fails.
+        soft_time_limit: how long it may run until SoftTimeLimitExceeded is raised in it.
+        retry_base: how long to wait after the first failed attempt, unless the producer says
+            otherwise; doubled after each, half of it random. None takes the queue's.
+        retry_on: exceptions after which another attempt may help. The default is all.
+        dead_letter_on: exceptions after which none will; they win over `retry_on`.
 
     Raises:
         ConfigError: one of them is wrong.
@@ -53,6 +59,10 @@ class Task:
         priority: int = 0,
         max_attempts: int | None = None,
         time_limit: timedelta | None = None,
+        soft_time_limit: timedelta | None = None,
+        retry_base: timedelta | None = None,
+        retry_on: Exceptions = BaseException,
+        dead_letter_on: Exceptions = (),
     ) -> None:
         if not inspect.isroutine(function) or inspect.iscoroutinefunction(function):
             raise ConfigError(f"a task must be a plain function, not {function!r}")
@@ -63,6 +73,10 @@ class Task:
         self.priority = priority
         self.max_attempts = max_attempts
         self.time_limit = time_limit
+        self.soft_time_limit = soft_time_limit
+        self.retry_base = retry_base
+        self.retry_on = self._checked("retry_on", retry_on)
+        self.dead_letter_on = self._checked("dead_letter_on", dead_letter_on)
         if not 1 <= len(self.name) <= MAX_NAME:
             raise ConfigError(f"the task name {self.name!r} must have 1 to {MAX_NAME} characters")
         if priority < 0:
@@ -71,8 +85,15 @@ class Task:
             raise ConfigError(
                 f"task {self.name}: max_attempts is {max_attempts}; it must be 1 or more"
             )
-        if time_limit is not None and time_limit <= timedelta(0):
-            raise ConfigError(f"task {self.name}: time_limit is {time_limit}; it must be positive")
+        for setting in ("time_limit", "soft_time_limit", "retry_base"):
+            given = getattr(self, setting)
+            if given is not None and given <= timedelta(0):
+                raise ConfigError(f"task {self.name}: {setting} is {given}; it must be positive")
+        if time_limit is not None and soft_time_limit is not None and time_limit <= soft_time_limit:
+            raise ConfigError(
+                f"task {self.name}: soft_time_limit is {soft_time_limit}; it must be shorter than "
+                f"time_limit, {time_limit}"
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -104,6 +125,21 @@ class Task:
         else:
             result = self.function(given)
         return None if result is None else self._encoded(result)
+
+    def is_hopeless(self, error: BaseException) -> bool:
+        """Is there no use in another attempt after this one ended so?"""
+        kind = type(error)
+        return issubclass(kind, self.dead_letter_on) or not issubclass(kind, self.retry_on)
+
+    def _checked(self, setting: str, given: Exceptions) -> tuple[type[BaseException], ...]:
+        kinds = (given,) if isinstance(given, type) else tuple(given)
+        if wrong := [
+            k for k in kinds if not (isinstance(k, type) and issubclass(k, BaseException))
+        ]:
+            raise ConfigError(
+                f"task {self.name}: {setting} has {wrong[0]!r}, which is no exception"
+            )
+        return kinds
 
     def _encoded(self, result: object) -> str:
         try:
@@ -140,6 +176,10 @@ def task(
     priority: int = 0,
     max_attempts: int | None = None,
     time_limit: timedelta | None = None,
+    soft_time_limit: timedelta | None = None,
+    retry_base: timedelta | None = None,
+    retry_on: Exceptions = BaseException,
+    dead_letter_on: Exceptions = (),
 ) -> Callable[[Callable[P, R]], TypedTask[P, R]]: ...
 
 
@@ -148,7 +188,7 @@ def task(name: Any = None, /, **settings: Any) -> Any:
 
     Args:
         name: what requests call it; its own name if none is given.
-        settings: `queue`, `priority`, `max_attempts` and `time_limit`, as in `Task`.
+        settings: `queue`, `priority`, `max_attempts`, `time_limit` and the rest, as in `Task`.
 
     Raises:
         ConfigError: as `Task`.

@@ -23,12 +23,14 @@ from typing import Any, TypeVar
 
 import pytest
 
+from rowlease.context import current
 from rowlease.errors import ConfigError, DeadLetter, InvalidRequest, Retry
 from rowlease.events import (
     Abandoned,
     ChildDied,
     Event,
     Events,
+    Failed,
     Finished,
     Renewed,
     Started,
@@ -36,7 +38,7 @@ from rowlease.events import (
     StoreRecovered,
     WorkerIdle,
 )
-from rowlease.model import NewRequest
+from rowlease.model import NewRequest, Outcome
 from rowlease.store import Store
 from rowlease.tasks import Registry, task
 from rowlease.worker import Summary, Worker
@@ -88,6 +90,10 @@ def act(do: str = "ok", **given: Any) -> object:
             return object()
         case "nan":
             return {"value": float("nan")}
+        case "obey":
+            while not current().should_stop:
+                threading.Event().wait(0.001)
+            raise RuntimeError("stopped, as asked")
         case "wait":
             return Path(given["gate"]).read_text()
         case "wait once":
@@ -578,6 +584,51 @@ def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later
         admin.execute(f"alter database {name} allow_connections true")
         heard.first(StoreRecovered)
         heard.first(Finished)
+
+
+def test_a_task_is_killed_before_its_lease_ends_when_the_database_stays_away(
+    server_dsn: str, store: Store, gate: Path
+) -> None:
+    import psycopg
+
+    put(store, {"do": "wait", "gate": str(gate)})
+    with (
+        psycopg.connect(server_dsn, autocommit=True) as admin,
+        working(store, lease=timedelta(seconds=1)) as (_, heard),
+    ):
+        lease = heard.first(Started).request
+        name = store.where.rpartition("/")[2]
+        admin.execute(f"alter database {name} allow_connections false")
+        admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name]
+        )
+        died = heard.first(ChildDied)
+        ((over,),) = admin.execute("select clock_timestamp() >= %s", [lease.lock_expires_time])
+        assert "could not be renewed" in died.how
+        admin.execute(f"alter database {name} allow_connections true")
+        again = heard.first(Started).request
+        assert (again.request_id, again.lock_token) == (lease.request_id, lease.lock_token + 1)
+        assert not over
+        open_gate(gate)
+        heard.first(Finished)
+
+
+def test_a_running_task_hears_that_its_request_is_cancelled(store: Store, sql: Sql) -> None:
+    (request_id,) = put(store, "obey")
+    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
+        heard.first(Started)
+        assert store.cancel([request_id]) == [Outcome.CANCEL_REQUESTED]
+        assert "stopped, as asked" in heard.first(Failed).error
+    assert statuses(sql) == {"Cancelled": 1}
+
+
+def test_a_running_task_hears_that_the_worker_drains(store: Store, sql: Sql) -> None:
+    put(store, "obey", max_attempts=1)
+    with working(store) as (worker, heard):
+        heard.first(Started)
+        worker.stop()
+        heard.first(Failed)
+    assert statuses(sql) == {"Failed": 1}
 
 
 # -- what is refused at the start ----------------------------------------------------------------

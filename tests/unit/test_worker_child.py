@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from rowlease.errors import DeadLetter, Retry
+from rowlease.context import Context, current
+from rowlease.errors import DeadLetter, Retry, SoftTimeLimitExceeded
+from rowlease.tasks import Task
 from rowlease.worker import child
 from rowlease.worker.child import now
 
@@ -27,8 +32,15 @@ class Nameless(Exception):
         raise ValueError(name)
 
 
+def as_task(call: Any, **settings: Any) -> Task:
+    """A task that gets the payload as it came."""
+    made = Task(call if inspect.isroutine(call) else lambda: None, "a", **settings)
+    made.run = call  # type: ignore[method-assign]
+    return made
+
+
 def run(call: Any, payload: bytes = b"{}") -> tuple[int, str]:
-    code, body = child.run(call, payload)
+    code, body = child.run(as_task(call), payload)
     return code, body.decode()
 
 
@@ -43,7 +55,7 @@ def test_an_outcome_says_what_became_of_the_call() -> None:
     assert run(lambda payload: None) == (child.DONE, "")
     assert run(lambda payload: payload.upper(), '"ä"'.encode()) == (child.DONE, '"Ä"')
     assert run(raising(DeadLetter("give up"))) == (child.DEAD, "give up")
-    code, body = child.run(raising(Retry("later")), b"")
+    code, body = child.run(as_task(raising(Retry("later"))), b"")
     assert (code, body[8:]) == (child.RETRY, b"later")
     assert math.isnan(child.SECONDS.unpack_from(body)[0])
 
@@ -102,12 +114,12 @@ class Line:
         self.marks = self.memory.cast("Q")
 
     def send(self, *payloads: bytes, ends: float = math.inf) -> None:
-        frames = (child.REQUEST.pack(len(text), 0, ends) + text for text in payloads)
+        frames = (child.REQUEST.pack(len(text), 0, ends, 7, 2, 5) + text for text in payloads)
         os.write(self.worker, b"".join(frames))
 
     def serve(self, call: Any) -> list[tuple[int, bytes]]:
         os.close(self.worker)
-        child.serve([call], child.read_frames(self.requests), self.outcomes, self.memory)
+        child.serve([as_task(call)], child.read_frames(self.requests), self.outcomes, self.memory)
         data = os.read(self.outcomes_in, 1 << 16)
         answers = []
         while data:
@@ -185,3 +197,63 @@ def test_a_request_whose_lease_is_over_is_not_run() -> None:
         line.send(b"good", ends=now() + 60)
         answers = line.serve(lambda payload: payload)
     assert answers == [(child.NOT_RUN, b""), (child.DONE, b"good")]
+
+
+def test_a_task_can_ask_about_its_attempt() -> None:
+    seen: list[Context] = []
+    asked = []
+    with a_line() as line:
+        line.send(b"1", b"2", ends=now() + 60)
+
+        def call(payload: str) -> None:
+            here = current()
+            seen.append(here)
+            asked.append([here.should_stop])
+            line.marks[child.STOP] = 2
+            asked[-1].append(here.should_stop)
+            line.memory.cast("d")[child.ENDS] = now() + 90
+            left = here.lease_seconds_left
+            line.marks[child.PROLONGED] = len(seen)
+            assert here.lease_seconds_left > left + 20
+
+        answers = line.serve(call)
+    assert [code for code, _ in answers] == [child.DONE, child.DONE]
+    assert [(one.request_id, one.attempt, one.max_attempts) for one in seen] == [(7, 2, 5)] * 2
+    assert asked == [[False, False], [True, True]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({}, child.FAILED),
+        ({"retry_on": OSError}, child.DEAD),
+        ({"retry_on": (OSError, LookupError)}, child.FAILED),
+        ({"dead_letter_on": KeyError}, child.DEAD),
+        ({"dead_letter_on": [LookupError], "retry_on": KeyError}, child.DEAD),
+        ({"dead_letter_on": OSError}, child.FAILED),
+    ],
+)
+def test_an_exception_says_whether_another_attempt_helps(
+    settings: dict[str, Any], code: int
+) -> None:
+    found, text = child.run(as_task(raising(KeyError("k")), **settings), b"{}")
+    assert (found, text[:12]) == (code, b"KeyError: 'k")
+
+
+def test_a_task_is_told_in_itself_that_its_soft_time_limit_is_over() -> None:
+    tidied = []
+
+    def call(payload: str) -> None:
+        try:
+            while True:
+                time.sleep(60)
+        except SoftTimeLimitExceeded:
+            tidied.append(payload)
+            raise
+
+    limited = as_task(call, soft_time_limit=timedelta(milliseconds=1))
+    code, text = child.run(limited, b"{}")
+    assert code == child.FAILED
+    assert b"SoftTimeLimitExceeded: the task ran past its soft time limit of 0:00:00.001" in text
+    assert tidied == ["{}"]
+    assert child.run(as_task(lambda payload: None), b"{}") == (child.DONE, b"")

@@ -13,8 +13,8 @@ from rowlease.events import Event, Events, Started
 from rowlease.model import Failure, LeasedRequest
 from rowlease.worker import child
 from rowlease.worker import dispatcher as dispatcher_module
-from rowlease.worker.dispatcher import LONGEST_RETRY, Dispatcher, failure
-from rowlease.worker.executors import Answer
+from rowlease.worker.dispatcher import Dispatcher
+from rowlease.worker.executors import LONGEST_RETRY, Answer, failure
 from rowlease.worker.leases import Lease
 from rowlease.worker.pump import Outcomes
 from rowlease.worker.slots import Death
@@ -42,6 +42,7 @@ class Slot:
         self.take_back_at: float | None = None
         self.since: float | None = None
         self.kills = 0
+        self.stopped: list[int] = []
 
     @property
     def load(self) -> int:
@@ -55,6 +56,17 @@ class Slot:
         if not self.held:
             self.since = self.clock.time
         self.held += leases
+        for lease in leases:
+            lease.slot, lease.number = self, lease.request.request_id
+
+    def has_begun(self, number: int) -> bool:
+        head = self.held[0] if self.held else None
+        return head is not None and head.number == number
+
+    def stop(self, number: int) -> None:
+        self.stopped.append(number)
+
+    def prolong(self, number: int, ends: float) -> None: ...
 
     def running(self) -> tuple[Lease, float] | None:
         if not self.held or self.held[0] is None or self.since is None:
@@ -370,3 +382,45 @@ def test_what_a_child_says_of_a_failure() -> None:
     assert failure(child.RETRY, child.SECONDS.pack(float("nan")) + b"x") == Failure("x")
     assert failure(child.RETRY, child.SECONDS.pack(-5.0)).after == timedelta(0)
     assert failure(child.RETRY, child.SECONDS.pack(1e300)).after == timedelta(seconds=LONGEST_RETRY)
+
+
+def test_a_task_whose_lease_is_not_renewed_is_killed_before_it_ends_and_handed_back(
+    clock: Clock,
+) -> None:
+    world = World(clock, slots=2)
+    (lease, renewed) = world.take(2)
+    clock.time += 28.9
+    world.step()
+    slot, other = world.children
+    assert slot.kills == 0
+    assert world.pause == pytest.approx(0.1)
+    renewed.ends += 30
+    clock.time += 0.2
+    world.step()
+    assert (slot.kills, other.kills) == (1, 0)
+    world.step()
+    assert slot.kills == 1
+    assert slot.doom is not None
+    world.deaths.append(Death(slot.doom, (lease, 29.1), []))
+    world.step()
+    world.step()
+    assert ids(world.outcomes.abandoned) == ids([lease])
+    assert world.outcomes.not_done == []
+
+
+def test_a_task_whose_lease_is_lost_is_told_and_not_killed(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    (lease,) = world.take(1)
+    lease.lost = True
+    clock.time += 40
+    world.step()
+    assert world.children[0].kills == 0
+
+
+def test_draining_asks_running_tasks_to_stop(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    world.take(1)
+    world.step()
+    assert world.children[0].stopped == []
+    world.step(draining=True)
+    assert world.children[0].stopped == [1]

@@ -22,7 +22,8 @@ from rowlease.model import LeasedRequest
 from rowlease.tasks import Registry, task
 from rowlease.worker import child
 from rowlease.worker.child import now
-from rowlease.worker.executors import Answer, set_up
+from rowlease.worker.executors import Answer
+from rowlease.worker.imports import set_up
 from rowlease.worker.leases import Lease
 from rowlease.worker.slots import Death, Slots
 

@@ -76,8 +76,39 @@ def leases(store: Records, heard: list[Event]) -> Leases:
 
 
 class Begun:
+    def __init__(self) -> None:
+        self.told: list[tuple[int, float | None]] = []
+
     def has_begun(self, number: int) -> bool:
         return number <= 1
+
+    def stop(self, number: int) -> None:
+        self.told.append((number, None))
+
+    def prolong(self, number: int, ends: float) -> None:
+        self.told.append((number, ends))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (Outcome.OK, [(1, 1050.0)]),
+        (Outcome.CANCEL_REQUESTED, [(1, 1050.0), (1, None)]),
+        (Outcome.LEASE_LOST, [(1, None)]),
+    ],
+)
+def test_a_running_task_hears_what_became_of_its_lease(
+    leases: Leases, store: Records, clock: Clock, outcome: Outcome, told: Any
+) -> None:
+    slot = Begun()
+    begun, waiting = (Lease(request(n), 0, None, clock.time) for n in (1, 2))
+    for number, lease in enumerate((begun, waiting), 1):
+        lease.slot, lease.number = slot, number
+    leases.add([begun, waiting])
+    store.answers = {1: outcome, 2: outcome}
+    clock.time += 20
+    leases.renew()
+    assert slot.told == told
 
 
 def test_leases_past_a_third_of_their_time_are_renewed_in_one_call(

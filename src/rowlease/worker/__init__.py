@@ -31,8 +31,8 @@ from rowlease.worker.bell import Bell
 from rowlease.worker.child import now
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.dispatcher import Dispatcher
-from rowlease.worker.executors import set_up
 from rowlease.worker.housekeeping import Housekeeping
+from rowlease.worker.imports import set_up
 from rowlease.worker.leases import Leases
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver

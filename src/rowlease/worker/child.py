@@ -16,11 +16,18 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
-#: Per request: bytes of payload, number of the task, until when (by `now`) the lease is good.
-REQUEST = struct.Struct("=IHd")
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from rowlease.tasks import Task
+
+#: Per request: bytes of payload, number of the task, until when (by `now`) the lease is good, and
+#: what its context says: the request's id, which attempt it is, and of how many.
+REQUEST = struct.Struct("=IHdqII")
 #: Per outcome: bytes of body, what it is (below), seconds it took.
 OUTCOME = struct.Struct("=IBd")
 #: DONE has the result as body, if any. RETRY has seconds to wait (NaN: the queue's back-off) before
@@ -28,10 +35,11 @@ OUTCOME = struct.Struct("=IBd")
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
 SECONDS = struct.Struct("=d")
 
-#: The shared memory: how many requests the child has begun; when the last one began; and the range
-#: of requests that the worker takes back. Each word has one writer.
-BEGUN, STARTED, TAKEN_FROM, TAKEN_TO = range(4)
-MARKS_BYTES = 32
+#: The shared memory: how many requests the child has begun; when the last one began; the range of
+#: requests that the worker takes back; the one it asks to stop; and until when which one's lease
+#: was prolonged. Each word has one writer.
+BEGUN, STARTED, TAKEN_FROM, TAKEN_TO, STOP, PROLONGED, ENDS = range(7)
+MARKS_BYTES = 56
 
 #: What last_error holds (characters).
 MAX_ERROR = 8000
@@ -57,8 +65,8 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, worker_pid: int) ->
     die_with(worker_pid)
     frames = read_frames(requests_fd)
     try:
-        _, _, setup = next(frames)
-        calls = load(json.loads(setup))
+        _, setup = next(frames)
+        tasks = load(json.loads(setup))
     except StopIteration:
         return
     except BaseException as error:
@@ -66,26 +74,45 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, worker_pid: int) ->
         return
     write(outcomes_fd, READY, 0.0, b"")
     with mmap.mmap(memory_fd, MARKS_BYTES) as memory, memoryview(memory) as view:
-        serve(calls, frames, outcomes_fd, view)
+        serve(tasks, frames, outcomes_fd, view)
+
+
+class Marks:
+    """The shared memory, as the context of a running task reads it."""
+
+    def __init__(self, marks: memoryview[int], times: memoryview[float]) -> None:
+        self._marks = marks
+        self._times = times
+
+    def is_asked_to_stop(self, number: int) -> bool:
+        return self._marks[STOP] == number
+
+    def lease_ends(self, number: int) -> float | None:
+        return self._times[ENDS] if self._marks[PROLONGED] == number else None
 
 
 def serve(
-    calls: list[Callable[[str], str | None]],
-    frames: Iterator[tuple[int, float, bytes]],
+    tasks: list[Task],
+    frames: Iterator[tuple[tuple[Any, ...], bytes]],
     outcomes_fd: int,
     memory: memoryview,
 ) -> None:
+    from rowlease.context import Context, running
+
     pid = os.getpid()
     spare = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
     with memory.cast("Q") as marks, memory.cast("d") as times:
-        for number, (task_number, lease_ends, payload) in enumerate(frames, 1):
+        line = Marks(marks, times)
+        for number, (about, payload) in enumerate(frames, 1):
+            _, task_number, lease_ends, request_id, attempt, max_attempts = about
             started = now()
             times[STARTED] = started
             marks[BEGUN] = number  # first say so, then look whether the worker has taken it back
             if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
                 code, body = NOT_RUN, b""
             else:
-                code, body = run(calls[task_number], payload)
+                running.set(Context(request_id, attempt, max_attempts, number, lease_ends, line))
+                code, body = run(tasks[task_number], payload)
                 if os.getpid() != pid:
                     os._exit(0)  # a process that the task forked has come back from it
                 mend(spare)
@@ -109,25 +136,44 @@ def is_open(fd: int) -> bool:
     return True
 
 
-def run(call: Callable[[str], str | None], payload: bytes) -> tuple[int, bytes]:
+def run(task: Task, payload: bytes) -> tuple[int, bytes]:
     """Run one request; whatever the task raises becomes text."""
     try:
-        return attempt(call, payload)
+        return attempt(task, payload)
     except BaseException as error:
-        return FAILED, describe(error)
+        return (DEAD if task.is_hopeless(error) else FAILED), describe(error)
 
 
-def attempt(call: Callable[[str], str | None], payload: bytes) -> tuple[int, bytes]:
+def attempt(task: Task, payload: bytes) -> tuple[int, bytes]:
     from rowlease.errors import DeadLetter, Retry
 
     try:
-        result = call(payload.decode())
+        with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():
+            result = task.run(payload.decode())
     except Retry as retry:
         after = float("nan") if retry.after is None else retry.after.total_seconds()
         return RETRY, SECONDS.pack(after) + describe(retry.reason)
     except DeadLetter as dead:
         return DEAD, describe(dead.reason)
     return DONE, b"" if result is None else result.encode()
+
+
+@contextmanager
+def soft_limit(limit: timedelta) -> Iterator[None]:
+    """Raise SoftTimeLimitExceeded in the task when its time is up."""
+    import signal
+
+    from rowlease.errors import SoftTimeLimitExceeded
+
+    def expire(*_: object) -> None:
+        raise SoftTimeLimitExceeded(f"the task ran past its soft time limit of {limit}")
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def describe(error: object) -> bytes:
@@ -153,23 +199,23 @@ def write(fd: int, code: int, seconds: float, body: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-def read_frames(fd: int) -> Iterator[tuple[int, float, bytes]]:
-    """Task number, end of the lease and payload of each request; ends with the pipe."""
+def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
+    """Of each request what `REQUEST` says, and its payload; ends with the pipe."""
     buffer = bytearray()
     while data := os.read(fd, READ_BYTES):
         buffer += data
         place = 0
         while len(buffer) - place >= REQUEST.size:
-            size, number, lease_ends = REQUEST.unpack_from(buffer, place)
-            end = place + REQUEST.size + size
+            about = REQUEST.unpack_from(buffer, place)
+            end = place + REQUEST.size + about[0]
             if end > len(buffer):
                 break
-            yield number, lease_ends, bytes(buffer[place + REQUEST.size : end])
+            yield about, bytes(buffer[place + REQUEST.size : end])
             place = end
         del buffer[:place]
 
 
-def load(setup: dict[str, Any]) -> list[Callable[[str], str | None]]:
+def load(setup: dict[str, Any]) -> list[Task]:
     """Import the tasks by their functions' import paths."""
     sys.path[:] = setup["path"]
     import importlib
@@ -181,14 +227,18 @@ def load(setup: dict[str, Any]) -> list[Callable[[str], str | None]]:
     script: dict[str, Any] = {}
     if setup["script"]:
         script = runpy.run_path(setup["script"], run_name="__rowlease_main__")
-    calls: list[Callable[[str], str | None]] = []
+    tasks: list[Task] = []
     for module, qualname, name in setup["tasks"]:
         first, *rest = qualname.split(".")
-        found = script[first] if not module else getattr(importlib.import_module(module), first)
+        names = vars(importlib.import_module(module)) if module else script
+        found = names[first]
         for part in rest:
             found = getattr(found, part)
-        calls.append((found if isinstance(found, Task) else Task(found, name)).run)
-    return calls
+        if not isinstance(found, Task):  # made by a call, under another name than the function's
+            made = (one for one in names.values() if isinstance(one, Task) and one.name == name)
+            found = next((one for one in made if one.function is found), None) or Task(found, name)
+        tasks.append(found)
+    return tasks
 
 
 def die_with(worker_pid: int) -> None:

@@ -16,7 +16,7 @@ from rowlease.events import Events, Started
 from rowlease.model import Failure
 from rowlease.worker import child as wire
 from rowlease.worker.child import now
-from rowlease.worker.executors import Answer, ChildProcess
+from rowlease.worker.executors import Answer, ChildProcess, failure
 from rowlease.worker.leases import Lease, Leases
 from rowlease.worker.pump import Done, NotDone, Outcomes, Pump
 from rowlease.worker.slots import Death, Slots
@@ -28,14 +28,16 @@ AHEAD_SECONDS = 0.05
 BLOCKED_SECONDS = 0.05
 #: Weight of one more request in the moving average of run times.
 WEIGHT = 0.05
+#: Seconds before the end of a lease at which the task is killed, if it was not renewed; less where
+#: leases are short.
+LEASE_MARGIN, LEASE_MARGIN_SHARE = 1.0, 0.05
+LEASE_OVER = "was killed because the lease of its request could not be renewed in time"
 #: Seconds between giving a slot something and looking whether it has begun.
 LOOK = 0.02
 #: Seconds between two looks at everything.
 LONGEST_PAUSE = 1.0
 #: Seconds for the outcomes of many short requests to gather: they are cheaper together.
 GATHER = 0.0005
-#: Seconds; the database's calendar has an end.
-LONGEST_RETRY = 10 * 365 * 86_400.0
 
 
 class Dispatcher:
@@ -163,6 +165,10 @@ class Dispatcher:
                     limit = timedelta(seconds=lease.limit)
                     one.doom = f"was killed because the task ran past its time limit of {limit}"
                     one.kill()
+                if draining:
+                    lease.stop()
+                if not lease.lost:
+                    pause = min(pause, self._end_with_lease(one, lease, at))
             one.is_blocked = ran >= BLOCKED_SECONDS
             if 0 <= ran < BLOCKED_SECONDS:
                 pause = min(pause, BLOCKED_SECONDS - ran)
@@ -171,6 +177,17 @@ class Dispatcher:
             if one.take_back_at is not None:
                 pause = min(pause, one.take_back_at - at)
         return max(0.0, pause)
+
+    def _end_with_lease(self, one: ChildProcess, lease: Lease, at: float) -> float:
+        """Kill the task before somebody else may own its request; seconds until then.
+
+        It comes to that when the database has been away, or this process has stood still.
+        """
+        left = lease.ends - min(LEASE_MARGIN, lease.seconds * LEASE_MARGIN_SHARE) - at
+        if left <= 0 and one.doom is None:
+            one.doom = LEASE_OVER
+            one.kill()
+        return max(left, 0.0) if one.doom is None else LONGEST_PAUSE
 
     # -- what comes in ---------------------------------------------------------------------------
 
@@ -256,10 +273,13 @@ class Dispatcher:
             lease, seconds = death.running
             self.task_seconds += seconds
             self._tell(lease)
-            self._over.append(lease)
-            if not lease.lost:
-                what = Failure(f"the process running this request {death.how}")
-                self._outcomes.not_done.append(NotDone(lease, what, seconds))
+            if death.how == LEASE_OVER:
+                self._abandon(lease)  # the task is not to blame
+            else:
+                self._over.append(lease)
+                if not lease.lost:
+                    what = Failure(f"the process running this request {death.how}")
+                    self._outcomes.not_done.append(NotDone(lease, what, seconds))
         self._backlog.extendleft(reversed(death.others))
 
     def _abandon(self, lease: Lease) -> None:
@@ -278,14 +298,3 @@ class Dispatcher:
             self._leases.drop(over)
             self._pump.deliver(outcomes)
             self._answered += len(over)  # last: until then somebody has to wait for them
-
-
-def failure(code: int, body: bytes) -> Failure:
-    """What a child's answer says about a failed attempt."""
-    after = None
-    if code == wire.RETRY:
-        (seconds,) = wire.SECONDS.unpack_from(body)
-        body = body[wire.SECONDS.size :]
-        if not math.isnan(seconds):
-            after = timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
-    return Failure(body.decode(errors="replace"), after, dead=code == wire.DEAD)

@@ -6,7 +6,7 @@ blocks: a child that is stopped, stuck or dead never holds up the worker.
 
 from __future__ import annotations
 
-import json
+import math
 import mmap
 import os
 import signal
@@ -16,17 +16,18 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from datetime import timedelta
 from typing import NamedTuple
 
-from rowlease.errors import ConfigError
-from rowlease.tasks import Registry
+from rowlease.model import Failure
 from rowlease.worker import child
 from rowlease.worker.leases import Lease
 
 #: -P: the child's folder is no place to import from; -u: what a task prints appears at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child.__file__)
 READ_BYTES = 1 << 18
+#: Seconds; the database's calendar has an end.
+LONGEST_RETRY = 10 * 365 * 86_400.0
 #: Seconds after which a child must have seen that a request was taken back: it looks between two
 #: requests, and a store in shared memory is seen within microseconds.
 TAKE_BACK_SECONDS = 0.01
@@ -45,7 +46,7 @@ class Answer(NamedTuple):
 class ChildProcess:
     """One slot: a child process, and the requests given to it that it has not answered.
 
-    Used by one thread; only `has_begun` is for others, too.
+    Used by one thread; `has_begun`, `stop` and `prolong` are for others, too.
 
     Attributes:
         held: given and unanswered, in order; None stands for what was taken back.
@@ -99,7 +100,7 @@ class ChildProcess:
         self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
         os.set_blocking(self._requests, False)
         os.set_blocking(self._outcomes, False)
-        self._outgoing += child.REQUEST.pack(len(set_up), 0, 0.0) + set_up
+        self._outgoing += child.REQUEST.pack(len(set_up), 0, 0.0, 0, 0, 0) + set_up
         self.write()
 
     # -- giving and taking back ------------------------------------------------------------------
@@ -108,10 +109,12 @@ class ChildProcess:
         """Send requests; they run in this order."""
         pack = child.REQUEST.pack
         for lease in leases:
-            payload = lease.request.payload.encode()
+            request = lease.request
+            payload = request.payload.encode()
             self._given += 1
             lease.slot, lease.number = self, self._given
-            self._outgoing += pack(len(payload), lease.task_number, lease.ends)
+            attempt = (request.request_id, request.num_attempts, request.max_attempts)
+            self._outgoing += pack(len(payload), lease.task_number, lease.ends, *attempt)
             self._outgoing += payload
         self.held.extend(leases)
         self.load += len(leases)
@@ -148,6 +151,16 @@ class ChildProcess:
     def has_begun(self, number: int) -> bool:
         """Has it taken up its n-th request? Safe to ask from any thread."""
         return self._begun() >= number
+
+    def stop(self, number: int) -> None:
+        """Ask its n-th request to stop, if that runs. Safe in any thread."""
+        self._marks[child.STOP] = number
+
+    def prolong(self, number: int, ends: float) -> None:
+        """Tell its n-th request until when its lease is good. For the thread that renews."""
+        self._marks[child.PROLONGED] = 0
+        self._times[child.ENDS] = ends
+        self._marks[child.PROLONGED] = number
 
     def running(self) -> tuple[Lease, float] | None:
         """The request it runs now, and since when."""
@@ -261,32 +274,15 @@ class ChildProcess:
         return min(self._marks[child.BEGUN], self._given)
 
 
-def set_up(tasks: Registry) -> bytes:
-    """What a child needs to import these tasks.
-
-    Raises:
-        ConfigError: a task cannot be imported by another process.
-    """
-    main = sys.modules["__main__"]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    script = None
-    places = []
-    for each in tasks.values():
-        module, qualname = each.function.__module__, each.function.__qualname__
-        if module == "__main__" and spec:
-            module = spec.name
-        elif module == "__main__":
-            module, script = "", file
-        if "<" in qualname or (not module and not script):
-            raise ConfigError(
-                f"task {each.name} ({qualname}) cannot be imported by child processes; "
-                "move it to the top level of a module"
-            )
-        places.append((module, qualname, each.name))
-    path = [entry or os.getcwd() for entry in sys.path]
-    return json.dumps(
-        {"path": path, "script": script and str(Path(script).resolve()), "tasks": places}
-    ).encode()
+def failure(code: int, body: bytes) -> Failure:
+    """What a child's answer says about a failed attempt."""
+    after = None
+    if code == child.RETRY:
+        (seconds,) = child.SECONDS.unpack_from(body)
+        body = body[child.SECONDS.size :]
+        if not math.isnan(seconds):
+            after = timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
+    return Failure(body.decode(errors="replace"), after, dead=code == child.DEAD)
 
 
 def _memory_file() -> int:

@@ -25,6 +25,8 @@ class Slot(Protocol):
     """Where a request runs."""
 
     def has_begun(self, number: int) -> bool: ...
+    def stop(self, number: int) -> None: ...
+    def prolong(self, number: int, ends: float) -> None: ...
 
 
 class Lease:
@@ -75,6 +77,17 @@ class Lease:
         """Does it run, or has it? Safe from any thread."""
         slot = self.slot
         return slot is not None and slot.has_begun(self.number)
+
+    def stop(self) -> None:
+        """Ask the task to stop, if it runs. Safe from any thread."""
+        if self.has_begun() and (slot := self.slot):
+            slot.stop(self.number)
+
+    def prolong(self, ends: float) -> None:
+        """It has been renewed."""
+        self.ends = ends
+        if self.has_begun() and (slot := self.slot):
+            slot.prolong(self.number, ends)
 
 
 class Leases:
@@ -153,13 +166,15 @@ class Leases:
         lost = []
         for lease, answer in zip(leases, answers, strict=True):
             if answer.outcome in (Outcome.OK, Outcome.CANCEL_REQUESTED):
-                lease.ends = asked_at + seconds
+                lease.prolong(asked_at + seconds)
             elif answer.outcome is not Outcome.BUSY and lease in self._held:
                 # Busy: somebody finishes it just now. Not held: it was finished meanwhile.
                 lease.lost = True
+                lease.stop()
                 lost.append(lease)
                 self._events.emit(LeaseLost(lease.request, answer.outcome))
             if answer.outcome is Outcome.CANCEL_REQUESTED:
+                lease.stop()
                 self._events.emit(CancelRequested(lease.request))
         self.drop(lost)
         self.num_lost += len(lost)

@@ -39,7 +39,7 @@ class Slots:
     """The child processes of a worker. All but `wake` belongs to one thread.
 
     Args:
-        set_up: what a child needs to start (`rowlease.worker.executors.set_up`).
+        set_up: what a child needs to start (`rowlease.worker.imports.set_up`).
         count: how many children.
 
     Attributes:
