@@ -183,10 +183,11 @@ def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str, by
 )
 @dsn_option
 @json_option
-def worker(tasks: str, prefetch: int | None, dsn: str | None, as_json: bool, **limits: Any) -> None:
+def worker(tasks: str, dsn: str | None, as_json: bool, **limits: Any) -> None:
     """Lease requests and run them with the tasks of a module.
 
-    TASKS is `package.module` (every task in it) or `package.module:name`.
+    TASKS is `package.module` (every task in it) or `package.module:name`. If all of them are `async
+    def`, they run as coroutines of one process, 100 at once unless told otherwise.
     """
     import logging
 
@@ -199,8 +200,6 @@ def worker(tasks: str, prefetch: int | None, dsn: str | None, as_json: bool, **l
     logger.setLevel(logging.INFO)
     sys.path.insert(0, "")
     found = load_tasks(tasks)
-    if prefetch is not None:
-        limits["prefetch"] = prefetch
     with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
         pool = Worker(store, found, **limits)
         logger.info("rowlease worker at %s", redact(place))

@@ -35,6 +35,7 @@ class Task:
 
     Attributes:
         function: what runs; at the top level of a module, because other processes import it.
+        is_coroutine: it is an `async def`.
         name: what a request's `kind` says; the function's own name if none is given.
         queue: where its requests go unless the producer says otherwise; None means "default".
         priority: of its requests, unless the producer says otherwise.
@@ -64,10 +65,11 @@ class Task:
         retry_on: Exceptions = BaseException,
         dead_letter_on: Exceptions = (),
     ) -> None:
-        if not inspect.isroutine(function) or inspect.iscoroutinefunction(function):
-            raise ConfigError(f"a task must be a plain function, not {function!r}")
+        if not inspect.isroutine(function):
+            raise ConfigError(f"a task must be a function, not {function!r}")
         functools.update_wrapper(self, function)
         self.function = function
+        self.is_coroutine = inspect.iscoroutinefunction(function)
         self.name = function.__name__ if name is None else name
         self.queue = queue
         self.priority = priority
@@ -115,16 +117,25 @@ class Task:
                 than a payload may be.
             Whatever the function raises.
         """
+        result = self._call(payload)
+        if self.is_coroutine:
+            result = _runner().run(result)
+        return None if result is None else self._encoded(result)
+
+    async def run_coroutine(self, payload: str) -> str | None:
+        """As `run`, in the event loop that this is awaited in."""
+        result = self._call(payload)
+        if self.is_coroutine:
+            result = await result
+        return None if result is None else self._encoded(result)
+
+    def _call(self, payload: str) -> Any:
         given = json.loads(payload)
         if isinstance(given, dict):
-            result = self.function(**given)
-        elif isinstance(given, list):
-            result = self.function(*given)
-        elif given is None:
-            result = self.function()
-        else:
-            result = self.function(given)
-        return None if result is None else self._encoded(result)
+            return self.function(**given)
+        if isinstance(given, list):
+            return self.function(*given)
+        return self.function() if given is None else self.function(given)
 
     def is_hopeless(self, error: BaseException) -> bool:
         """Is there no use in another attempt after this one ended so?"""
@@ -156,6 +167,7 @@ class Task:
 
 
 if TYPE_CHECKING:
+    import asyncio
 
     class TypedTask(Task, Generic[P, R]):
         """What `task` makes, as type checkers see it: it keeps the function's signature."""
@@ -271,6 +283,14 @@ def _import(name: str) -> ModuleType:
         raise ConfigError(f"importing {name} failed: {error}") from error
     except Exception as error:
         raise ConfigError(f"importing {name} failed: {type(error).__name__}: {error}") from error
+
+
+@functools.cache
+def _runner() -> asyncio.Runner:
+    """One event loop for all coroutines that this process runs one after the other."""
+    import asyncio
+
+    return asyncio.Runner()
 
 
 def _place(one: Task) -> str:

@@ -146,11 +146,12 @@ class Heard:
 
 
 @contextmanager
-def working(dsn: str | Store, **settings: Any) -> Iterator[tuple[Worker, Heard]]:
+def working(dsn: str | Store, tasks: Any = None, **settings: Any) -> Iterator[tuple[Worker, Heard]]:
     """A worker in a thread; at the end it is stopped, and what runs is handed back."""
     heard, events = Heard(), Events()
     events.subscribe(heard)
-    worker = Worker(dsn, [act, endless], events=events, **{"concurrency": 1, **settings})
+    tasks = tasks or [act, endless]
+    worker = Worker(dsn, tasks, events=events, **{"concurrency": 1, **settings})
     errors = []
 
     def run() -> None:

@@ -14,10 +14,10 @@ from rowlease.model import Failure, LeasedRequest
 from rowlease.worker import child
 from rowlease.worker import dispatcher as dispatcher_module
 from rowlease.worker.dispatcher import Dispatcher
-from rowlease.worker.executors import LONGEST_RETRY, Answer, failure
 from rowlease.worker.leases import Lease
+from rowlease.worker.process import LONGEST_RETRY, failure
 from rowlease.worker.pump import Outcomes
-from rowlease.worker.slots import Death
+from rowlease.worker.slot import Answer, Death
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TINY = 1e-5  # seconds
@@ -111,6 +111,8 @@ class World:
 
     # What the dispatcher uses of its neighbours.
 
+    unit = "process"
+
     def wake(self) -> None: ...
 
     def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
@@ -154,7 +156,7 @@ class World:
         lease = slot.held.popleft()
         slot.since = self.clock.time
         assert lease
-        self.answers.append(Answer(slot, lease, code, seconds, b""))  # type: ignore[arg-type]
+        self.answers.append(Answer(slot, lease, code, seconds, b""))
 
     def learn(self, seconds: float, count: int = 200) -> None:
         """Have run many requests that took so long."""

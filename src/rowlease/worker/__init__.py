@@ -8,7 +8,8 @@ A thread for each thing that waits::
     housekeeping  housekeeping  heartbeats and `maintain`
     bell          bell          waits for the doorbell (not in burst mode)
 
-Requests go receiver -> pump -> dispatcher -> slots -> child processes, outcomes back the same way.
+Requests go receiver -> pump -> dispatcher -> slots (child processes, or coroutines), outcomes back
+the same way.
 """
 
 from __future__ import annotations
@@ -30,21 +31,22 @@ from rowlease.tasks import Registry, Task, load_tasks
 from rowlease.worker.bell import Bell
 from rowlease.worker.child import now
 from rowlease.worker.cores import usable_cores
+from rowlease.worker.coroutines import Coroutines
 from rowlease.worker.dispatcher import Dispatcher
 from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.imports import set_up
 from rowlease.worker.leases import Leases
+from rowlease.worker.processes import ChildProcesses
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
-from rowlease.worker.slots import Slots
 from rowlease.worker.summary import Summary
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
 logger = logging.getLogger("rowlease")
 
-#: How many requests a slot holds ahead at most.
-PREFETCH = 100
+#: Per executor, how many slots (None: the cores), and how many requests each holds ahead at most.
+DEFAULTS: dict[str, tuple[int | None, int]] = {"process": (None, 100), "coroutine": (100, 10)}
 #: Seconds that the last outcomes have to reach the database, whatever is left of the grace time.
 FAREWELL = 5.0
 
@@ -57,12 +59,16 @@ class Worker:
 
     Args:
         store: a store, or the DSN of one, which is then opened and closed by `run`.
-        tasks: what `load_tasks` takes or gives, or tasks. They must be importable by child
-            processes: at the top level of a module, or of the script that is run.
+        tasks: what `load_tasks` takes or gives, or tasks. For the executor "process" they must be
+            importable by child processes: at the top level of a module, or of the script.
         queues: where to take requests from, most important first.
-        concurrency: slots; None takes the cores this process may use.
-        prefetch: how many short requests to hold ahead for each slot, at most. How many they are
-            follows from how long tasks take: about 50 ms of work, none while tasks are long.
+        concurrency: slots; None takes the cores this process may use, or 100 for coroutines.
+        executor: "process" runs each slot's tasks in a child process; what crashes one harms no
+            other. "coroutine" runs all in one event loop in this process: for tasks that wait for
+            other machines. None takes "coroutine" if every task is an `async def`.
+        prefetch: how many short requests to hold ahead for each slot, at most (100; 10 for
+            coroutines). How many they are follows from how long tasks take: about 50 ms of work,
+            none while tasks are long.
         lease: how long leases last before they must be renewed (0.1 s to 1 day); None takes the
             queue's. A dead worker's requests are free again after that time.
         consumer_priority: where it is lower than another worker's, that one gets requests first.
@@ -83,7 +89,8 @@ class Worker:
         queues: Sequence[str] = ("default",),
         concurrency: int | None = None,
         *,
-        prefetch: int = PREFETCH,
+        executor: str | None = None,
+        prefetch: int | None = None,
         lease: timedelta | None = None,
         consumer_priority: int = 0,
         burst: bool = False,
@@ -97,14 +104,20 @@ class Worker:
             raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
         if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
             raise ConfigError(f"lease is {lease}; it must be 100 ms to 1 day")
-        if prefetch < 0:
+        if prefetch is not None and prefetch < 0:
             raise ConfigError(f"prefetch is {prefetch}; it must be 0 or more")
         self._store = store
         self._tasks = _registry(tasks)
-        self._set_up = set_up(self._tasks)
+        if executor is None:
+            alike = all(each.is_coroutine for each in self._tasks.values())
+            executor = "coroutine" if alike else "process"
+        if executor not in DEFAULTS:
+            raise ConfigError(f"executor is {executor!r}; it must be one of {', '.join(DEFAULTS)}")
+        self._set_up = set_up(self._tasks) if executor == "process" else None
         self._queues = list(queues)
-        self._concurrency = concurrency or usable_cores()
-        self._prefetch = prefetch
+        slots, ahead = DEFAULTS[executor]
+        self._concurrency = concurrency or slots or usable_cores()
+        self._prefetch = ahead if prefetch is None else prefetch
         self._lease = lease
         self._consumer_priority = consumer_priority
         self._burst = burst
@@ -143,7 +156,7 @@ class Worker:
     def _run(self, store: Store) -> Summary:
         store.check_schema()
         events = self._events
-        with self._signals(), closing(Slots(self._set_up, self._concurrency, events)) as slots:
+        with self._signals(), closing(self._slots()) as slots:
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
             leases = Leases(store, events)
@@ -209,6 +222,11 @@ class Worker:
             self._concurrency,
             dispatcher.task_seconds,
         )
+
+    def _slots(self) -> ChildProcesses | Coroutines:
+        if self._set_up is None:
+            return Coroutines(self._tasks, self._concurrency)
+        return ChildProcesses(self._set_up, self._concurrency, self._events)
 
     def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver) -> None:
         """Work, then drain."""

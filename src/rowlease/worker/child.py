@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -139,23 +139,28 @@ def is_open(fd: int) -> bool:
 def run(task: Task, payload: bytes) -> tuple[int, bytes]:
     """Run one request; whatever the task raises becomes text."""
     try:
-        return attempt(task, payload)
-    except BaseException as error:
-        return (DEAD if task.is_hopeless(error) else FAILED), describe(error)
-
-
-def attempt(task: Task, payload: bytes) -> tuple[int, bytes]:
-    from rowlease.errors import DeadLetter, Retry
-
-    try:
         with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():
             result = task.run(payload.decode())
-    except Retry as retry:
-        after = float("nan") if retry.after is None else retry.after.total_seconds()
-        return RETRY, SECONDS.pack(after) + describe(retry.reason)
-    except DeadLetter as dead:
-        return DEAD, describe(dead.reason)
-    return DONE, b"" if result is None else result.encode()
+        return DONE, b"" if result is None else result.encode()
+    except BaseException as error:
+        return failed(task, error)
+
+
+def failed(task: Task, error: BaseException) -> tuple[int, bytes]:
+    """What to say of an attempt that ended with this exception."""
+    from rowlease.errors import DeadLetter, Retry
+
+    # isinstance would ask the exception itself, which may raise another.
+    kind, said = type(error), cast("Any", error)
+    try:
+        if issubclass(kind, Retry):
+            after = float("nan") if said.after is None else said.after.total_seconds()
+            return RETRY, SECONDS.pack(after) + describe(said.reason)
+        if issubclass(kind, DeadLetter):
+            return DEAD, describe(said.reason)
+    except BaseException as worse:
+        error = worse
+    return (DEAD if task.is_hopeless(error) else FAILED), describe(error)
 
 
 @contextmanager

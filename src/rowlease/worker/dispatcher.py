@@ -10,16 +10,15 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 from rowlease.events import Events, Started
 from rowlease.model import Failure
 from rowlease.worker import child as wire
 from rowlease.worker.child import now
-from rowlease.worker.executors import Answer, ChildProcess, failure
-from rowlease.worker.leases import Lease, Leases
+from rowlease.worker.leases import LEASE_OVER, Lease, Leases
+from rowlease.worker.process import failure
 from rowlease.worker.pump import Done, NotDone, Outcomes, Pump
-from rowlease.worker.slots import Death, Slots
+from rowlease.worker.slot import Answer, Death, Slot, Slots
 
 #: Seconds of work to hold ahead for each slot: enough to hide a claim's round trip, short enough
 #: that what is held ahead is not missed elsewhere.
@@ -28,10 +27,6 @@ AHEAD_SECONDS = 0.05
 BLOCKED_SECONDS = 0.05
 #: Weight of one more request in the moving average of run times.
 WEIGHT = 0.05
-#: Seconds before the end of a lease at which the task is killed, if it was not renewed; less where
-#: leases are short.
-LEASE_MARGIN, LEASE_MARGIN_SHARE = 1.0, 0.05
-LEASE_OVER = "was killed because the lease of its request could not be renewed in time"
 #: Seconds between giving a slot something and looking whether it has begun.
 LOOK = 0.02
 #: Seconds between two looks at everything.
@@ -56,7 +51,13 @@ class Dispatcher:
     """
 
     def __init__(
-        self, slots: Slots, pump: Pump, leases: Leases, events: Events, *, prefetch: int
+        self,
+        slots: Slots,
+        pump: Pump,
+        leases: Leases,
+        events: Events,
+        *,
+        prefetch: int,
     ) -> None:
         self._slots = slots
         self._pump = pump
@@ -159,16 +160,13 @@ class Dispatcher:
             if running := one.running():
                 lease, since = running
                 ran = at - since
-                if lease.limit is not None and ran < lease.limit:
-                    pause = min(pause, lease.limit - ran)
-                elif lease.limit is not None and one.doom is None:
-                    limit = timedelta(seconds=lease.limit)
-                    one.doom = f"was killed because the task ran past its time limit of {limit}"
-                    one.kill()
                 if draining:
                     lease.stop()
-                if not lease.lost:
-                    pause = min(pause, self._end_with_lease(one, lease, at))
+                reason, left = lease.overdue(since, at)
+                if reason and one.doom is None:
+                    one.doom = reason
+                    one.kill()
+                pause = min(pause, left)
             one.is_blocked = ran >= BLOCKED_SECONDS
             if 0 <= ran < BLOCKED_SECONDS:
                 pause = min(pause, BLOCKED_SECONDS - ran)
@@ -178,17 +176,6 @@ class Dispatcher:
                 pause = min(pause, one.take_back_at - at)
         return max(0.0, pause)
 
-    def _end_with_lease(self, one: ChildProcess, lease: Lease, at: float) -> float:
-        """Kill the task before somebody else may own its request; seconds until then.
-
-        It comes to that when the database has been away, or this process has stood still.
-        """
-        left = lease.ends - min(LEASE_MARGIN, lease.seconds * LEASE_MARGIN_SHARE) - at
-        if left <= 0 and one.doom is None:
-            one.doom = LEASE_OVER
-            one.kill()
-        return max(left, 0.0) if one.doom is None else LONGEST_PAUSE
-
     # -- what comes in ---------------------------------------------------------------------------
 
     def _give(self, at: float) -> None:
@@ -196,7 +183,7 @@ class Dispatcher:
         room = 1 + self.ahead
         open_slots = [one for one in self._slots.children if one.is_open and one.load < room]
         turns = deque(sorted(open_slots, key=lambda one: one.load))
-        shares: dict[ChildProcess, list[Lease]] = {one: [] for one in turns}
+        shares: dict[Slot, list[Lease]] = {one: [] for one in turns}
         while turns and (lease := self._next(at)):
             one = turns.popleft()
             shares[one].append(lease)
@@ -278,7 +265,7 @@ class Dispatcher:
             else:
                 self._over.append(lease)
                 if not lease.lost:
-                    what = Failure(f"the process running this request {death.how}")
+                    what = Failure(f"the {self._slots.unit} running this request {death.how}")
                     self._outcomes.not_done.append(NotDone(lease, what, seconds))
         self._backlog.extendleft(reversed(death.others))
 

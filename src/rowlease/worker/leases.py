@@ -19,6 +19,10 @@ from rowlease.worker.child import now
 LONGEST_PAUSE = 1.0
 #: A lease is looked at so many times; it is renewed at the first look past a third of its time.
 LOOKS_PER_LEASE = 12
+#: Seconds before the end of a lease at which the task is killed, if it was not renewed; less where
+#: leases are short.
+LEASE_MARGIN, LEASE_MARGIN_SHARE = 1.0, 0.05
+LEASE_OVER = "was killed because the lease of its request could not be renewed in time"
 
 
 class Slot(Protocol):
@@ -77,6 +81,28 @@ class Lease:
         """Does it run, or has it? Safe from any thread."""
         slot = self.slot
         return slot is not None and slot.has_begun(self.number)
+
+    def overdue(self, since: float, at: float) -> tuple[str | None, float]:
+        """Why the task must be ended now, in words, or None; and seconds until to ask again.
+
+        Past its time limit; or before somebody else may own the request: it comes to that when the
+        database has been away, or this process has stood still.
+
+        Args:
+            since: when it began.
+        """
+        left = math.inf
+        if self.limit is not None:
+            left = since + self.limit - at
+            if left <= 0:
+                limit = timedelta(seconds=self.limit)
+                return f"was killed because the task ran past its time limit of {limit}", math.inf
+        if not self.lost:
+            margin = min(LEASE_MARGIN, self.seconds * LEASE_MARGIN_SHARE)
+            left = min(left, self.ends - margin - at)
+            if left <= 0:
+                return LEASE_OVER, math.inf
+        return None, left
 
     def stop(self) -> None:
         """Ask the task to stop, if it runs. Safe from any thread."""

@@ -1,7 +1,6 @@
-"""Executors: what runs the tasks. Here, a child process for each slot.
+"""One child process: the worker's end of the pipe that `rowlease.worker.child` serves.
 
-`ChildProcess` is the worker's end of the pipe that `rowlease.worker.child` serves. Nothing in it
-blocks: a child that is stopped, stuck or dead never holds up the worker.
+Nothing in it blocks: a child that is stopped, stuck or dead never holds up the worker.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import NamedTuple
 
 from rowlease.model import Failure
 from rowlease.worker import child
 from rowlease.worker.leases import Lease
+from rowlease.worker.slot import Answer
 
 #: -P: the child's folder is no place to import from; -u: what a task prints appears at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child.__file__)
@@ -31,16 +30,6 @@ LONGEST_RETRY = 10 * 365 * 86_400.0
 #: Seconds after which a child must have seen that a request was taken back: it looks between two
 #: requests, and a store in shared memory is seen within microseconds.
 TAKE_BACK_SECONDS = 0.01
-
-
-class Answer(NamedTuple):
-    """What a child says of one request."""
-
-    slot: ChildProcess
-    lease: Lease
-    code: int
-    seconds: float
-    body: bytes
 
 
 class ChildProcess:

@@ -22,10 +22,10 @@ from rowlease.model import LeasedRequest
 from rowlease.tasks import Registry, task
 from rowlease.worker import child
 from rowlease.worker.child import now
-from rowlease.worker.executors import Answer
 from rowlease.worker.imports import set_up
 from rowlease.worker.leases import Lease
-from rowlease.worker.slots import Death, Slots
+from rowlease.worker.processes import ChildProcesses
+from rowlease.worker.slot import Answer, Death
 
 PATIENCE = 30.0  # seconds; only a failing test waits that long
 
@@ -76,15 +76,15 @@ def heard() -> list[Event]:
 
 
 @pytest.fixture
-def slots(heard: list[Event]) -> Iterator[Slots]:
+def slots(heard: list[Event]) -> Iterator[ChildProcesses]:
     events = Events()
     events.subscribe(heard.append)
-    with closing(Slots(set_up(Registry([act])), 1, events)) as slots:
+    with closing(ChildProcesses(set_up(Registry([act])), 1, events)) as slots:
         slots.start(cancelled=lambda: False)
         yield slots
 
 
-def answers(slots: Slots, count: int) -> list[Answer]:
+def answers(slots: ChildProcesses, count: int) -> list[Answer]:
     """The next `count` outcomes; nothing may die."""
     found: list[Answer] = []
     until = time.monotonic() + PATIENCE
@@ -96,7 +96,7 @@ def answers(slots: Slots, count: int) -> list[Answer]:
     return found
 
 
-def death(slots: Slots) -> Death:
+def death(slots: ChildProcesses) -> Death:
     until = time.monotonic() + PATIENCE
     while True:
         assert time.monotonic() < until
@@ -118,7 +118,7 @@ def begun(lease: Lease) -> None:
         assert time.monotonic() < until
 
 
-def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: Slots) -> None:
+def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: ChildProcesses) -> None:
     (slot,) = slots.children
     given = [lease("size", text="x" * 1_000_000) for _ in range(8)] + [lease("large")] * 8
     slot.give(given)
@@ -129,7 +129,7 @@ def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: Slots) -
     assert (slot.wants_to_write, slot.load) == (False, 0)
 
 
-def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: Slots) -> None:
+def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: ChildProcesses) -> None:
     (slot,) = slots.children
     stop = lease("stop")
     slot.give([stop, *(lease("size", text="x" * 1_000_000) for _ in range(3))])
@@ -141,7 +141,9 @@ def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: Slots) -> No
     assert len(left.others) == 3
 
 
-def test_what_waits_behind_a_long_request_can_be_taken_back(slots: Slots, gate: Path) -> None:
+def test_what_waits_behind_a_long_request_can_be_taken_back(
+    slots: ChildProcesses, gate: Path
+) -> None:
     (slot,) = slots.children
     long, *others = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
@@ -159,7 +161,9 @@ def test_what_waits_behind_a_long_request_can_be_taken_back(slots: Slots, gate: 
     ]
 
 
-def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: Slots, gate: Path) -> None:
+def test_what_was_let_go_but_not_reported_as_taken_comes_back(
+    slots: ChildProcesses, gate: Path
+) -> None:
     """The child went on in between: it says itself that it left the others alone."""
     (slot,) = slots.children
     long, *others = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
@@ -177,7 +181,7 @@ def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: Slots, gate
 
 
 def test_the_dead_leave_what_they_were_running_and_what_they_never_began(
-    slots: Slots, heard: list[Event], gate: Path
+    slots: ChildProcesses, heard: list[Event], gate: Path
 ) -> None:
     (slot,) = slots.children
     quick, long, *others = given = [lease("a"), lease("wait", gate=str(gate)), lease("b")]
@@ -198,7 +202,7 @@ def test_the_dead_leave_what_they_were_running_and_what_they_never_began(
     answers(slots, 1)
 
 
-def test_a_death_takes_along_what_the_task_has_started(slots: Slots) -> None:
+def test_a_death_takes_along_what_the_task_has_started(slots: ChildProcesses) -> None:
     """Else the orphan, which holds the pipes, too, would go on unseen."""
     (slot,) = slots.children
     slot.give([lease("orphan")])
@@ -216,16 +220,16 @@ def group_exists(number: int) -> bool:
     return True
 
 
-def test_what_a_task_starts_inherits_no_pipe(slots: Slots) -> None:
+def test_what_a_task_starts_inherits_no_pipe(slots: ChildProcesses) -> None:
     (slot,) = slots.children
     slot.give([lease("descriptors")])
     (answer,) = answers(slots, 1)
     assert json.loads(answer.body) == [0, 1, 2]
 
 
-def test_children_hold_their_own_pipes_only(slots: Slots, heard: list[Event]) -> None:
+def test_children_hold_their_own_pipes_only(slots: ChildProcesses, heard: list[Event]) -> None:
     """One end of each is the worker's, the other the child's."""
-    with closing(Slots(set_up(Registry([act])), 1, Events())) as others:
+    with closing(ChildProcesses(set_up(Registry([act])), 1, Events())) as others:
         others.start(cancelled=lambda: False)
         first, second = (pipes(one.children[0].pid) for one in (slots, others))
         assert len(first) == len(second) == 2
@@ -239,7 +243,7 @@ def pipes(pid: int) -> set[str]:
     return {name for name in found if name.startswith("pipe:")}
 
 
-def test_the_last_words_of_the_dead_are_heard(slots: Slots) -> None:
+def test_the_last_words_of_the_dead_are_heard(slots: ChildProcesses) -> None:
     """In whatever order the news of them and of the death come."""
     (slot,) = slots.children
     assert slot.pidfd is not None
@@ -252,7 +256,7 @@ def test_the_last_words_of_the_dead_are_heard(slots: Slots) -> None:
     assert deaths[0].running[0] is last
 
 
-def test_nothing_leaks_over_many_deaths(slots: Slots, heard: list[Event]) -> None:
+def test_nothing_leaks_over_many_deaths(slots: ChildProcesses, heard: list[Event]) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         slots.children[0].give([lease("hang")])
@@ -266,7 +270,7 @@ def test_nothing_leaks_over_many_deaths(slots: Slots, heard: list[Event]) -> Non
     assert len(set(pids)) == 6
 
 
-def test_a_child_ends_when_its_worker_lets_go_of_the_pipe(slots: Slots) -> None:
+def test_a_child_ends_when_its_worker_lets_go_of_the_pipe(slots: ChildProcesses) -> None:
     (slot,) = slots.children
     assert slot.pidfd is not None
     slot.dismiss()

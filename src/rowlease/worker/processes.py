@@ -1,4 +1,4 @@
-"""The slots: one child process each, started together, watched, and replaced when they die."""
+"""Slots that are child processes, started together, watched, and replaced when they die."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.child import now
-from rowlease.worker.executors import Answer, ChildProcess
-from rowlease.worker.leases import Lease
+from rowlease.worker.process import ChildProcess
+from rowlease.worker.slot import Answer, Death
 
 #: Seconds before a child that did not start is tried again; doubled each time.
 FIRST_RESTART, LAST_RESTART = 0.1, 5.0
@@ -21,21 +20,7 @@ FIRST_RESTART, LAST_RESTART = 0.1, 5.0
 FAREWELL = 2.0
 
 
-class Death(NamedTuple):
-    """What a child that died leaves behind.
-
-    Attributes:
-        how: in words.
-        running: what it was at, and for how many seconds.
-        others: what it had been given beyond that, in order.
-    """
-
-    how: str
-    running: tuple[Lease, float] | None
-    others: list[Lease]
-
-
-class Slots:
+class ChildProcesses:
     """The child processes of a worker. All but `wake` belongs to one thread.
 
     Args:
@@ -46,6 +31,8 @@ class Slots:
         children: those that live, ready or not.
         num_deaths: how many have died.
     """
+
+    unit = "process"
 
     def __init__(self, set_up: bytes, count: int, events: Events) -> None:
         self.children: list[ChildProcess] = []

@@ -1,0 +1,258 @@
+"""Runs tasks as coroutines: many slots that share one event loop, in a thread of this process.
+
+To the dispatcher they are slots like child processes, but what runs in one can only be cancelled. A
+task that blocks its thread holds up all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from rowlease.context import Context, running
+from rowlease.errors import SoftTimeLimitExceeded
+from rowlease.tasks import Registry, Task
+from rowlease.worker import child
+from rowlease.worker.leases import Lease
+from rowlease.worker.processes import FAREWELL
+from rowlease.worker.slot import Answer, Death
+
+
+class CoroutineSlot:
+    """One slot: runs what it is given, one after the other.
+
+    `give`, `taken_back` and `left_behind` belong to the dispatcher's thread, `serve` to the loop's.
+
+    Attributes: see `rowlease.worker.slot.Slot`.
+    """
+
+    ready = True
+    is_silent = False
+
+    def __init__(self, owner: Coroutines) -> None:
+        self.held: deque[Lease] = deque()
+        self.doom: str | None = None
+        self.is_blocked = False
+        self.take_back_at: float | None = None
+        self._owner = owner
+        self._queue: deque[Lease] = deque()
+        self._given = 0
+        self._begun = 0
+        self._stop = 0
+        self._current: tuple[Lease, float] | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    # -- the dispatcher's side -------------------------------------------------------------------
+
+    @property
+    def load(self) -> int:
+        """How many are held."""
+        return len(self.held)
+
+    @property
+    def is_open(self) -> bool:
+        """May it be given more?"""
+        return not (self.is_blocked and self.held) and self.doom is None
+
+    def give(self, leases: Sequence[Lease]) -> None:
+        """Run these, in this order."""
+        for lease in leases:
+            self._given += 1
+            lease.slot, lease.number = self, self._given
+        self.held.extend(leases)
+        self._queue.extend(leases)
+        self._owner.call(self._wake)
+
+    def ask_back(self, now: float) -> None:
+        """`taken_back` has what it has not begun, at once."""
+        self.take_back_at = now
+
+    def taken_back(self) -> list[Lease]:
+        """What it has not begun and now never will, in order."""
+        self.take_back_at = None
+        back: deque[Lease] = deque()
+        while self._queue:
+            try:
+                back.appendleft(self._queue.pop())
+            except IndexError:
+                break
+        for lease in back:
+            lease.slot = None
+            self.held.remove(lease)
+        return list(back)
+
+    def running(self) -> tuple[Lease, float] | None:
+        """The request it runs now, and since when."""
+        return self._current
+
+    def has_begun(self, number: int) -> bool:
+        """Has it taken up its n-th request? Safe to ask from any thread."""
+        return self._begun >= number
+
+    def stop(self, number: int) -> None:
+        """Ask its n-th request to stop. Safe in any thread."""
+        self._stop = number
+
+    def prolong(self, number: int, ends: float) -> None:
+        """Nothing to do: the context asks the lease itself."""
+
+    def kill(self) -> None:
+        """Cancel what it runs now."""
+        if current := self._current:
+            number = current[0].number
+            self._owner.call(lambda: self._cancel(number))
+
+    def left_behind(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
+        """When it is given up: what it runs and for how long, and what it never began."""
+        others = self.taken_back()
+        current = self._current
+        self.held.clear()
+        return current and (current[0], child.now() - current[1]), others
+
+    # -- the context's side ----------------------------------------------------------------------
+
+    def is_asked_to_stop(self, number: int) -> bool:
+        return self._stop == number
+
+    def lease_ends(self, number: int) -> float | None:
+        current = self._current
+        return current[0].ends if current and current[0].number == number else None
+
+    # -- the loop's side -------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._serving is None:
+            self._serving = asyncio.get_running_loop().create_task(self._serve())
+
+    def _cancel(self, number: int) -> None:
+        if self._serving and self._current and self._current[0].number == number:
+            self._serving.cancel()
+
+    async def _serve(self) -> None:
+        try:
+            while self._queue and not self._owner.is_closing:
+                try:
+                    lease = self._queue.popleft()
+                except IndexError:
+                    break  # taken back at this moment
+                await self._run(lease)
+        finally:
+            self._serving = None
+
+    async def _run(self, lease: Lease) -> None:
+        request = lease.request
+        started = child.now()
+        self._current = lease, started
+        self._begun = lease.number
+        if started > lease.ends:
+            code, body = child.NOT_RUN, b""
+        else:
+            running.set(
+                Context(
+                    *(request.request_id, request.num_attempts, request.max_attempts),
+                    *(lease.number, lease.ends, self),
+                )
+            )
+            code, body = await attempt(self._owner.tasks[lease.task_number], request.payload)
+            if (this := asyncio.current_task()) and this.cancelling():
+                this.uncancel()  # the slot goes on
+        self._current = None
+        self._owner.answer(Answer(self, lease, code, child.now() - started, body))
+
+
+async def attempt(task: Task, payload: str) -> tuple[int, bytes]:
+    """Run one request; whatever the task raises becomes text."""
+    limit = task.soft_time_limit
+    try:
+        async with asyncio.timeout(limit.total_seconds() if limit else None) as timeout:
+            result = await task.run_coroutine(payload)
+        return child.DONE, b"" if result is None else result.encode()
+    except TimeoutError as error:
+        if not timeout.expired():
+            return child.failed(task, error)
+        said = f"the task ran past its soft time limit of {limit}"
+        return child.failed(task, SoftTimeLimitExceeded(said))
+    except BaseException as error:
+        return child.failed(task, error)
+
+
+class Coroutines:
+    """The slots of a worker whose tasks are coroutines; see `rowlease.worker.slot.Slots`.
+
+    Args:
+        count: how many slots.
+    """
+
+    num_deaths = 0
+    unit = "coroutine"
+
+    def __init__(self, tasks: Registry, count: int) -> None:
+        self.tasks = list(tasks.values())
+        self.children = [CoroutineSlot(self) for _ in range(count)]
+        self.is_closing = False
+        self._answers: deque[Answer] = deque()
+        self._woken = threading.Event()
+        self._calls: list[Callable[[], None]] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="rowlease-coroutines", daemon=True)
+
+    def start(self, cancelled: Callable[[], bool]) -> None:
+        """Start the event loop."""
+        self._thread.start()
+
+    def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
+        """Wait up to `pause` seconds for something to happen, and tell what did."""
+        if self._calls:
+            calls, self._calls = self._calls, []
+            self._loop.call_soon_threadsafe(lambda: [call() for call in calls])
+        self._woken.wait(pause)
+        self._woken.clear()
+        answers: list[Answer] = []
+        deaths: list[Death] = []
+        while self._answers:
+            answer = self._answers.popleft()
+            slot, lease = answer.slot, answer.lease
+            if not slot.held or slot.held[0] is not lease:
+                continue  # given up
+            slot.held.popleft()
+            lease.slot = None
+            if slot.doom:
+                deaths.append(Death(slot.doom, (lease, answer.seconds), []))
+                slot.doom = None
+            else:
+                answers.append(answer)
+        return answers, deaths
+
+    def wake(self) -> None:
+        """End a `poll` that waits. Safe in any thread, and in signal handlers."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the event loop."""
+        self.is_closing = True
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(FAREWELL)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def call(self, call: Callable[[], None]) -> None:
+        """Have the loop's thread call this, with the next `poll`."""
+        self._calls.append(call)
+
+    def answer(self, answer: Answer) -> None:
+        """Hand an answer over to the dispatcher's thread."""
+        self._answers.append(answer)
+        self._woken.set()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        rest = asyncio.all_tasks(self._loop)
+        for task in rest:
+            task.cancel()
+        if rest:
+            self._loop.run_until_complete(asyncio.wait(rest, timeout=FAREWELL / 2))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())

@@ -1,0 +1,176 @@
+"""A worker whose tasks are coroutines: many at once, in one event loop of its own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.context import current
+from rowlease.errors import DeadLetter, Retry, SoftTimeLimitExceeded
+from rowlease.events import Failed, Finished, Started
+from rowlease.model import NewRequest
+from rowlease.store import Store
+from rowlease.tasks import task
+from rowlease.worker import Worker
+from tests.acceptance.test_worker import statuses
+from tests.acceptance.test_worker import working as working_with
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+crowd: list[int] = []
+
+
+@task
+async def act(do: str = "ok", **given: Any) -> object:
+    await asyncio.sleep(0)
+    match do:
+        case "fail":
+            raise ValueError("no luck today")
+        case "retry":
+            raise Retry("come back later", after=timedelta(hours=1))
+        case "dead":
+            raise DeadLetter("never again")
+        case "leave":
+            raise SystemExit("left")
+        case "cancel":
+            raise asyncio.CancelledError
+        case "object":
+            return object()
+        case "obey":
+            while not current().should_stop:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            raise RuntimeError("stopped, as asked")
+        case "stay":
+            await asyncio.Event().wait()
+    return {"did": do, "attempt": current().attempt, **given}
+
+
+@task
+async def meet(count: int) -> int:
+    """Comes back when so many have come."""
+    crowd.append(current().request_id)
+    while len(crowd) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    return len(set(crowd))
+
+
+@task(time_limit=timedelta(seconds=0.1))
+async def endless() -> None:
+    await asyncio.Event().wait()
+
+
+@task(soft_time_limit=timedelta(seconds=0.05), retry_on=OSError)
+async def slow() -> None:
+    await asyncio.Event().wait()
+
+
+TASKS: list[Any] = [act, meet, endless, slow]
+
+
+def put(store: Store, *actions: Any, kind: str = "act", **options: Any) -> list[int]:
+    payloads = [{"do": action} if isinstance(action, str) else action for action in actions]
+    requests = [NewRequest(kind=kind, payload=json.dumps(p), **options) for p in payloads]
+    return [answer.request_id or 0 for answer in store.enqueue_many("default", requests)]
+
+
+def drain(store: Store, **settings: Any) -> Any:
+    return Worker(store, TASKS, burst=True, **settings).run()
+
+
+def working(store: Store, **settings: Any) -> Any:
+    return working_with(store, tasks=TASKS, concurrency=None, **settings)
+
+
+@pytest.mark.parametrize("executor", [None, "process"])
+def test_whatever_a_coroutine_does_is_told(store: Store, sql: Sql, executor: str | None) -> None:
+    put(store, {"do": "ok", "x": 1}, "fail", "retry", "dead", "leave", "cancel", "object")
+    summary = drain(store, executor=executor, concurrency=2)
+    assert (summary.finished, summary.failed, summary.slots) == (1, 6, 2)
+    ((result,),) = sql("select result from rowlease.queue_history")
+    assert result == {"did": "ok", "attempt": 1, "x": 1}
+    said = [
+        text.partition("\n")[0]
+        for (text,) in sql("select last_error from rowlease.queue order by request_id")
+    ]
+    assert said == [
+        "ValueError: no luck today",
+        "come back later",
+        "never again",
+        "SystemExit: left",
+        "asyncio.exceptions.CancelledError",
+        "ValueError: the result of task act is not JSON: Object of type object is not JSON "
+        "serializable",
+    ]
+    assert statuses(sql) == {"Complete": 1, "Failed": 1, "Scheduled": 5}
+
+
+def test_a_hundred_run_at_once(store: Store, sql: Sql) -> None:
+    crowd.clear()
+    put(store, *[{"count": 100}] * 100, kind="meet")
+    assert drain(store).finished == 100
+    assert sql("select distinct result::text from rowlease.queue_history") == [("100",)]
+
+
+def test_more_than_fit_are_run_in_their_order(store: Store, sql: Sql) -> None:
+    put(store, *[{"x": number} for number in range(500)])
+    summary = drain(store, concurrency=1)
+    assert summary.finished == 500
+    done = sql(
+        "select (result ->> 'x')::int from rowlease.queue_history"
+        " order by completion_time, request_id"
+    )
+    assert done == [(number,) for number in range(500)]
+
+
+def test_a_coroutine_past_its_time_limit_is_cancelled_and_its_slot_goes_on(
+    store: Store, sql: Sql
+) -> None:
+    put(store, {}, {}, kind="endless", max_attempts=1)
+    put(store, "ok", "ok")
+    summary = drain(store, concurrency=1)
+    assert (summary.finished, summary.failed, summary.crashed) == (2, 2, 0)
+    errors = sql("select distinct last_error from rowlease.queue")
+    assert [error for (error,) in errors] == [
+        "the coroutine running this request was killed because the task ran past its time limit of "
+        "0:00:00.100000"
+    ]
+
+
+def test_a_coroutine_past_its_soft_time_limit_is_told_so(store: Store, sql: Sql) -> None:
+    put(store, {}, kind="slow")
+    assert drain(store).failed == 1
+    ((error,),) = sql("select last_error from rowlease.queue where status = 'Failed'")
+    assert error.startswith(f"{SoftTimeLimitExceeded.__module__}.SoftTimeLimitExceeded: the task")
+
+
+def test_short_requests_do_not_wait_behind_a_long_one(store: Store) -> None:
+    with working(store, prefetch=50) as (_, heard):
+        put(store, *["ok"] * 300)
+        for _ in range(300):
+            heard.first(Finished)
+        put(store, "stay", *["ok"] * 300)
+        for _ in range(300):
+            heard.first(Finished)
+
+
+def test_what_runs_when_a_worker_is_stopped_twice_is_handed_back(store: Store, sql: Sql) -> None:
+    put(store, "stay")
+    with working(store) as (worker, heard):
+        heard.first(Started)
+        worker.stop()
+        worker.stop()
+    assert statuses(sql) == {"Pending": 1}
+
+
+def test_a_coroutine_hears_that_it_is_cancelled(store: Store, sql: Sql) -> None:
+    (request_id,) = put(store, "obey")
+    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
+        heard.first(Started)
+        store.cancel([request_id])
+        assert "stopped, as asked" in heard.first(Failed).error
+    assert statuses(sql) == {"Cancelled": 1}
