@@ -1,0 +1,56 @@
+"""Four slots and ten requests in three priorities: who starts when, and who waits.
+
+Source of the scenario: Azure Service Bus's priority queue sample, where a pump hands messages to a
+dispatcher with so many workers.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rowlease.events import Finished, Started
+from rowlease.store import Store
+from tests.acceptance.test_worker import Sql, put, statuses, working
+
+PRIORITIES = [1, 5, 9, 1, 5, 9, 1, 5, 9, 1]
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> list[Path]:
+    """A pipe for each request: its task ends when somebody writes to it."""
+    paths = [tmp_path / str(place) for place in range(len(PRIORITIES))]
+    for path in paths:
+        os.mkfifo(path)
+    return paths
+
+
+def test_four_start_the_pump_waits_and_the_rest_follow_by_priority(
+    store: Store, sql: Sql, gates: list[Path]
+) -> None:
+    gate_of = {
+        put(store, {"do": "wait", "gate": str(gate)}, priority=priority)[0]: gate
+        for priority, gate in zip(PRIORITIES, gates, strict=True)
+    }
+    in_order = [
+        request_id
+        for _, request_id in sorted(
+            (-priority, request_id)
+            for priority, request_id in zip(PRIORITIES, gate_of, strict=True)
+        )
+    ]
+    with working(store, concurrency=4) as (_, heard):
+        running = [heard.first(Started).request.request_id for _ in range(4)]
+        assert sorted(running) == sorted(in_order[:4])
+        assert statuses(sql) == {"Processing": 4, "Pending": 6}
+        for following in in_order[4:]:
+            gate_of[running.pop(0)].write_text("through")
+            heard.first(Finished)
+            running.append(heard.first(Started).request.request_id)
+            assert running[-1] == following
+        for request_id in running:
+            gate_of[request_id].write_text("through")
+            heard.first(Finished)
+    assert statuses(sql) == {"Complete": 10}
