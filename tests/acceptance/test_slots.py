@@ -41,7 +41,7 @@ def test_four_start_the_pump_waits_and_the_rest_follow_by_priority(
             for priority, request_id in zip(PRIORITIES, gate_of, strict=True)
         )
     ]
-    with working(store, concurrency=4) as (_, heard):
+    with working(store, concurrency=4, prefetch=0) as (_, heard):
         running = [heard.first(Started).request.request_id for _ in range(4)]
         assert sorted(running) == sorted(in_order[:4])
         assert statuses(sql) == {"Processing": 4, "Pending": 6}
