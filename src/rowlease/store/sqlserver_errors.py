@@ -23,7 +23,7 @@ from rowlease.errors import (
 
 #: Numbers of our own, the RL001... of PostgreSQL plus 51,000 (sql/README.md).
 BAD_ARGUMENT, QUEUE_FULL = 51001, 51005
-INVALID_REQUEST = {51002, 51003, 51004, 51006, 51007, 51008, 51009, 51010}
+INVALID_REQUEST = {51002, 51003, 51004, 51006, 51007, 51008, 51009, 51010, 51011}
 #: OPENJSON and its kin met text that is not JSON.
 NOT_JSON = {13609, 13608, 13610}
 #: An overflow, or a text that is no time of the calendar.
@@ -32,8 +32,8 @@ TOO_LONG = {8152, 2628}
 DENIED = {229, 230, 262, 297, 300, 916, 15151, 15247}
 #: No such object, procedure, schema or column; too few or too many arguments.
 OTHER_SCHEMA = {208, 2812, 2760, 207, 201, 8144, 8145}
-#: Deadlock victim, lock timeout, update conflict, no lock left: XACT_ABORT has rolled all back.
-ROLLED_BACK = {1205, 1222, 3960, 1204}
+#: Deadlock victim, lock timeout, update conflict, no lock left, a named lock not had: XACT_ABORT has rolled all back.
+ROLLED_BACK = {1205, 1222, 3960, 1204, 51012}
 DUPLICATE = {2601, 2627}
 #: Login failed, no such database, the server stops or starts, or has no resources.
 UNREACHABLE = {
