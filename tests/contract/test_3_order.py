@@ -25,9 +25,8 @@ def ids(requests: list[LeasedRequest]) -> list[int]:
 
 def way_enqueue(store: Session, priorities: list[int]) -> None:
     for priority in priorities:
-        store.execute(
-            "select rowlease.enqueue('q', 'a', p_priority => %s, p_payload => %s)",
-            (priority, str(priority)),
+        store._call(
+            "enqueue", p_queue_name="q", p_kind="a", p_priority=priority, p_payload=str(priority)
         )
 
 
@@ -82,7 +81,7 @@ def test_the_priority_is_0_where_nothing_is_said(store: Session) -> None:
     store.insert("inbox", kind="a")
     store.stage("load", [{"row_id": 1, "kind": "a"}])
     store.promote("load", "default", 1)
-    store.execute("select rowlease.enqueue('default', 'a')")
+    store._call("enqueue", p_queue_name="default", p_kind="a")
     assert store.rows("queue", "priority") == [(0,)] * 4
 
 
@@ -310,21 +309,12 @@ def test_a_floor_does_not_outlive_a_clock_that_is_set_back(store: Session, clock
     floor: str | None = None
     for _ in range(3):
         floor = store.dequeue("one", ["default"], 1, floor=dear(floor)).floor
-        others_have_ended(store)
+        store.others_have_ended()
         clock.advance(seconds=1.001)
     clock.advance(minutes=-10)
     requests = store.put()
     clock.advance(seconds=1)
     assert ids(store.take(limit=2, floor=dear(floor))) == requests
-
-
-def others_have_ended(store: Session) -> None:
-    """Wait until every transaction that is open now, anywhere on the server, is over."""
-    ((now,),) = store.execute("select pg_current_xact_id()::text::bigint")
-    while store.execute(
-        f"select where pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= {now}"
-    ):
-        pass
 
 
 def dear(floor: str | None) -> str | None:

@@ -109,7 +109,8 @@ def test_a_lease_does_not_run_while_its_claim_waits(
     one.take("one")
     two.freeze(None)
     second = two.waiting(lambda: two.take("two"))
-    ((before,),) = store.execute("select clock_timestamp()")
+    store.freeze(None)
+    before = store.now()
     one.commit()
     assert second.result()[0].locked_time > before
 
