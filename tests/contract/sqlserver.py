@@ -120,6 +120,7 @@ def apply(dsn: str) -> None:
 def rewritten(text: str) -> list[str]:
     """A script for Babelfish: it has no CREATE OR ALTER, and falls over a refused zero wait."""
     text = text.replace("@LockTimeout = 0", "@LockTimeout = 1")
+    text = re.sub(r"alter authorization on schema::\w+ to \w+;", "", text)
     made = re.search(r"create or alter (\w+) (rowlease\.\w+)", text)
     if made is None:
         return [text]

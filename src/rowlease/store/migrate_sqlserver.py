@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
 #: Two `rowlease migrate` at once take turns.
 MIGRATION_LOCK = "rowlease:migrate"
 #: What to drop where its file is gone, by its type in sys.objects.
-KINDS = {"P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view"}
+KINDS = {
+    "P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view",
+    "TR": "trigger",
+}  # fmt: skip
+#: The rank of procedures.
+BOUND_LATER = 2
 #: Creating what others also create: databases, schemas, roles, tables, procedures.
 MAY_NOT_CREATE = DENIED | {262, 2759, 15151, 15247, 15406}
 
@@ -34,8 +41,6 @@ def migrate(dsn: str) -> Migrated:
     )
     try:
         with engine.begin() as connection:
-            # Roll back whatever fails: a half-made schema must not stay.
-            connection.exec_driver_sql("set xact_abort on")
             return _migrate(connection, redact(dsn))
     except sa.exc.DBAPIError as error:
         if error.orig is None:
@@ -94,8 +99,7 @@ def _take_turns(connection: sa.Connection) -> None:
 
 def _apply(connection: sa.Connection, files: list[Routine], fingerprint: str) -> None:
     driver: Any = connection.connection.driver_connection
-    # Views and functions first: unlike a procedure's, their bodies are bound when they are made.
-    for script in sorted(files, key=lambda script: _rank(script.body)):
+    for script in _in_order(files):
         _run(driver, script.body)
     _drop_stale(driver, {script.name.lower() for script in files})
     _run(driver, "delete from rowlease.SchemaInfo")
@@ -106,8 +110,26 @@ def _apply(connection: sa.Connection, files: list[Routine], fingerprint: str) ->
     )
 
 
+def _in_order(files: list[Routine]) -> list[Routine]:
+    """What others are made of comes first.
+
+    The bodies of views and of functions that are one query are bound when they are made; those of
+    procedures when they run.
+    """
+    ranks = {script.name: _rank(script.body) for script in files}
+    by_name = {script.name.lower(): script for script in files}
+    bound = {name.lower() for name, rank in ranks.items() if rank < BOUND_LATER}
+    needs = {
+        name: {used.lower() for used in re.findall(r"rowlease\.(\w+)", by_name[name].body)}
+        & bound - {name}
+        for name in sorted(bound)
+    }
+    first = [by_name[name] for name in TopologicalSorter(needs).static_order()]
+    rest = [script for script in files if script.name.lower() not in bound]
+    return first + sorted(rest, key=lambda script: ranks[script.name])
+
+
 def _rank(body: str) -> int:
-    """Its place in the order of creation: what others are built from comes first."""
     code = "\n".join(line for line in body.splitlines() if not line.startswith("--")).lower()
     for place, word in enumerate(("function", "view", "procedure", "trigger")):
         if f"create or alter {word}" in code:
