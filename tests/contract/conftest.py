@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import in_database, scratch_database
 from tests.contract import engines, sqlserver
-from tests.contract.sessions import EMPTIED, Clock, PostgresSession, Session
+from tests.contract.sessions import EMPTIED, SERVERS, Clock, PostgresSession, Session
 
 SESSIONS: dict[str, Callable[[str], Session]] = {
     "postgresql": PostgresSession,
@@ -85,6 +85,8 @@ def another(engine: str, dsn: str, clock: Clock) -> Iterator[Callable[[], Sessio
         def session() -> Session:
             opened = SESSIONS[engine](dsn)
             stack.callback(opened.close)
+            if engine not in SERVERS:
+                SERVERS[engine] = opened.version()
             opened.freeze(clock.now)
             clock.sessions.append(opened)
             return opened

@@ -28,6 +28,10 @@ TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", 
           "queue_waiter", "queue_settings")  # fmt: skip
 
 
+#: What the servers of this run say of themselves, by engine.
+SERVERS: dict[str, str] = {}
+
+
 class Measured(NamedTuple, Generic[T]):
     """What a call gave, and what it cost.
 
@@ -58,6 +62,10 @@ class Session(Store):
     @abstractmethod
     def execute(self, text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
         """Run a statement and give its rows."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """What the server says of itself, in a line."""
 
     @abstractmethod
     def spelt(self, name: str) -> str:
@@ -247,6 +255,10 @@ class PostgresSession(PostgresStore, Session):
     def execute(self, text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
         cursor = self.raw.execute(text, arguments)
         return cursor.fetchall() if cursor.description else []
+
+    def version(self) -> str:
+        ((version,),) = self.execute("select version()")
+        return str(version).partition(",")[0]
 
     def spelt(self, name: str) -> str:
         return name

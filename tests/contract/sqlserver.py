@@ -117,14 +117,27 @@ def apply(dsn: str) -> None:
         migrate(dsn)
 
 
+#: What a script says, and what Babelfish understands instead. It takes a type's other name for
+#: an output parameter of any length, and falls over an application lock refused without waiting.
+SPOKEN = (
+    (r"@LockTimeout = 0\b", "@LockTimeout = 1"),
+    (r"nvarchar\(max\) output", "rowlease.long_text output"),
+    (r"(alter authorization|grant control) on schema::[^;]*;", ""),
+)
+LONG_TEXT = (
+    "if type_id('rowlease.long_text') is null create type rowlease.long_text from nvarchar(max)"
+)
+
+
 def rewritten(text: str) -> list[str]:
-    """A script for Babelfish: it has no CREATE OR ALTER, and falls over a refused zero wait."""
-    text = text.replace("@LockTimeout = 0", "@LockTimeout = 1")
-    text = re.sub(r"alter authorization on schema::\w+ to \w+;", "", text)
+    """A script of sql/sqlserver for Babelfish, which has no CREATE OR ALTER."""
+    for pattern, instead in SPOKEN:
+        text = re.sub(pattern, instead, text)
     made = re.search(r"create or alter (\w+) (rowlease\.\w+)", text)
     if made is None:
         return [text]
-    return [f"drop {made[1]} if exists {made[2]}", text.replace("create or alter", "create", 1)]
+    drop = f"drop {made[1]} if exists {made[2]}"
+    return [LONG_TEXT, drop, text.replace("create or alter", "create", 1)]
 
 
 def is_babelfish(connection: Any) -> bool:
@@ -198,6 +211,10 @@ class MssqlSession(SqlServerStore, Session):
         return False  # a test's transaction may be open, and its connection is the only one
 
     # -- looking ---------------------------------------------------------------------------------
+
+    def version(self) -> str:
+        lines = str(self._observer.execute("select @@version").fetchval()).splitlines()
+        return "; ".join((lines[0], lines[-1])) if self._is_babelfish else lines[0].strip()
 
     def spelt(self, name: str) -> str:
         return spelt(name)

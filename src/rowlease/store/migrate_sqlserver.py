@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
@@ -40,7 +42,7 @@ def migrate(dsn: str) -> Migrated:
         poolclass=sa.NullPool,
     )
     try:
-        with engine.begin() as connection:
+        with engine.connect() as connection, _transaction(connection):
             return _migrate(connection, redact(dsn))
     except sa.exc.DBAPIError as error:
         if error.orig is None:
@@ -48,6 +50,22 @@ def migrate(dsn: str) -> Migrated:
         raise _said(error.orig, redact(dsn)) from error.orig
     except pyodbc().Error as error:
         raise _said(error, redact(dsn)) from error
+
+
+@contextmanager
+def _transaction(connection: sa.Connection) -> Iterator[None]:
+    """As `connection.begin()`, but what went wrong is said even where the rollback fails, too.
+
+    Some errors end the transaction in the server, and some engines then refuse to roll back.
+    """
+    transaction = connection.begin()
+    try:
+        yield
+        transaction.commit()
+    except BaseException:
+        with suppress(sa.exc.DBAPIError):
+            transaction.rollback()
+        raise
 
 
 def _said(error: BaseException, where: str) -> RowleaseError:
@@ -100,7 +118,11 @@ def _take_turns(connection: sa.Connection) -> None:
 def _apply(connection: sa.Connection, files: list[Routine], fingerprint: str) -> None:
     driver: Any = connection.connection.driver_connection
     for script in _in_order(files):
-        _run(driver, script.body)
+        try:
+            _run(driver, script.body)
+        except pyodbc().Error as error:
+            error.add_note(f"in {script.name}.sql")
+            raise
     _drop_stale(driver, {script.name.lower() for script in files})
     _run(driver, "delete from rowlease.SchemaInfo")
     _run(

@@ -32,7 +32,8 @@ TOO_LONG = {8152, 2628}
 DENIED = {229, 230, 262, 297, 300, 916, 15151, 15247}
 #: No such object, procedure, schema or column; too few or too many arguments.
 OTHER_SCHEMA = {208, 2812, 2760, 207, 201, 8144, 8145}
-#: Deadlock victim, lock timeout, update conflict, no lock left, a named lock not had: XACT_ABORT has rolled all back.
+#: Deadlock victim, lock timeout, update conflict, no lock left, a named lock that was not had:
+#: XACT_ABORT has rolled all back.
 ROLLED_BACK = {1205, 1222, 3960, 1204, 51012}
 DUPLICATE = {2601, 2627}
 #: Login failed, no such database, the server stops or starts, or has no resources.
