@@ -17,15 +17,19 @@ declare @judged table (RequestId bigint not null primary key, Counts bit not nul
                        CancelRequested bit not null);
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
 exec rowlease.check_arrays @p_request_ids, @p_lock_tokens;
+create table #held (RequestId bigint not null primary key);
 begin transaction;
-exec rowlease.take_held @p_request_ids, @p_lock_tokens, @done output, @groups output;
+exec rowlease.take_held @p_request_ids, @p_lock_tokens;
+set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease.groups_of(@p_request_ids) as g for json path);
 insert into @judged (RequestId, Counts, IsDead, CancelRequested)
 select q.RequestId, case when q.NumAbandons >= 9 then 1 else 0 end,
        case when q.NumAbandons >= 9 and q.NumAttempts >= q.MaxAttempts and q.CancelRequested = 0
             then 1 else 0 end,
        q.CancelRequested
-  from openjson(@done) as d
-  join rowlease.Queue as q on q.RequestId = cast(d.value as bigint);
+  from #held as h
+  join rowlease.Queue as q on q.RequestId = h.RequestId;
 insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
 select q.QueueName, q.Priority, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead)
   from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId

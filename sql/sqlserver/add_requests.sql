@@ -2,9 +2,9 @@
 -- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_kinds nvarchar(max),
 --           p_payloads nvarchar(max), p_priorities nvarchar(max), p_delays_ms nvarchar(max),
 --           p_due_times nvarchar(max), p_dedup_keys nvarchar(max), p_group_keys nvarchar(max),
---           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max),
---           p_answers nvarchar(max) output
--- returns:  p_answers -- [{"id": 1, "is_new": true}, ...] in the order given
+--           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max)
+-- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (its id is null
+--           if that one was finished at this moment)
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1;
 --           51011 a payload that is not JSON
 -- locks:    the dedup keys, as lock_keys
@@ -16,8 +16,7 @@ create or alter procedure rowlease.add_requests
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_kinds nvarchar(max),
   @p_payloads nvarchar(max), @p_priorities nvarchar(max), @p_delays_ms nvarchar(max),
   @p_due_times nvarchar(max), @p_dedup_keys nvarchar(max), @p_group_keys nvarchar(max),
-  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max),
-  @p_answers nvarchar(max) output
+  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
@@ -97,13 +96,11 @@ select @p_queue_name, g.Priority, sum(case when g.Status = 'Scheduled' then 1 el
   from @fresh as f join @given as g on g.Place = f.Place
  group by g.Priority;
 
-set @p_answers = (
-  select coalesce(l.RequestId, n.RequestId) as id,
-         cast(case when l.RequestId is null and g.Place = g.FirstPlace then 1 else 0 end as bit)
-           as is_new
-    from @given as g
-    left join @live as l on l.Place = g.Place
-    left join @fresh as f on f.Place = g.FirstPlace
-    left join (select a.RequestId, row_number() over (order by a.RequestId) as Turn from @added as a)
-      as n on n.Turn = f.Turn
-   order by g.Place for json path);
+insert into #answers (Place, RequestId, Outcome)
+select g.Place, coalesce(l.RequestId, n.RequestId),
+       case when l.RequestId is null and g.Place = g.FirstPlace then 'ok' else 'duplicate' end
+  from @given as g
+  left join @live as l on l.Place = g.Place
+  left join @fresh as f on f.Place = g.FirstPlace
+  left join (select a.RequestId, row_number() over (order by a.RequestId) as Turn from @added as a)
+    as n on n.Turn = f.Turn;

@@ -19,7 +19,9 @@ insert into @given (Place, RequestId, Outcome)
 select cast(i.[key] as int), cast(i.value as bigint), 'not_found' from openjson(@p_request_ids) as i;
 begin transaction;
 exec rowlease.lock_requests @p_request_ids;
-exec rowlease.lock_groups @p_request_ids, @groups output;
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease.groups_of(@p_request_ids) as g for json path);
+exec rowlease.lock_groups @groups;
 update rowlease.Queue with (rowlock)
    set CancelRequested = case when LockedBy is null then 0 else 1 end
  where RequestId in (select g.RequestId from @given as g);

@@ -1,7 +1,7 @@
 -- candidates_by_policy: which waiting requests to claim where the policy is weighted or aging.
--- params:   p_queue_name nvarchar(400), p_limit int, p_met nvarchar(max) (ids to leave out),
---           p_ids nvarchar(max) output
--- returns:  p_ids -- in claim order; null if nothing waits that the policy would take
+-- params:   p_queue_name nvarchar(400), p_limit int, p_met nvarchar(max) (ids to leave out)
+-- returns:  the ids in claim order in the caller's table #candidate; none if nothing waits that the
+--           policy would take
 -- errors:   none
 -- locks:    none; what others hold is passed over
 -- why:      weighted shares the places out among the priorities where something waits, with one random
@@ -9,7 +9,7 @@
 --           average. aging: each PolicyAgingSeconds of waiting count as one priority, so whoever has
 --           the least due time minus priority times that goes first.
 create or alter procedure rowlease.candidates_by_policy
-  @p_queue_name nvarchar(400), @p_limit int, @p_met nvarchar(max), @p_ids nvarchar(max) output
+  @p_queue_name nvarchar(400), @p_limit int, @p_met nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
@@ -44,18 +44,15 @@ begin
                  (sum(x.Weight) over (order by x.Priority) - x.Weight) / sum(x.Weight) over () as Before
             from @waiting as x) as s on s.Priority = w.Priority;
 end;
-set @p_ids = (
-  select N'[' + string_agg(cast(c.RequestId as nvarchar(max)), N',') within group (order by c.Place)
-         + N']'
-    from (select top (@p_limit) f.RequestId, row_number() over (
-                   order by case when @policy = 'aging' then rowlease.us_until(@origin, f.DueTime)
-                                      - f.Priority * @aging_us else 0 end,
-                            f.Priority desc, f.DueTime, f.RequestId) as Place
-            from @waiting as w
-           cross apply (
-             select top (w.Quota) q.RequestId, q.DueTime, q.Priority
-               from rowlease.Queue as q with (readpast, readcommittedlock)
-              where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
-                and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
-              order by q.DueTime, q.RequestId) as f
-           order by Place) as c);
+insert into #candidate (RequestId)
+select top (@p_limit) f.RequestId
+  from @waiting as w
+ cross apply (
+   select top (w.Quota) q.RequestId, q.DueTime, q.Priority
+     from rowlease.Queue as q with (readpast, readcommittedlock)
+    where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
+      and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
+    order by q.DueTime, q.RequestId) as f
+ order by case when @policy = 'aging' then rowlease.us_until(@origin, f.DueTime) - f.Priority * @aging_us
+               else 0 end,
+          f.Priority desc, f.DueTime, f.RequestId;

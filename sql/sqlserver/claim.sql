@@ -1,8 +1,8 @@
 -- claim: lease the first waiting requests of a queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
 --           p_lease_ms bigint, p_policy varchar(10), p_limit int, p_slots int,
---           p_request_ids nvarchar(max) output, p_more bit output
--- returns:  p_request_ids -- [1, 2, ...] in claim order; null if none; p_more -- it gave up early
+--           p_more bit output
+-- returns:  the ids in claim order in the caller's table #leased; p_more -- it gave up early
 -- errors:   2601 another claim took a request of the same group at this moment
 -- locks:    keys of the claim's index, for update, skipping locked ones; the requests' own locks and
 --           their groups', without waiting; rows of queue, exclusive
@@ -12,14 +12,14 @@
 --           behind another of their group; those are set aside, and the next round goes on behind.
 create or alter procedure rowlease.claim
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
-  @p_policy varchar(10), @p_limit int, @p_slots int, @p_request_ids nvarchar(max) output,
-  @p_more bit output
+  @p_policy varchar(10), @p_limit int, @p_slots int, @p_more bit output
 as
 set nocount on;
 set xact_abort on;
 declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
 declare @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
-declare @met_ids nvarchar(max), @ids nvarchar(max);
+declare @met_ids nvarchar(max);
+create table #candidate (Place int identity primary key, RequestId bigint not null);
 -- Turn: null while nothing is known, or if others hold it; 0: behind another of its group.
 declare @met table (Place int identity primary key, RequestId bigint not null unique,
                     GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Turn int);
@@ -29,17 +29,17 @@ while @taken < @p_limit and @round < 50
 begin
   set @round = @round + 1;
   set @left = @p_limit - @taken;
-  set @ids = null;
+  delete from #candidate;
   if @p_policy <> 'strict' and @round <= 40
   begin
     set @met_ids = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') + N']' from @met as m);
-    exec rowlease.candidates_by_policy @p_queue_name, @left, @met_ids, @ids output;
+    exec rowlease.candidates_by_policy @p_queue_name, @left, @met_ids;
   end;
-  if @ids is not null
+  if exists (select 1 from #candidate)
     insert into @met (RequestId, GroupKey)
     select q.RequestId, q.GroupKey
-      from openjson(@ids) as i join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
-     order by cast(i.[key] as int);
+      from #candidate as c join rowlease.Queue as q on q.RequestId = c.RequestId
+     order by c.Place;
   else
     insert into @met (RequestId, GroupKey)
     select top (@left) q.RequestId, q.GroupKey
@@ -96,10 +96,8 @@ begin
      and Status = 'Pending' and GroupBlocked = 0;
   delete from @met where Turn > 0 and RequestId not in (select c.RequestId from @claimed as c)
                      and Place > @last - @found;
-  if @ids is null and @found < @left
+  if @found < @left and not exists (select 1 from #candidate)
     break;
 end;
 set @p_more = case when @round >= 50 then 1 else 0 end;
-set @p_request_ids = (
-  select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') within group (order by m.Place) + N']'
-    from @met as m where m.Turn > 0);
+insert into #leased (RequestId) select m.RequestId from @met as m where m.Turn > 0 order by m.Place;

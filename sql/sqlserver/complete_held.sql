@@ -1,13 +1,11 @@
 -- complete_held: finish leased requests; what complete and exchange have in common.
--- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_results nvarchar(max),
---           p_done_ids nvarchar(max) output
--- returns:  p_done_ids -- of those that this call has finished
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_results nvarchar(max)
+-- returns:  the ids that this call has finished in the caller's table #held
 -- errors:   RL001 arrays of different lengths; 51011 a result that is not JSON
 -- locks:    as take_held
 -- why:      see complete.
 create or alter procedure rowlease.complete_held
-  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_results nvarchar(max),
-  @p_done_ids nvarchar(max) output
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_results nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
@@ -22,11 +20,13 @@ select g.place, g.request_id, g.lock_token, r.value
   left join openjson(@p_results) as r on cast(r.[key] as int) = g.place;
 if exists (select 1 from @given as g where rowlease.is_json(g.Result) = 0)
   throw 51011, N'a result is not JSON', 1;
-exec rowlease.take_held @p_request_ids, @p_lock_tokens, @p_done_ids output, @groups output;
+exec rowlease.take_held @p_request_ids, @p_lock_tokens;
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease.groups_of(@p_request_ids) as g for json path);
 insert into @done (RequestId, Result)
 select q.RequestId, max(g.Result)
-  from openjson(@p_done_ids) as d
-  join rowlease.Queue as q on q.RequestId = cast(d.value as bigint)
+  from #held as h
+  join rowlease.Queue as q on q.RequestId = h.RequestId
   join @given as g on g.RequestId = q.RequestId and g.LockToken = q.LockToken
  group by q.RequestId;
 insert into rowlease.QueueHistory (

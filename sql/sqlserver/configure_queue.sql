@@ -11,7 +11,7 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int, @answer nvarchar(max);
+declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int, @answer nvarchar(max), @weights nvarchar(max);
 select top (1) @unknown = j.[key] from openjson(@p_settings) as j
  where j.[key] not in (
    'max_priority', 'capacity', 'lease_seconds', 'max_attempts', 'max_crashes', 'retry_base_ms',
@@ -27,6 +27,13 @@ if exists (select 1 from openjson(@p_settings) as j
    or exists (select 1 from openjson(@p_settings, '$.policy_weights') as w
                where w.type <> 2 or try_cast(w.value as float) < 0)
   throw 51010, N'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of priority 1 and so on', 1;
+if exists (select 1 from openjson(@p_settings) as j
+            where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history')
+              and j.type <> 0 and try_cast(j.value as bigint) is null)
+begin
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it is no number');
+  throw 51010, @says, 1;
+end;
 begin try
   begin transaction;
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
@@ -78,10 +85,13 @@ set @answer = (
   select s.QueueName as queue_name, s.MaxPriority as max_priority, s.Capacity as capacity,
          s.LeaseSeconds as lease_seconds, s.MaxAttempts as max_attempts, s.MaxCrashes as max_crashes,
          s.RetryBaseMs as retry_base_ms, s.RetryCapMs as retry_cap_ms, s.Paused as paused,
-         s.Policy as policy, json_query(s.PolicyWeights) as policy_weights,
+         s.Policy as policy, cast(null as int) as policy_weights,
          s.PolicyAgingSeconds as policy_aging_seconds, s.MaxInFlight as max_in_flight,
          s.ConsumerPriorities as consumer_priorities, s.KeepHistory as keep_history,
          s.RetentionDays as retention_days
     from rowlease.QueueSettings as s where s.QueueName = @p_queue_name
      for json path, include_null_values, without_array_wrapper);
+set @weights = (select s.PolicyWeights from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
+if @weights is not null
+  set @answer = json_modify(@answer, '$.policy_weights', json_query(@weights));
 select @answer as configure_queue;

@@ -17,18 +17,19 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @ids nvarchar(max), @more bit, @wait_ms bigint;
+declare @more bit, @wait_ms bigint;
+create table #leased (Place int identity primary key, RequestId bigint not null);
 begin transaction;
-exec rowlease.lease @p_worker_id, @p_queue_names, @p_limit, @p_slots, @p_lease_ms, @ids output,
-                    @more output, @wait_ms output;
-select cast(i.[key] as int) as place, q.RequestId as request_id, q.QueueName as queue_name,
+exec rowlease.lease @p_worker_id, @p_queue_names, @p_limit, @p_slots, @p_lease_ms, @more output,
+                    @wait_ms output;
+select i.Place as place, q.RequestId as request_id, q.QueueName as queue_name,
        q.Kind as kind, cast(q.Priority as int) as priority, q.RequestedTime as requested_time,
        q.DueTime as due_time, q.LockedTime as locked_time, q.LockExpiresTime as lock_expires_time,
        q.LockToken as lock_token, q.NumAttempts as num_attempts, q.MaxAttempts as max_attempts,
        q.NumCrashes as num_crashes, q.GroupKey as group_key, q.LoadId as load_id, q.Payload as payload
-  into #leased
-  from openjson(@ids) as i
-  join rowlease.Queue as q on q.RequestId = cast(i.value as bigint);
+  into #rows
+  from #leased as i
+  join rowlease.Queue as q on q.RequestId = i.RequestId;
 commit transaction;
 select l.request_id, l.queue_name, l.kind, l.priority, l.requested_time, l.due_time, l.locked_time,
        l.lock_expires_time, l.lock_token, l.num_attempts, l.max_attempts, l.num_crashes, l.group_key,
@@ -36,6 +37,6 @@ select l.request_id, l.queue_name, l.kind, l.priority, l.requested_time, l.due_t
   from (select 0 as is_end, cast(null as bit) as more, cast(null as bigint) as wait_ms,
                cast(null as nvarchar(max)) as floor
          union all select 1, @more, @wait_ms, @p_floor) as e
-  left join #leased as l on e.is_end = 0
+  left join #rows as l on e.is_end = 0
  where e.is_end = 1 or l.request_id is not null
  order by e.is_end, l.place;

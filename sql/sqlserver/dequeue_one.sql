@@ -1,8 +1,7 @@
 -- dequeue_one: lease waiting requests of one queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
---           p_lease_ms bigint, p_limit int, p_slots int, p_request_ids nvarchar(max) output,
---           p_more bit output, p_held_back bit output
--- returns:  p_request_ids -- [1, 2, ...] in claim order, null if none; p_more -- ask again at once;
+--           p_lease_ms bigint, p_limit int, p_slots int, p_more bit output, p_held_back bit output
+-- returns:  the ids in claim order in the caller's table #leased; p_more -- ask again at once;
 --           p_held_back -- others go first, or as many as may are in flight
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
@@ -11,15 +10,15 @@
 --           Priorities"); only queues where somebody has a priority other than 0 ever ask.
 create or alter procedure rowlease.dequeue_one
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
-  @p_limit int, @p_slots int, @p_request_ids nvarchar(max) output, @p_more bit output,
+  @p_limit int, @p_slots int, @p_more bit output,
   @p_held_back bit output
 as
 set nocount on;
 set xact_abort on;
 declare @step int = 2 * @p_limit + 10, @broken int, @moved int, @room bigint = @p_limit;
 declare @paused bit, @policy varchar(10), @max_priority int, @max_in_flight int, @consumers bit;
-declare @waiting bigint, @processing bigint, @lease_ms bigint, @leased int, @mine int;
-set @p_request_ids = null;
+declare @waiting bigint, @processing bigint, @lease_ms bigint, @mine int;
+declare @leased int = (select count(*) from #leased);
 set @p_more = 0;
 set @p_held_back = 0;
 exec rowlease.check_queue @p_queue_name;
@@ -52,14 +51,14 @@ begin
 end;
 if @room > 0
   exec rowlease.claim @p_queue_name, @p_worker_id, @p_now, @lease_ms, @policy, @room, @p_slots,
-                      @p_request_ids output, @p_more output;
+                      @p_more output;
 else
   set @p_held_back = 1;
 if @broken >= @step or @moved >= @step
   set @p_more = 1;
 if @consumers = 1
 begin
-  set @leased = (select count(*) from openjson(@p_request_ids));
+  set @leased = (select count(*) from #leased) - @leased;
   update rowlease.Worker
      set Busy = case when Slots - @p_slots + @leased > 0 then Slots - @p_slots + @leased else 0 end,
          HeartbeatTime = @p_now

@@ -22,23 +22,24 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @now datetime2(6), @lock nvarchar(255), @answers nvarchar(max), @admitted bit;
+declare @now datetime2(6), @lock nvarchar(255), @ids nvarchar(max), @admitted bit;
 declare @count int = (select count(*) from openjson(@p_kinds));
 declare @priority int = (select max(coalesce(cast(p.value as int), 0))
                            from openjson(coalesce(@p_priorities, N'[0]')) as p);
 declare @may_wait bit = case when @p_wait_ms > 0 then 1 else 0 end;
+create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
 begin transaction;
 if @p_receipt_key is not null
 begin
   set @lock = rowlease.lock_name(N'receipt', N'', @p_receipt_key);
   exec rowlease.take_lock @lock;
-  select @answers = r.RequestIds
+  select @ids = r.RequestIds
     from rowlease.EnqueueReceipt as r where r.ReceiptKey = @p_receipt_key;
-  if @answers is not null
+  if @ids is not null
   begin
     commit transaction;
-    select cast(json_value(i.value, '$.id') as bigint) as request_id, 'repeat' as outcome
-      from openjson(@answers) as i order by cast(i.[key] as int);
+    select cast(i.value as bigint) as request_id, 'repeat' as outcome
+      from openjson(@ids) as i order by cast(i.[key] as int);
     return;
   end;
 end;
@@ -53,16 +54,18 @@ begin
 end;
 exec rowlease.add_requests
   @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities, @p_delays_ms, @p_due_times,
-  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @answers output;
+  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms;
 if @p_receipt_key is not null
+begin
+  set @ids = (select N'[' + string_agg(coalesce(cast(a.RequestId as nvarchar(max)), N'null'), N',')
+                            within group (order by a.Place) + N']' from #answers as a);
   insert into rowlease.EnqueueReceipt (ReceiptKey, RequestIds, ReceivedTime)
-  values (@p_receipt_key, coalesce(@answers, N'[]'), @now);
+  values (@p_receipt_key, coalesce(@ids, N'[]'), @now);
+end;
 if @p_waiter_id is not null
   delete from rowlease.QueueWaiter where WaiterId = @p_waiter_id;
 -- Somebody has to add the counts up where no worker calls maintain: one call in 200 does.
 if @p_in_transaction = 0 and rand() < 0.005
   exec rowlease.fold_depth 2000, null;
 commit transaction;
-select cast(json_value(a.value, '$.id') as bigint) as request_id,
-       case when json_value(a.value, '$.is_new') = 'true' then 'ok' else 'duplicate' end as outcome
-  from openjson(@answers) as a order by cast(a.[key] as int);
+select a.RequestId as request_id, a.Outcome as outcome from #answers as a order by a.Place;

@@ -22,42 +22,46 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @done nvarchar(max), @ids nvarchar(max), @tokens nvarchar(max), @more bit, @wait_ms bigint;
-declare @part int, @groups nvarchar(max);
 declare @reported table (Part int not null, Place int not null, RequestId bigint,
                          Outcome varchar(20) not null, primary key (Part, Place));
+create table #held (RequestId bigint not null primary key);
+create table #leased (Place int identity primary key, RequestId bigint not null);
 begin transaction;
 if exists (select 1 from openjson(@p_complete_ids)) and exists (select 1 from openjson(@p_fail_ids))
 begin
   set @ids = stuff(@p_fail_ids, 1, 1, left(@p_complete_ids, len(@p_complete_ids) - 1) + N',');
   set @tokens = stuff(@p_fail_tokens, 1, 1, left(@p_complete_tokens, len(@p_complete_tokens) - 1) + N',');
-  exec rowlease.take_held @ids, @tokens, @done output, @groups output;
+  exec rowlease.take_held @ids, @tokens;
 end;
 if exists (select 1 from openjson(@p_complete_ids))
 begin
-  exec rowlease.complete_held @p_complete_ids, @p_complete_tokens, @p_results, @done output;
+  exec rowlease.complete_held @p_complete_ids, @p_complete_tokens, @p_results;
+  set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']'
+                 from #held as h);
   insert into @reported (Part, Place, RequestId, Outcome)
   select 1, o.place, o.request_id, o.outcome
     from rowlease.lease_outcomes(@p_complete_ids, @p_complete_tokens, @done) as o;
 end;
 if exists (select 1 from openjson(@p_fail_ids))
 begin
-  exec rowlease.fail_held @p_fail_ids, @p_fail_tokens, @p_errors, @p_retries_ms, @p_dead, @done output;
+  exec rowlease.fail_held @p_fail_ids, @p_fail_tokens, @p_errors, @p_retries_ms, @p_dead;
+  set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']'
+                 from #held as h);
   insert into @reported (Part, Place, RequestId, Outcome)
   select 2, o.place, o.request_id, o.outcome
     from rowlease.lease_outcomes(@p_fail_ids, @p_fail_tokens, @done) as o;
 end;
-set @ids = null;
 if @p_limit > 0
-  exec rowlease.lease @p_worker_id, @p_queue_names, @p_limit, @p_slots, @p_lease_ms, @ids output,
-                      @more output, @wait_ms output;
-select cast(i.[key] as int) as place, q.RequestId as request_id, q.QueueName as queue_name,
+  exec rowlease.lease @p_worker_id, @p_queue_names, @p_limit, @p_slots, @p_lease_ms, @more output,
+                      @wait_ms output;
+select i.Place as place, q.RequestId as request_id, q.QueueName as queue_name,
        q.Kind as kind, cast(q.Priority as int) as priority, q.RequestedTime as requested_time,
        q.DueTime as due_time, q.LockedTime as locked_time, q.LockExpiresTime as lock_expires_time,
        q.LockToken as lock_token, q.NumAttempts as num_attempts, q.MaxAttempts as max_attempts,
        q.NumCrashes as num_crashes, q.GroupKey as group_key, q.LoadId as load_id, q.Payload as payload
-  into #leased
-  from openjson(@ids) as i
-  join rowlease.Queue as q on q.RequestId = cast(i.value as bigint);
+  into #rows
+  from #leased as i
+  join rowlease.Queue as q on q.RequestId = i.RequestId;
 commit transaction;
 select coalesce(r.RequestId, l.request_id) as request_id, l.queue_name, l.kind, l.priority,
        l.requested_time, l.due_time, l.locked_time, l.lock_expires_time, l.lock_token, l.num_attempts,
@@ -69,6 +73,6 @@ select coalesce(r.RequestId, l.request_id) as request_id, l.queue_name, l.kind, 
          union all select 3, null, null, null
          union all select 4, @more, @wait_ms, @p_floor where @p_limit > 0) as e
   left join @reported as r on r.Part = e.part
-  left join #leased as l on e.part = 3
+  left join #rows as l on e.part = 3
  where e.part = 4 or r.Outcome is not null or l.request_id is not null
  order by e.part, r.Place, l.place;

@@ -16,8 +16,10 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @done nvarchar(max);
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
+create table #held (RequestId bigint not null primary key);
 begin transaction;
-exec rowlease.fail_held @p_request_ids, @p_lock_tokens, @p_errors, @p_retries_ms, @p_dead, @done output;
+exec rowlease.fail_held @p_request_ids, @p_lock_tokens, @p_errors, @p_retries_ms, @p_dead;
+set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
 insert into @answer (Place, RequestId, Outcome)
 select o.place, o.request_id, o.outcome
   from rowlease.lease_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;

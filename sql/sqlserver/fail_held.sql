@@ -1,14 +1,14 @@
 -- fail_held: report failed attempts; what fail and exchange have in common.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_errors nvarchar(max),
---           p_retries_ms nvarchar(max), p_dead nvarchar(max), p_done_ids nvarchar(max) output
--- returns:  p_done_ids -- of those that this call has changed
+--           p_retries_ms nvarchar(max), p_dead nvarchar(max)
+-- returns:  the ids that this call has changed in the caller's table #held
 -- errors:   RL001 arrays of different lengths
 -- locks:    as take_held
 -- why:      see fail. A task may ask for any time; a date past the end of the calendar must not fail
 --           the batch, so that ten years (315360000000 ms) is the longest.
 create or alter procedure rowlease.fail_held
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_errors nvarchar(max),
-  @p_retries_ms nvarchar(max), @p_dead nvarchar(max), @p_done_ids nvarchar(max) output
+  @p_retries_ms nvarchar(max), @p_dead nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
@@ -17,7 +17,9 @@ declare @judged table (
   RequestId bigint not null primary key, IsDead bit not null, CancelRequested bit not null,
   DelayMs bigint not null, Error nvarchar(max) not null);
 exec rowlease.check_arrays @p_request_ids, @p_lock_tokens, @p_errors, @p_retries_ms, @p_dead;
-exec rowlease.take_held @p_request_ids, @p_lock_tokens, @p_done_ids output, @groups output;
+exec rowlease.take_held @p_request_ids, @p_lock_tokens;
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease.groups_of(@p_request_ids) as g for json path);
 insert into @judged (RequestId, IsDead, CancelRequested, DelayMs, Error)
 select q.RequestId,
        case when (d.value = 'true' or q.NumAttempts >= q.MaxAttempts) and q.CancelRequested = 0
@@ -34,7 +36,7 @@ select q.RequestId,
   from (select p.*, row_number() over (partition by p.request_id order by p.place) as turn
           from rowlease.held_pairs(@p_request_ids, @p_lock_tokens) as p
           join rowlease.Queue as h on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
-  join openjson(@p_done_ids) as i on cast(i.value as bigint) = g.request_id
+  join #held as i on i.RequestId = g.request_id
   join rowlease.Queue as q on q.RequestId = g.request_id
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName
   left join openjson(@p_errors) as e on cast(e.[key] as int) = g.place

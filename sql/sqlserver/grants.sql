@@ -4,10 +4,8 @@
 -- errors:   none
 -- locks:    catalogue rows only
 -- why:      applied after every routine. Nobody else may write a table: the routines reach them
---           because all belong to the schema's owner (ownership chaining), and what is not opened
+--           because all have one owner (ownership chaining), and what is not opened
 --           here is closed.
-alter authorization on schema::rowlease to rowlease_owner;
-
 grant select, insert on rowlease.Inbox to rowlease_producer;
 grant insert on rowlease.Staging to rowlease_producer;
 grant execute on rowlease.schema_version to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;

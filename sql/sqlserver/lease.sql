@@ -1,24 +1,21 @@
 -- lease: lease waiting requests of several queues; what dequeue and exchange have in common.
 -- params:   p_worker_id nvarchar(400), p_queue_names nvarchar(max), p_limit int, p_slots int,
---           p_lease_ms bigint, p_request_ids nvarchar(max) output, p_more bit output,
---           p_wait_ms bigint output
--- returns:  p_request_ids -- [1, 2, ...] in claim order; p_more; p_wait_ms -- as dequeue
+--           p_lease_ms bigint, p_more bit output, p_wait_ms bigint output
+-- returns:  the ids in claim order in the caller's table #leased; p_more, p_wait_ms -- as dequeue
 -- errors:   RL001 bad argument, RL002 unknown queue
 -- locks:    as dequeue
 -- why:      see dequeue.
 create or alter procedure rowlease.lease
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int,
-  @p_lease_ms bigint, @p_request_ids nvarchar(max) output, @p_more bit output,
-  @p_wait_ms bigint output
+  @p_lease_ms bigint, @p_more bit output, @p_wait_ms bigint output
 as
 set nocount on;
 set xact_abort on;
 declare @now datetime2(6), @name nvarchar(255) = N'', @queue nvarchar(400), @next datetime2(6);
 declare @place int = 0, @left int = @p_limit, @slots int, @held bit = 0, @us bigint;
-declare @ids nvarchar(max), @more bit, @held_back bit;
+declare @more bit, @held_back bit;
 declare @queues table (Place int not null primary key, QueueName nvarchar(400)
                        collate Latin1_General_100_BIN2);
-declare @leased table (Place int identity primary key, RequestId bigint not null);
 declare @gates table (Name nvarchar(255) not null primary key);
 if coalesce(@p_worker_id, N'') = N'' or @p_queue_names is null or @p_limit is null
    or @p_limit not between 1 and 10000 or @p_lease_ms not between 100 and 86400000
@@ -44,11 +41,9 @@ begin
   set @place = @place + 1;
   set @queue = (select q.QueueName from @queues as q where q.Place = @place);
   set @slots = coalesce(@p_slots, @p_limit) - (@p_limit - @left);
-  exec rowlease.dequeue_one @queue, @p_worker_id, @now, @p_lease_ms, @left, @slots, @ids output,
-                            @more output, @held_back output;
-  insert into @leased (RequestId)
-  select cast(i.value as bigint) from openjson(@ids) as i order by cast(i.[key] as int);
-  set @left = @left - @@rowcount;
+  exec rowlease.dequeue_one @queue, @p_worker_id, @now, @p_lease_ms, @left, @slots, @more output,
+                            @held_back output;
+  set @left = @p_limit - (select count(*) from #leased);
   if @more = 1
     set @p_more = 1;
   if @held_back = 1
@@ -72,6 +67,3 @@ begin
   if @held = 1 and coalesce(@p_wait_ms, 500) >= 500
     set @p_wait_ms = 500;  -- the worker we stepped back for may be dead in 2 s
 end;
-set @p_request_ids = (
-  select N'[' + string_agg(cast(l.RequestId as nvarchar(max)), N',') within group (order by l.Place) + N']'
-    from @leased as l);

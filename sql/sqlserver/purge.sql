@@ -37,7 +37,9 @@ set @count = @@rowcount;
 if @p_dry_run = 0
 begin
   set @ids = (select N'[' + string_agg(cast(c.RequestId as nvarchar(max)), N',') + N']' from @chosen as c);
-  exec rowlease.lock_groups @ids, @groups output;
+  set @groups = (select g.queue_name as q, g.group_key as g
+                   from rowlease.groups_of(@ids) as g for json path);
+  exec rowlease.lock_groups @groups;
   while @id is not null
   begin
     set @id = (select min(c.RequestId) from @chosen as c where c.RequestId > @id);

@@ -1,5 +1,5 @@
 -- unblock_groups: let the first unfinished request of each given group be claimed.
--- params:   p_groups nvarchar(max) -- of lock_groups
+-- params:   p_groups nvarchar(max) -- as lock_groups
 -- returns:  nothing
 -- errors:   none
 -- locks:    one waiting row of queue per group, exclusive; the groups' locks are held already
