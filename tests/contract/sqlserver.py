@@ -57,6 +57,7 @@ def missing() -> str | None:
     if not os.environ.get(VARIABLE) and not docker_answers():
         return f"no SQL Server: {VARIABLE} is not set, and no Docker engine answers"
     try:
+        pyodbc()
         odbc_string("mssql://x@localhost/master", "test")
     except ConfigError as error:
         return f"no SQL Server: {error}"

@@ -14,7 +14,7 @@ from rowlease.store import jdbc_options, odbc, open_store, redact
 from rowlease.store.migrate import migrate
 from rowlease.store.odbc import driver, odbc_string, read_dsn
 
-pytest.importorskip("pyodbc", reason="needs rowlease[sqlserver]")
+pytest.importorskip("pyodbc", reason="needs rowlease[sqlserver]", exc_type=ImportError)
 
 SECRET = "hunter2"
 

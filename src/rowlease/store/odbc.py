@@ -203,7 +203,7 @@ def pyodbc() -> ModuleType:
     except ImportError as error:
         raise ConfigError(
             f"SQL Server needs pyodbc and Microsoft's ODBC driver ({error}); install "
-            "rowlease[sqlserver]"
+            "rowlease[sqlserver], and on Linux the system's package unixodbc"
         ) from error
     # The driver manager's pool would hand out connections with the last user's settings.
     module.pooling = False
