@@ -25,6 +25,8 @@ EMPTIED["sqlserver"] = sqlserver.emptied
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if "[sqlserver" in item.nodeid:
+            item.add_marker(pytest.mark.timeout(900))  # some engines compile slowly
         mark = item.get_closest_marker("only_on")
         found = getattr(item, "callspec", None)
         if mark is None or found is None or "engine" not in found.params:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -45,6 +46,8 @@ begin
   return coalesce(cast(@frozen as datetime2(6)), sysutcdatetime());
 end
 """
+#: Connections that earlier sessions have left, by DSN.
+KEPT: dict[str, list[Any]] = defaultdict(list)
 NO_PAGES = "what a call costs is counted in PostgreSQL's own statistics of pages"
 NO_BELL = "this engine has no bell"
 
@@ -91,12 +94,14 @@ def database(server_dsn: str) -> Iterator[str]:
     """The DSN of a migrated database whose clock can be frozen; it is gone afterwards."""
     name = f"rowlease_test_{secrets.token_hex(6)}"
     with closing(connect(server_dsn)) as connection:
+        dsn = in_database(server_dsn, name)
         connection.execute(f"create database {name}")
         try:
-            dsn = in_database(server_dsn, name)
             apply(dsn)
             yield dsn
         finally:
+            for kept in KEPT.pop(dsn, []):
+                kept.close()
             with suppress(pyodbc().Error):  # not every engine has it
                 connection.execute(f"alter database {name} set single_user with rollback immediate")
             connection.execute(f"drop database {name}")
@@ -194,12 +199,21 @@ class MssqlSession(SqlServerStore, Session):
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn, "contract test")
         self.dsn = dsn
-        self.raw = self._connect()
-        self._observer = connect(dsn)
+        self.raw = self._kept() or self._connect()
+        self._observer = self._kept() or self._connect()
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
         self._thread = ThreadPoolExecutor(1)
         self._calls: list[Future[Any]] = []
+
+    def _kept(self) -> Any:
+        """A connection of an earlier session: an engine may compile routines for each one anew."""
+        while kept := KEPT[self.dsn]:
+            connection = kept.pop()
+            with suppress(pyodbc().Error):
+                connection.execute("if @@trancount > 0 rollback transaction")
+                return connection
+        return None
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
@@ -429,9 +443,14 @@ class MssqlSession(SqlServerStore, Session):
         if not all(call.done() for call in self._calls):
             self._end()
         self._thread.shutdown()
+        self.freeze(None)
         for connection in (self.raw, self._observer):
-            with suppress(pyodbc().Error):
-                connection.close()
+            try:
+                connection.execute("if @@trancount > 0 rollback transaction")
+                KEPT[self.dsn].append(connection)
+            except pyodbc().Error:
+                with suppress(pyodbc().Error):
+                    connection.close()
         super().close()
 
 
