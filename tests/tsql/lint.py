@@ -25,6 +25,12 @@ QUEUE = "queue"
 #: make everybody wait; HOLDLOCK is for a key that must not appear meanwhile.
 HINTS = {"rowlock", "updlock", "readpast", "holdlock", "serializable", "index", "forceseek",
          "readcommittedlock"}  # fmt: skip
+#: Those on the queue: of the statement that finds what to claim, of one that changes rows, and of
+#: one that looks without keeping a lock.
+CLAIMS = {"claim"}
+CLAIMED = {"updlock", "readpast", "rowlock", "index", "forceseek", "readcommittedlock"}
+CHANGED = {"rowlock", "readpast"}
+LOOKED_AT = {"readpast", "readcommittedlock"}
 #: What a THROW may say: the errors of sql/README.md.
 OUR_ERRORS = range(51001, 51100)
 
@@ -141,24 +147,32 @@ def no_hint_that_lies(file: File) -> Iterator[tuple[Node, str]]:
         given = hints(reference)
         for hint in sorted(given - HINTS):
             yield reference, f"{hint} is no hint of this house"
-        if "readpast" in given and not given & {"updlock", "readcommittedlock"}:
+        # A statement that changes rows takes update locks while it looks for them.
+        holds = given & {"updlock", "readcommittedlock"} or reference.role == "Target"
+        if "readpast" in given and not holds:
             yield reference, "readpast without updlock skips rows that it does not then hold"
-        if "updlock" in given and "rowlock" not in given:
+        if "readpast" in given and "readcommittedlock" not in given and "rowlock" not in given:
             yield reference, "lock rows, not pages: say rowlock, too"
 
 
+def hints_on_the_queue_only_where_allowed(file: File) -> Iterator[tuple[Node, str]]:
+    for reference in file.tree.walk("NamedTableReference"):
+        if name_of(reference.get("SchemaObject")) != QUEUE:
+            continue
+        allowed = CHANGED if reference.role == "Target" else LOOKED_AT
+        if file.name in CLAIMS and reference.role != "Target":
+            allowed = CLAIMED
+        for hint in sorted(hints(reference) - allowed):
+            yield reference, f"{hint} is not for this use of the queue"
+
+
 def readpast_is_said(file: File) -> Iterator[tuple[Node, str]]:
+    """Who only looks waits for nobody; who locks says which rows he leaves out."""
     for reference in file.tree.walk("NamedTableReference"):
-        if "readpast" in hints(reference) and "skipping locked" not in file.header:
+        given = hints(reference)
+        is_said = "skipping locked" in file.header
+        if "readpast" in given and "readcommittedlock" not in given and not is_said:
             yield reference, "the header's locks must say: skipping locked ones"
-
-
-def no_hints_where_rows_are_changed(file: File) -> Iterator[tuple[Node, str]]:
-    """Rows of the queue are found under hints, and changed by key, with the status read again."""
-    for reference in file.tree.walk("NamedTableReference"):
-        is_queue = name_of(reference.get("SchemaObject")) == QUEUE
-        if reference.role == "Target" and is_queue and hints(reference):
-            yield reference, "a statement that changes the queue goes by key, without hints"
 
 
 def no_dynamic_sql(file: File) -> Iterator[tuple[Node, str]]:
@@ -280,10 +294,16 @@ def every_t_sql_engine_has_it(file: File) -> Iterator[tuple[Node, str]]:
         ("UserDataTypeReference", "arrays are JSON text, not table-valued parameters"),
     ):
         for node in file.tree.walk(kind):
-            yield node, why
+            if kind != "SelectStarExpression" or not _is_listed_outside(node):
+                yield node, why
     for node in file.tree.walk("AssignmentSetClause", "SelectSetVariable", "SetVariableStatement"):
         if str(node.net.AssignmentKind) != "Equals":
             yield node, "write x = x + 1: not every T-SQL engine knows +="
+
+
+def _is_listed_outside(star: Node) -> bool:
+    """A star of a query inside another, which says the columns that it takes."""
+    return any(above.kind == "QueryDerivedTable" for above in star.above())
 
 
 def names_have_schemas(file: File) -> Iterator[tuple[Node, str]]:
@@ -301,8 +321,8 @@ RULES: tuple[Rule, ...] = (
     named_as_its_file,
     begins_with_its_settings,
     no_hint_that_lies,
+    hints_on_the_queue_only_where_allowed,
     readpast_is_said,
-    no_hints_where_rows_are_changed,
     no_dynamic_sql,
     throw_our_errors,
     results_after_commit,
@@ -318,14 +338,14 @@ def findings(path: Path, parse: Parse) -> Iterator[Finding]:
     text = path.read_text(encoding="utf-8")
     tree, errors = parse(text)
     for line, says in errors:
-        yield Finding(path.name, line, "grammar", says)
+        yield Finding(str(path), line, "grammar", says)
     if tree is None:
         return
     comment = takewhile(lambda line: line.startswith("--"), text.splitlines())
     file = File(path.stem, re.sub(r"\s+", " ", " ".join(line[2:] for line in comment)), tree)
     for rule in RULES:
         for node, says in rule(file):
-            yield Finding(path.name, node.line, rule.__name__, says)
+            yield Finding(str(path), node.line, rule.__name__, says)
 
 
 def main(arguments: list[str]) -> int:
