@@ -179,7 +179,7 @@ go
 -- Not unique: a Spark task may write its rows twice.
 create clustered index staging_load on rowlease.Staging (LoadId, RowId);
 go
-create table rowlease.Load (
+create table rowlease.[Load] (
   LoadId        nvarchar(100) collate Latin1_General_100_BIN2 not null,
   QueueName     nvarchar(100) collate Latin1_General_100_BIN2 not null,
   Status        varchar(10)   collate Latin1_General_100_BIN2 not null,

@@ -44,7 +44,7 @@ grant select on rowlease.QueueSettings to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueDepth to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueWaiter to rowlease_reader, rowlease_operator;
 grant select on rowlease.Staging to rowlease_reader, rowlease_operator;
-grant select on rowlease.Load to rowlease_reader, rowlease_operator;
+grant select on rowlease.[Load] to rowlease_reader, rowlease_operator;
 grant select on rowlease.Worker to rowlease_reader, rowlease_operator;
 grant select on rowlease.EnqueueReceipt to rowlease_reader, rowlease_operator;
 grant select on rowlease.SchemaInfo to rowlease_reader, rowlease_operator;

@@ -8,7 +8,7 @@
 create or alter function rowlease.num_bytes(@p_text nvarchar(max)) returns bigint
 as
 begin
-  if datalength(@p_text) / 2 * 3 <= 1048576
+  if coalesce(datalength(@p_text), 0) / 2 * 3 <= 1048576
     return datalength(@p_text) / 2;
   return datalength(cast(@p_text collate Latin1_General_100_BIN2_UTF8 as varchar(max)));
 end;

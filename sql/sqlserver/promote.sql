@@ -26,7 +26,7 @@ exec rowlease.take_lock @lock;
 set @now = rowlease.now();
 select @queue = l.QueueName, @status = l.Status, @rows = l.NumRows, @enqueued = l.NumEnqueued,
        @duplicates = l.NumDuplicates
-  from rowlease.Load as l where l.LoadId = @p_load_id;
+  from rowlease.[Load] as l where l.LoadId = @p_load_id;
 if @queue <> @p_queue_name collate Latin1_General_100_BIN2
 begin
   set @says = concat(N'load "', @p_load_id, N'" belongs to queue "', @queue, N'", not to "',
@@ -61,7 +61,7 @@ begin
   end;
   exec rowlease.add_staged @p_queue_name, @now, @p_load_id, @p_kind, @enqueued output;
   set @duplicates = @rows - @enqueued;
-  insert into rowlease.Load (LoadId, QueueName, Status, NumRows, NumEnqueued, NumDuplicates,
+  insert into rowlease.[Load] (LoadId, QueueName, Status, NumRows, NumEnqueued, NumDuplicates,
                              StartedTime, PromotedTime)
   values (@p_load_id, @p_queue_name, 'Promoted', @rows, @enqueued, @duplicates, @now, rowlease.now());
 end;
