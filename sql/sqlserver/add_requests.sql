@@ -36,7 +36,7 @@ select cast(k.[key] as int), k.value, coalesce(p.value, N'{}'), coalesce(cast(r.
        coalesce(cast(t.value as datetime2(6)), rowlease.add_ms(@p_now, cast(d.value as bigint)),
                 @p_now),
        u.value, g.value, cast(a.value as int), cast(b.value as int),
-       min(cast(k.[key] as int)) over (partition by 
+       min(cast(k.[key] as int)) over (partition by
          coalesce(N'k' + u.value collate Latin1_General_100_BIN2,
                   N'p' + k.[key] collate Latin1_General_100_BIN2))
   from openjson(@p_kinds) as k

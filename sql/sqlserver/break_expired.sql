@@ -64,7 +64,7 @@ update q
        CompletionTime = case when j.Verdict is not null then @p_now end,
        LastError = case when j.Started = 1 or j.Verdict is not null then
          concat(j.Verdict, N'the lease of ', q.LockedBy, N' ran out at ',
-                convert(nvarchar(30), q.LockExpiresTime, 121),
+                rowlease.time_text(q.LockExpiresTime),
                 N'; its worker was killed, stopped or cut off (crash ', j.NumCrashes, N')')
          else q.LastError end,
        NumCrashes = j.NumCrashes, NumAttempts = j.NumAttempts,

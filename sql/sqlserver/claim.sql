@@ -56,22 +56,25 @@ begin
   begin
     set @place = @place + 1;
     select @id = m.RequestId, @group = m.GroupKey from @met as m where m.Place = @place;
-    set @name = concat(N'rowlease:r:', @id);
-    exec rowlease.try_lock @name, @granted output;
-    if @granted = 1 and @group is not null
+    set @granted = 1;
+    if @group is not null
     begin
       set @name = rowlease.lock_name(N'g', @p_queue_name, @group);
       exec rowlease.try_lock @name, @granted output;
+      if @granted = 1 and exists (
+        select 1 from rowlease.Queue as q
+         where q.QueueName = @p_queue_name and q.GroupKey = @group and q.GroupKey is not null
+           and q.Status <> 'Failed'
+           and (q.RequestId < @id or q.RequestId > @id and q.Status = 'Processing'))
+      begin
+        update @met set Turn = 0 where Place = @place;
+        set @granted = 0;
+      end;
     end;
-    if @granted = 0
-      continue;
-    if @group is not null and exists (
-      select 1 from rowlease.Queue as q
-       where q.QueueName = @p_queue_name and q.GroupKey = @group and q.GroupKey is not null
-         and q.Status <> 'Failed'
-         and (q.RequestId < @id or q.RequestId > @id and q.Status = 'Processing'))
-      update @met set Turn = 0 where Place = @place;
-    else
+    set @name = concat(N'rowlease:r:', @id);
+    if @granted = 1
+      exec rowlease.try_lock @name, @granted output;
+    if @granted = 1
     begin
       set @turn = @turn + 1;
       update @met set Turn = @turn where Place = @place;

@@ -1,5 +1,6 @@
 -- configure_queue: make a queue, or change the settings that are given.
--- params:   p_queue_name nvarchar(400), p_settings nvarchar(max) -- names of columns of queue_settings, and values
+-- params:   p_queue_name nvarchar(400), p_settings nvarchar(max) -- names of columns of queue_settings,
+--           and values
 -- returns:  json -- all settings as they are now
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; waiting requests above a lowered max_priority

@@ -47,25 +47,25 @@ select @reason = 'unknown', @words = N'there is no such request; it may have bee
  where @status is null;
 if @status in ('Complete', 'Cancelled')
   select @reason = 'finished',
-         @words = concat(N'it is ', @status, N' since ', convert(nvarchar(30), @completed, 121));
+         @words = concat(N'it is ', @status, N' since ', rowlease.time_text(@completed));
 else if @status = 'Failed'
   select @reason = 'dead_letter',
          @words = concat(N'it is a dead letter after ', @attempts, N' of ', @max_attempts,
                          N' attempts: ', @error, N'; revive it with requeue');
 else if @status = 'Processing' and @expires > @now
   select @reason = 'running',
-         @words = concat(@by, N' holds it until ', convert(nvarchar(30), @expires, 121),
+         @words = concat(@by, N' holds it until ', rowlease.time_text(@expires),
                          N', and renews that while it lives');
 else if @paused = 1
   select @reason = 'paused', @words = concat(N'the queue "', @queue, N'" is paused; resume it');
 else if @status = 'Processing'
   select @reason = 'expired',
-         @words = concat(N'the lease of ', @by, N' ran out at ', convert(nvarchar(30), @expires, 121),
+         @words = concat(N'the lease of ', @by, N' ran out at ', rowlease.time_text(@expires),
                          N'; the next dequeue or maintain takes it back');
 else if @status = 'Scheduled' and @due > @now
   select @reason = 'scheduled',
-         @words = concat(N'it is due at ', convert(nvarchar(30), @due, 121), N', in ',
-                         rowlease.us_until(@now, @due) / 1000000, N' s');
+         @words = concat(N'it is due at ', rowlease.time_text(@due), N', in ',
+                         rowlease.seconds_text(rowlease.us_until(@now, @due) / 1000000));
 else if @other is not null
   select @reason = 'group',
          @words = concat(N'request ', @other, N' of its group "', @group, N'" comes first');

@@ -22,7 +22,7 @@ declare @purged table (RequestId bigint not null primary key, Priority smallint 
                        Status varchar(10) not null);
 exec rowlease.check_queue @p_queue_name;
 if exists (select 1 from openjson(@p_statuses) as s
-            where s.value not in (N'Scheduled', N'Pending', N'Failed'))
+            where s.value collate Latin1_General_100_BIN2 not in (N'Scheduled', N'Pending', N'Failed'))
   throw 51001, N'purge deletes requests that are Scheduled, Pending or Failed; cancel what runs', 1;
 set @since = rowlease.add_ms(@now, -coalesce(@p_older_than_ms, 0));
 begin transaction;

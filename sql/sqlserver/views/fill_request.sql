@@ -15,8 +15,8 @@ declare @now datetime2(6) = rowlease.now(), @queue nvarchar(400), @admitted bit,
 declare @kind nvarchar(max), @priority int, @payload nvarchar(max), @count bigint;
 declare @rows table (
   Place int identity primary key, QueueName nvarchar(400) collate Latin1_General_100_BIN2 not null,
-  Kind nvarchar(max), Priority int not null, DueTime datetime2(6) not null, Status varchar(10) not null,
-  DedupKey nvarchar(max), GroupKey nvarchar(max), Payload nvarchar(max) not null);
+  Kind nvarchar(200), Priority int not null, DueTime datetime2(6) not null, Status varchar(10) not null,
+  DedupKey nvarchar(400), GroupKey nvarchar(200), Payload nvarchar(max) not null);
 insert into @rows (QueueName, Kind, Priority, DueTime, Status, DedupKey, GroupKey, Payload)
 select coalesce(i.QueueName, N'default'), i.Kind, coalesce(i.Priority, 0),
        case when i.DueTime > @now then i.DueTime else @now end,

@@ -8,8 +8,8 @@
 --           filled and the priority clamped by the trigger fill_request. No table stands behind the
 --           columns: its NOT NULL would forbid to leave one out.
 create or alter view rowlease.Inbox as
-select cast(null as nvarchar(100)) as QueueName, cast(null as nvarchar(max)) as Kind,
+select cast(null as nvarchar(100)) as QueueName, cast(null as nvarchar(200)) as Kind,
        cast(null as int) as Priority, cast(null as datetime2(6)) as DueTime,
-       cast(null as nvarchar(max)) as DedupKey, cast(null as nvarchar(max)) as GroupKey,
+       cast(null as nvarchar(400)) as DedupKey, cast(null as nvarchar(200)) as GroupKey,
        cast(null as nvarchar(max)) as Payload
  where 1 = 0;
