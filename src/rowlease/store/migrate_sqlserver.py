@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
@@ -161,7 +161,7 @@ def _rank(body: str) -> int:
 
 def _drop_stale(driver: Any, names: set[str]) -> None:
     """Drop the routines and views whose file is gone."""
-    with driver.cursor() as cursor:
+    with closing(driver.cursor()) as cursor:  # as a context of its own, it would commit
         found = cursor.execute(
             "select rtrim(o.type), o.name from sys.objects as o"
             " join sys.schemas as s on s.schema_id = o.schema_id where s.name = 'rowlease'"
@@ -173,7 +173,7 @@ def _drop_stale(driver: Any, names: set[str]) -> None:
 
 def _run(driver: Any, text: str, *arguments: Any) -> None:
     """Execute one batch, and meet the errors of all its statements."""
-    with driver.cursor() as cursor:
+    with closing(driver.cursor()) as cursor:
         cursor.execute(text, *arguments)
         while cursor.nextset():
             pass

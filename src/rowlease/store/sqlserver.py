@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -167,7 +167,8 @@ class _Call:
 
     def rows(self, connection: odbc.Connection) -> list[tuple[Any, ...]]:
         """The first result set; the rest is read too, or a late error would be lost."""
-        with connection.cursor() as cursor:
+        # Not as a context of its own: at the end of that, pyodbc commits the caller's transaction.
+        with closing(connection.cursor()) as cursor:
             if self._sizes:
                 cursor.setinputsizes(self._sizes)
             cursor.execute(self._text, self._values)
