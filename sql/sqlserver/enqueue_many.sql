@@ -23,6 +23,7 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6), @lock nvarchar(255), @ids nvarchar(max), @admitted bit;
+declare @folded bigint;
 declare @count int = (select count(*) from openjson(@p_kinds));
 declare @priority int = (select max(coalesce(cast(p.value as int), 0))
                            from openjson(coalesce(@p_priorities, N'[0]')) as p);
@@ -66,6 +67,6 @@ if @p_waiter_id is not null
   delete from rowlease.QueueWaiter where WaiterId = @p_waiter_id;
 -- Somebody has to add the counts up where no worker calls maintain: one call in 200 does.
 if @p_in_transaction = 0 and rand() < 0.005
-  exec rowlease.fold_depth 2000, null;
+  exec rowlease.fold_depth 2000, @folded output;
 commit transaction;
 select a.RequestId as request_id, a.Outcome as outcome from #answers as a order by a.Place;
