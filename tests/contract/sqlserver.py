@@ -203,6 +203,7 @@ class MssqlSession(SqlServerStore, Session):
         self._observer = self._kept() or self._connect()
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
+        self.skips_locked = not self._is_babelfish
         self._thread = ThreadPoolExecutor(1)
         self._calls: list[Future[Any]] = []
 

@@ -184,6 +184,8 @@ def jdbc_options(dsn: str) -> dict[str, str]:
         "user": address.user or "",
         "password": address.password or "",
         "driver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+        "applicationName": "rowlease spark",
+        "loginTimeout": "10",
     }
 
 
