@@ -7,6 +7,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 ROWS ?=
+PIP = $(if $(shell command -v uv),uv pip install --quiet --python $(PYTHON),\
+  $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade)
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,12 +32,12 @@ format: $(VENV)/ready ## Put the code into its form
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(VENV)/ready: pyproject.toml
-	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv --quiet --allow-existing $(VENV) && \
-	  uv pip install --quiet --python $(PYTHON) -e '.[dev]'; \
-	else \
-	  python3 -m venv $(VENV) && \
-	  $(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
-	fi
+$(VENV)/ready: pyproject.toml tests/tsql/scriptdom.txt
+	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $(VENV); \
+	else python3 -m venv $(VENV); fi
+	@$(PIP) -e '.[dev]'
+	@# Microsoft's T-SQL grammar for the checks of sql/sqlserver, beside the packages and not
+	@# among them; see tests/tsql/scriptdom.py. There is one for this platform alone.
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then $(PIP) --no-deps --require-hashes \
+	  --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
 	@touch $@

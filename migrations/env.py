@@ -11,9 +11,15 @@ import os
 import sqlalchemy as sa
 from alembic import context
 
+#: SQL Server wants this statement in a batch of its own.
+CREATE_SCHEMA = {
+    "postgresql": "create schema if not exists rowlease",
+    "mssql": "if schema_id('rowlease') is null execute ('create schema rowlease')",
+}
+
 
 def run(connection: sa.Connection) -> None:
-    connection.execute(sa.text("create schema if not exists rowlease"))
+    connection.execute(sa.text(CREATE_SCHEMA[connection.dialect.name]))
     context.configure(
         connection=connection,
         version_table_schema="rowlease",

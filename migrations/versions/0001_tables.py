@@ -5,6 +5,7 @@ Revision ID: 0001
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -83,12 +84,21 @@ def request_columns() -> list[sa.Column[Any]]:
 
 
 def upgrade() -> None:
+    if op.get_bind().dialect.name == "mssql":
+        run_batches(Path(__file__).with_name("0001_tables_sqlserver.sql"))
+        return
     create_roles()
     create_settings()
     create_queue()
     create_history()
     create_loads()
     create_ledgers()
+
+
+def run_batches(script: Path) -> None:
+    """Execute a T-SQL script as sqlcmd does: each batch up to a line `go` by itself."""
+    for batch in script.read_text(encoding="utf-8").split("\ngo\n"):
+        op.get_bind().exec_driver_sql(batch)
 
 
 def create_roles() -> None:

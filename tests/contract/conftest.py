@@ -2,7 +2,7 @@
 
 Every test of this folder takes `store`, which is a store on one connection of its own; further
 ones come from `another()`. The engine is a parameter: a test asks for a capability
-(`store.can_notify`), never for an engine.
+(`store.can_notify`), never for an engine. What is true of one alone is marked `only_on`, and why.
 """
 
 from __future__ import annotations
@@ -12,13 +12,66 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.contract.sessions import Clock, PostgresSession, Session
+from tests.conftest import in_database, scratch_database
+from tests.contract import engines, sqlserver
+from tests.contract.sessions import EMPTIED, SERVERS, Clock, PostgresSession, Session
+
+SESSIONS: dict[str, Callable[[str], Session]] = {
+    "postgresql": PostgresSession,
+    "sqlserver": sqlserver.MssqlSession,
+}
+EMPTIED["sqlserver"] = sqlserver.emptied
 
 
-@pytest.fixture(params=["postgresql"])
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "[sqlserver" in item.nodeid:
+            item.add_marker(pytest.mark.timeout(900))  # some engines compile slowly
+        mark = item.get_closest_marker("only_on")
+        found = getattr(item, "callspec", None)
+        if mark is None or found is None or "engine" not in found.params:
+            continue
+        (name,), why = mark.args, mark.kwargs["why"]
+        if found.params["engine"] != name:
+            item.add_marker(pytest.mark.skip(reason=f"only on {name}: {why}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if stale := engines.stale():
+        terminalreporter.write_line(stale, yellow=True)
+
+
+@pytest.fixture(scope="session", params=engines.available())
 def engine(request: pytest.FixtureRequest) -> str:
     """The engine under test."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def sqlserver_dsn() -> Iterator[str]:
+    """A SQL Server on which databases may be created."""
+    with sqlserver.server() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def sqlserver_database(sqlserver_dsn: str) -> Iterator[str]:
+    """One migrated database for the whole run: there is no copying of templates."""
+    with sqlserver.database(sqlserver_dsn) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def dsn(engine: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A migrated database without rows."""
+    if engine == "sqlserver":
+        found = request.getfixturevalue("sqlserver_database")
+        sqlserver.emptied(found)
+        yield found
+        return
+    server_dsn, template = map(request.getfixturevalue, ("server_dsn", "template"))
+    with scratch_database(server_dsn, template) as name:
+        yield in_database(server_dsn, name)
 
 
 @pytest.fixture
@@ -32,8 +85,10 @@ def another(engine: str, dsn: str, clock: Clock) -> Iterator[Callable[[], Sessio
     with ExitStack() as stack:
 
         def session() -> Session:
-            opened = PostgresSession(dsn)
+            opened = SESSIONS[engine](dsn)
             stack.callback(opened.close)
+            if engine not in SERVERS:
+                SERVERS[engine] = opened.version()
             opened.freeze(clock.now)
             clock.sessions.append(opened)
             return opened

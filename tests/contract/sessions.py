@@ -13,17 +13,24 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from psycopg.rows import dict_row
 
 from rowlease.model import Depth, LeasedRequest, NewRequest
 from rowlease.store import Store
 from rowlease.store.postgresql import PostgresStore
+from rowlease.store.routines import load_routines
 from tests.conftest import in_database, scratch_database
 
 T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
           "queue_waiter", "queue_settings")  # fmt: skip
+
+
+IGNORES_HINTS = "this engine ignores READPAST: whoever meets a locked row waits for it"
+#: What the servers of this run say of themselves, by engine.
+SERVERS: dict[str, str] = {}
 
 
 class Measured(NamedTuple, Generic[T]):
@@ -49,6 +56,10 @@ class Measured(NamedTuple, Generic[T]):
 class Session(Store):
     """A store on one connection, whose transaction and clock the test holds in its hands."""
 
+    #: Can a statement pass over rows that others have locked? Every engine that rowlease supports
+    #: can; one that the suite is run on for want of it may not.
+    skips_locked: bool = True
+
     @abstractmethod
     def rows(self, table: str, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
         """Rows of a table or view by snake_case names, ordered by the columns asked for."""
@@ -56,6 +67,14 @@ class Session(Store):
     @abstractmethod
     def execute(self, text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
         """Run a statement and give its rows."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """What the server says of itself, in a line."""
+
+    @abstractmethod
+    def spelt(self, name: str) -> str:
+        """A column's name as this engine spells it."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -70,6 +89,14 @@ class Session(Store):
         """Roll it back."""
 
     @abstractmethod
+    def now(self) -> datetime:
+        """What the routine `now` says to this connection."""
+
+    @abstractmethod
+    def shipped_clock(self) -> AbstractContextManager[None]:
+        """Have the routine `now` as it is shipped, which cannot be frozen."""
+
+    @abstractmethod
     def freeze(self, time: datetime | None) -> None:
         """Stop this connection's clock at a time, or let it run again (None)."""
 
@@ -80,6 +107,10 @@ class Session(Store):
     @abstractmethod
     def waits_for_lock(self) -> bool:
         """Is this session's connection waiting for another's lock at this moment?"""
+
+    @abstractmethod
+    def others_have_ended(self) -> None:
+        """Wait until every transaction that is open now, anywhere on the server, is over."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -113,6 +144,10 @@ class Session(Store):
         """Add rows past the routines in one statement; raises as `forge`."""
 
     @abstractmethod
+    def remove(self, table: str, /, **where: Any) -> None:
+        """Delete rows past the routines."""
+
+    @abstractmethod
     def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows of a load as Spark does; what a row does not say is null."""
 
@@ -128,8 +163,20 @@ class Session(Store):
         """
 
     @abstractmethod
+    def fold_depth(self, limit: int) -> int:
+        """Add up so many counts, as `maintain` does; how many there were."""
+
+    @abstractmethod
     def claim_one_by_one(self, worker: str, times: int) -> None:
         """Dequeue one request of `default` after the other, in the server, a commit for each."""
+
+    @abstractmethod
+    def driver_connection(self) -> Any:
+        """A connection of the driver's own, as a caller brings one: not in autocommit."""
+
+    @abstractmethod
+    def sqlalchemy_engine(self) -> sa.Engine:
+        """An engine that a caller might have made for the same database."""
 
     @abstractmethod
     def measured(self, call: Callable[[], T]) -> Measured[T]:
@@ -173,6 +220,13 @@ class Session(Store):
                 return future.done()
         return True
 
+    def passes(self, future: Future[Any]) -> bool:
+        """Does a call in the background end though others hold what it would like to have?"""
+        settled = self.settles(future)
+        if not settled and not self.skips_locked:
+            pytest.skip(IGNORES_HINTS)
+        return settled
+
     def waiting(self, call: Callable[[], T]) -> Future[T]:
         """Make the call in the background; return as soon as it waits for another's lock."""
         future = self.in_background(call)
@@ -214,6 +268,13 @@ class PostgresSession(PostgresStore, Session):
         cursor = self.raw.execute(text, arguments)
         return cursor.fetchall() if cursor.description else []
 
+    def version(self) -> str:
+        ((version,),) = self.execute("select version()")
+        return str(version).partition(",")[0]
+
+    def spelt(self, name: str) -> str:
+        return name
+
     def begin(self) -> None:
         self.raw.execute("begin")
 
@@ -222,6 +283,20 @@ class PostgresSession(PostgresStore, Session):
 
     def rollback(self) -> None:
         self.raw.execute("rollback")
+
+    def now(self) -> datetime:
+        ((time,),) = self.execute("select rowlease.now()")
+        assert isinstance(time, datetime)
+        return time
+
+    @contextmanager
+    def shipped_clock(self) -> Iterator[None]:
+        ((frozen,),) = self.execute("select pg_get_functiondef('rowlease.now'::regproc)")
+        self.execute(load_routines("postgresql")["now"].body)
+        try:
+            yield
+        finally:
+            self.execute(frozen)
 
     def freeze(self, time: datetime | None) -> None:
         if self.raw.closed:
@@ -243,6 +318,13 @@ class PostgresSession(PostgresStore, Session):
             (self.raw.info.backend_pid,),
         ).fetchall()
         return bool(waits)
+
+    def others_have_ended(self) -> None:
+        ((now,),) = self.execute("select pg_current_xact_id()::text::bigint")
+        while self.execute(
+            f"select where pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= {now}"
+        ):
+            pass
 
     def kill(self) -> None:
         self._observer.execute(
@@ -289,6 +371,10 @@ class PostgresSession(PostgresStore, Session):
                 [value for row in rows for value in row.values()],
             )
 
+    def remove(self, table: str, /, **where: Any) -> None:
+        match = " and ".join(f"{name} = %({name})s" for name in where)
+        self.execute(f"delete from rowlease.{table} where {match}", where)
+
     def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
         columns = ("row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload")
         with self.raw.cursor().copy(
@@ -317,6 +403,10 @@ class PostgresSession(PostgresStore, Session):
             f" select queue_name, priority, {counted} from added group by 1, 2"
         )
 
+    def fold_depth(self, limit: int) -> int:
+        ((folded,),) = self.execute(f"select rowlease.fold_depth({limit:d})")
+        return int(folded)
+
     def claim_one_by_one(self, worker: str, times: int) -> None:
         self.raw.execute(
             "do $$ declare v_floor text; begin"
@@ -327,6 +417,12 @@ class PostgresSession(PostgresStore, Session):
             "   commit;"
             " end loop; end $$"
         )
+
+    def driver_connection(self) -> Any:
+        return psycopg.connect(self.dsn)
+
+    def sqlalchemy_engine(self) -> sa.Engine:
+        return sa.create_engine(sa.make_url(self.dsn).set(drivername="postgresql+psycopg"))
 
     def measured(self, call: Callable[[], T]) -> Measured[T]:
         self.begin()
@@ -414,18 +510,30 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-def module_database(server_dsn: str, template: str) -> Iterator[str]:
+def module_database(engine: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a database that all tests of a module use."""
+    if engine == "sqlserver":
+        yield request.getfixturevalue("sqlserver_database")
+        return
+    server_dsn, template = map(request.getfixturevalue, ("server_dsn", "template"))
     with scratch_database(server_dsn, template) as name:
         yield in_database(server_dsn, name)
 
 
 @pytest.fixture
-def emptied_database(module_database: str) -> str:
+def emptied_database(engine: str, module_database: str) -> str:
     """The module's database, with no rows left of the test before."""
-    with psycopg.connect(module_database, autocommit=True) as connection:
-        _empty(connection)
+    EMPTIED[engine](module_database)
     return module_database
+
+
+def _empty_postgresql(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        _empty(connection)
+
+
+#: How to have a database without rows, by engine.
+EMPTIED: dict[str, Callable[[str], None]] = {"postgresql": _empty_postgresql}
 
 
 def _empty(connection: psycopg.Connection) -> None:

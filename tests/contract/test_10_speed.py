@@ -34,6 +34,11 @@ class Crowd(NamedTuple):
     beside_returned: Measured[Claim]
 
 
+pytestmark = pytest.mark.only_on(
+    "postgresql", why="what a call costs is counted in PostgreSQL's own statistics of pages"
+)
+
+
 @pytest.fixture(scope="module", params=["never analysed", "analysed", "analysed too early"])
 def crowd(request: pytest.FixtureRequest, server_dsn: str, template: str) -> Iterator[Crowd]:
     """Opens sessions on a database with a million pending requests, and others, and no statistics.

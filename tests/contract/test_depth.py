@@ -155,7 +155,7 @@ def test_it_is_exact_after_many_have_worked_at_once(dsn: str, store: Session) ->
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert store.depth() == store.counted()
-    while store.execute("select rowlease.fold_depth(1000)") > [(10,)]:
+    while store.fold_depth(1000) > 10:
         pass
     assert store.depth() == store.counted()
 
@@ -180,10 +180,10 @@ def test_folding_is_bounded_and_passes_over_what_another_folds(
         store.put()
     one = another()
     one.begin()
-    assert one.execute("select rowlease.fold_depth(10)") == [(10,)]
-    call = store.in_background(lambda: store.execute("select rowlease.fold_depth(1000)"))
+    assert one.fold_depth(10) == 10
+    call = store.in_background(lambda: store.fold_depth(1000))
     assert store.settles(call)
-    assert call.result() == [(20,)]
+    assert call.result() == 20
     assert store.depth() == store.counted()
     one.commit()
     assert store.depth() == store.counted()
@@ -206,6 +206,7 @@ def test_it_reads_the_counts_and_never_the_queue(store: Session) -> None:
     assert cost.total <= 10
 
 
+@pytest.mark.only_on("postgresql", why="elsewhere 200,000 counts are not made by one statement")
 def test_it_works_where_the_counts_are_many(store: Session) -> None:
     store.execute(
         "insert into rowlease.queue_depth (queue_name, priority, pending)"

@@ -211,7 +211,7 @@ def test_a_request_seen_by_a_claim_while_the_one_before_it_is_finished_is_not_st
     finisher.complete(running)
     producer.commit()
     call = store.in_background(lambda: store.take(limit=5))
-    assert store.settles(call), "the claim waits for the completion"
+    assert store.passes(call), "the claim waits for the completion"
     assert call.result() == []
     finisher.commit()
     assert ids(store.take(limit=5)) == [second]

@@ -302,7 +302,7 @@ def test_purge_passes_over_what_somebody_is_just_taking(
     worker.begin()
     (held,) = worker.take()
     purged = store.in_background(lambda: store.purge("default", ["Pending"]))
-    assert store.settles(purged)
+    assert store.passes(purged)
     assert purged.result() == 1
     worker.commit()
     assert worker.complete([held]) == [Outcome.OK]

@@ -26,6 +26,7 @@ LONG = {
 #: Modules with SQL of their own, and why it is no routine. Everybody else calls the store.
 WITH_SQL = {
     "store/migrate.py": "asks what is there, where there may be no routine yet",
+    "store/migrate_sqlserver.py": "as store/migrate.py",
     "store/postgresql.py": "builds the calls of the routines from their headers",
     "store/embedded.py": "makes the database that the schema then goes into",
     "spark/read.py": "what Spark's JDBC reader calls a table is a query",

@@ -37,16 +37,7 @@ def connection_options(dsn: str) -> dict[str, str]:
     Raises:
         ConfigError: the DSN cannot be read.
     """
-    return {
-        **jdbc_options(dsn),
-        "ApplicationName": "rowlease spark",
-        # Texts find their own type: the columns are json, timestamptz and varchar.
-        "stringtype": "unspecified",
-        # Else an error quotes the rows of a whole batch, and payloads end up in logs.
-        "logServerErrorDetail": "false",
-        "tcpKeepAlive": "true",
-        "connectTimeout": "10",
-    }
+    return jdbc_options(dsn)
 
 
 def literal(text: str) -> str:

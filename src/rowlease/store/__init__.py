@@ -59,8 +59,8 @@ def open_store(dsn: str, *, application_name: str = "rowlease") -> Store:
     """Open the store a DSN points to; connects on first use.
 
     Args:
-        dsn: `postgresql://user:password@host:port/database`.
-        application_name: what a DBA sees in pg_stat_activity.
+        dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
+        application_name: what a DBA sees in pg_stat_activity or sys.dm_exec_sessions.
 
     Raises:
         ConfigError: the DSN names no engine that rowlease knows.
@@ -69,18 +69,32 @@ def open_store(dsn: str, *, application_name: str = "rowlease") -> Store:
         from rowlease.store.postgresql import PostgresStore
 
         return PostgresStore(dsn, application_name)
+    if is_sqlserver(dsn):
+        from rowlease.store.sqlserver import SqlServerStore
+
+        return SqlServerStore(dsn, application_name)
     raise ConfigError(
         f"the DSN {redact(dsn)!r} names no database that rowlease knows; "
-        "write it as postgresql://user:password@host:port/database"
+        "write it as postgresql://user:password@host:port/database or "
+        "mssql://user:password@host:port/database"
     )
 
 
+def is_sqlserver(dsn: str) -> bool:
+    """Does the DSN name SQL Server?"""
+    return dsn.startswith(("mssql://", "mssql+pyodbc://"))
+
+
 def jdbc_options(dsn: str) -> dict[str, str]:
-    """What Spark's JDBC writer and reader need to reach the same database: url, user, password.
+    """What Spark's JDBC writer and reader need to reach the same database: url, user, password...
 
     Raises:
         ConfigError: as `open_store`.
     """
+    if is_sqlserver(dsn):
+        from rowlease.store.odbc import jdbc_options as sqlserver
+
+        return sqlserver(dsn)
     from rowlease.store.postgresql import jdbc_options as postgresql
 
     return postgresql(dsn)

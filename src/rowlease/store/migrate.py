@@ -1,4 +1,7 @@
-"""Brings a database to this version: tables by Alembic, then every routine again."""
+"""Brings a database to this version: tables by Alembic, then every routine again.
+
+What is common to both engines, and PostgreSQL; SQL Server's part is `migrate_sqlserver`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from rowlease.errors import (
     StoreError,
     StoreUnavailable,
 )
-from rowlease.store import open_store, redact
+from rowlease.store import is_sqlserver, open_store, redact
 from rowlease.store.postgresql import libpq_dsn
 from rowlease.store.routines import packaged, scripts, scripts_hash
 
@@ -49,6 +52,11 @@ def migrate(dsn: str) -> Migrated:
         StoreError: anything else that the database refuses.
     """
     open_store(dsn).close()  # says which DSNs there are
+    if is_sqlserver(dsn):
+        from rowlease.store.migrate_sqlserver import migrate as sqlserver
+
+        with _alembic:
+            return sqlserver(dsn)
     engine = sa.create_engine(
         "postgresql+psycopg://",
         # libpq reads the DSN, as it does for the store: SQLAlchemy's rules differ from its own.
@@ -96,7 +104,7 @@ def _migrate(connection: sa.Connection, where: str) -> Migrated:
     before = _revision(connection)
     if before is not None:
         check_revision(before, where, or_older=True)
-    _upgrade(connection)
+    upgrade(connection)
     after = _revision(connection)
     assert after is not None
     fingerprint = scripts_hash("postgresql")
@@ -109,7 +117,8 @@ def _migrate(connection: sa.Connection, where: str) -> Migrated:
     return Migrated(before, after, len(names), changed)
 
 
-def _upgrade(connection: sa.Connection) -> None:
+def upgrade(connection: sa.Connection) -> None:
+    """Run Alembic's revisions on this connection, in its transaction; one thread at a time."""
     from alembic import command
     from alembic.config import Config
 

@@ -66,7 +66,7 @@ def _is_readable(dsn: str) -> bool:
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
-    """url, user and password for the PostgreSQL JDBC driver.
+    """url, user, password and what else the PostgreSQL JDBC driver is to be told.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -80,6 +80,13 @@ def jdbc_options(dsn: str) -> dict[str, str]:
         "user": str(parts.get("user", "")),
         "password": str(parts.get("password", "")),
         "driver": "org.postgresql.Driver",
+        "ApplicationName": "rowlease spark",
+        # Texts find their own type: the columns are json, timestamptz and varchar.
+        "stringtype": "unspecified",
+        # Else an error quotes the rows of a whole batch, and payloads end up in logs.
+        "logServerErrorDetail": "false",
+        "tcpKeepAlive": "true",
+        "connectTimeout": "10",
     }
 
 

@@ -93,7 +93,10 @@ def read_routine(path: Path) -> Routine:
 
 
 def _params(field: str) -> dict[str, str]:
-    """`p_name type (remark), variadic p_names type[] -- remark` as names and types."""
-    plain = re.sub(r"\([^)]*\)", "", field).partition(" -- ")[0]
+    """`p_name type (remark), variadic p_names type[] -- remark` as names and types.
+
+    A remark stands apart; `nvarchar(max)` is one word.
+    """
+    plain = re.sub(r"\s\([^)]*\)", "", field).partition(" -- ")[0]
     pairs = (part.removeprefix(" ").removeprefix("variadic ").split() for part in plain.split(","))
     return {name: " ".join(kind) for name, *kind in pairs if name.startswith("p_")}

@@ -1,0 +1,52 @@
+-- grants: who may do what.
+-- params:   none
+-- returns:  nothing
+-- errors:   none
+-- locks:    catalogue rows only
+-- why:      applied after every routine. Nobody else may write a table: the routines reach them
+--           because all have one owner (ownership chaining), and what is not opened
+--           here is closed.
+grant select, insert on rowlease.Inbox to rowlease_producer;
+grant insert on rowlease.Staging to rowlease_producer;
+grant execute on rowlease.schema_version to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
+
+grant execute on rowlease.enqueue to rowlease_producer;
+grant execute on rowlease.enqueue_many to rowlease_producer;
+grant execute on rowlease.promote to rowlease_producer;
+
+grant execute on rowlease.dequeue to rowlease_worker;
+grant execute on rowlease.complete to rowlease_worker;
+grant execute on rowlease.fail to rowlease_worker;
+grant execute on rowlease.abandon to rowlease_worker;
+grant execute on rowlease.exchange to rowlease_worker;
+grant execute on rowlease.renew to rowlease_worker;
+grant execute on rowlease.maintain to rowlease_worker;
+grant execute on rowlease.worker_heartbeat to rowlease_worker;
+grant execute on rowlease.worker_bye to rowlease_worker;
+grant execute on rowlease.depth to rowlease_worker;
+
+grant execute on rowlease.depth to rowlease_operator;
+grant execute on rowlease.explain to rowlease_operator;
+grant execute on rowlease.cancel to rowlease_operator;
+grant execute on rowlease.requeue to rowlease_operator;
+grant execute on rowlease.purge to rowlease_operator;
+grant execute on rowlease.pause to rowlease_operator;
+grant execute on rowlease.resume to rowlease_operator;
+grant execute on rowlease.configure_queue to rowlease_operator;
+grant execute on rowlease.maintain to rowlease_operator;
+
+grant execute on rowlease.depth to rowlease_reader;
+grant execute on rowlease.explain to rowlease_reader;
+
+grant select on rowlease.Queue to rowlease_reader, rowlease_operator;
+grant select on rowlease.QueueHistory to rowlease_reader, rowlease_operator;
+grant select on rowlease.QueueSettings to rowlease_reader, rowlease_operator;
+grant select on rowlease.QueueDepth to rowlease_reader, rowlease_operator;
+grant select on rowlease.QueueWaiter to rowlease_reader, rowlease_operator;
+grant select on rowlease.Staging to rowlease_reader, rowlease_operator;
+grant select on rowlease.[Load] to rowlease_reader, rowlease_operator;
+grant select on rowlease.Worker to rowlease_reader, rowlease_operator;
+grant select on rowlease.EnqueueReceipt to rowlease_reader, rowlease_operator;
+grant select on rowlease.SchemaInfo to rowlease_reader, rowlease_operator;
+grant select on rowlease.Inbox to rowlease_reader, rowlease_operator;
+grant select on rowlease.Requests to rowlease_reader, rowlease_operator;

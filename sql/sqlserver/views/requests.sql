@@ -1,0 +1,18 @@
+-- requests: every request there is, waiting, running, failed and finished.
+-- params:   none
+-- returns:  the columns of queue_history
+-- errors:   none
+-- locks:    none
+-- why:      one name to ask about a request, wherever it stands.
+create or alter view rowlease.Requests as
+select RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
+       LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,
+       RetryBaseMs, DedupKey, GroupKey, GroupBlocked, Returned, CancelRequested, LoadId, Payload,
+       LastError, CompletionTime, cast(null as nvarchar(max)) as Result
+  from rowlease.Queue
+union all
+select RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
+       LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,
+       RetryBaseMs, DedupKey, GroupKey, GroupBlocked, Returned, CancelRequested, LoadId, Payload,
+       LastError, CompletionTime, Result
+  from rowlease.QueueHistory;

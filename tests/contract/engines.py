@@ -1,0 +1,171 @@
+"""Which engines the contract suite runs on; and its results, side by side, for docs/engines.md.
+
+    python -m tests.contract.engines
+
+runs the suite and writes the page. Nothing is claimed there that did not run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rowlease.store.routines import packaged, scripts_hash
+from tests.contract import sqlserver
+from tests.contract.sessions import SERVERS
+
+PAGE = packaged("sql").parent / "docs" / "engines.md"
+NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
+FOLDER = "tests/contract"
+
+
+def available() -> list[str]:
+    """The engines that there is a server for; PostgreSQL's is always there."""
+    return ["postgresql"] if sqlserver.missing() else ["postgresql", "sqlserver"]
+
+
+def stale() -> str | None:
+    """A sentence, if docs/engines.md tells of other routines than those of sql/sqlserver."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    if scripts_hash("sqlserver") in text:
+        return None
+    return (
+        "docs/engines.md tells of another sql/sqlserver than this one; "
+        "`python -m tests.contract.engines` runs the suite again and writes it"
+    )
+
+
+class Result(NamedTuple):
+    """What became of one test on one engine.
+
+    Attributes:
+        promise: the file's name, without `test_`.
+        outcome: `passed`, `skipped` or `failed`.
+        reason: of a skip.
+    """
+
+    engine: str
+    promise: str
+    test: str
+    outcome: str
+    reason: str
+
+
+class Recorder:
+    """A plugin for pytest: keeps the results of every test that an engine is a parameter of."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self._engines: dict[str, str] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            found = getattr(item, "callspec", None)
+            if found is not None and "engine" in found.params:
+                self._engines[item.nodeid] = found.params["engine"]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        engine = self._engines.get(report.nodeid)
+        if engine is None or (report.when != "call" and report.passed):
+            return
+        reason = ""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        path, _, test = report.nodeid.partition("::")
+        promise = Path(path).stem.removeprefix("test_")
+        self.results.append(Result(engine, promise, test, report.outcome, reason))
+
+
+def page(results: list[Result]) -> str:
+    """docs/engines.md."""
+    engines = [engine for engine in NAMES if any(r.engine == engine for r in results)]
+    lines = [
+        "# Engines",
+        "",
+        f"Written by `python -m {FOLDER.replace('/', '.')}.engines`; not by hand. One contract",
+        f"suite, [{FOLDER}](../{FOLDER}), runs on both engines: the same tests, on the same stores",
+        "that workers use.",
+        "",
+        f"* run: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        *(f"* {NAMES[engine]}: {SERVERS.get(engine, 'not known')}" for engine in engines),
+        f"* sql/sqlserver: `{scripts_hash('sqlserver')}` (the suite warns when it has changed)",
+        f"* sql/postgresql: `{scripts_hash('postgresql')}`",
+        "",
+        *_what_ran(),
+        "",
+        "## Results",
+        "",
+        f"| promise | {' | '.join(NAMES[e] for e in engines)} |",
+        f"|---|{'---|' * len(engines)}",
+    ]
+    promises = sorted({r.promise for r in results}, key=_place)
+    for promise in promises:
+        cells = (_cell([r for r in results if (r.engine, r.promise) == (e, promise)])
+                 for e in engines)  # fmt: skip
+        lines.append(f"| {promise.replace('_', ' ')} | {' | '.join(cells)} |")
+    totals = (_cell([r for r in results if r.engine == e]) for e in engines)
+    lines.append(f"| **all** | {' | '.join(totals)} |")
+    for engine in engines:
+        lines += _details(engine, [r for r in results if r.engine == engine])
+    return "\n".join(lines) + "\n"
+
+
+def _what_ran() -> list[str]:
+    if "Babelfish" not in SERVERS.get("sqlserver", ""):
+        return []
+    return [
+        "**No SQL Server has run this yet.** What stands under SQL Server below ran on Babelfish,",
+        "a T-SQL engine over TDS, through Microsoft's ODBC driver. It ignores UPDLOCK, READPAST",
+        "and ROWLOCK, so claimers meet at the same rows: what holds there holds by the status that",
+        "is checked again, not by hints. It tells nothing of SQL Server's own locks, plans, speed.",
+        "The scripts are rewritten for it where it lacks words, see `SPOKEN` in",
+        f"[{FOLDER}/sqlserver.py](../{FOLDER}/sqlserver.py). The suite finds a SQL Server by",
+        f"`{sqlserver.VARIABLE}`, or starts one where a Docker engine answers.",
+    ]
+
+
+def _place(promise: str) -> tuple[int, str]:
+    """Numbered promises first, in their order."""
+    number = promise.partition("_")[0]
+    return (int(number) if number.isdigit() else 99, promise)
+
+
+def _cell(results: list[Result]) -> str:
+    counts = Counter(result.outcome for result in results)
+    words = [f"{counts[word]} {word}" for word in ("passed", "failed", "skipped") if counts[word]]
+    return ", ".join(words) or "-"
+
+
+def _details(engine: str, results: list[Result]) -> list[str]:
+    lines: list[str] = []
+    reasons: dict[str, int] = defaultdict(int)
+    for result in results:
+        if result.outcome == "skipped":
+            reasons[result.reason] += 1
+    if reasons:
+        lines += ["", f"## Skipped on {NAMES[engine]}", ""]
+        lines += [f"* {count}: {reason}" for reason, count in sorted(reasons.items())]
+    failed = [result for result in results if result.outcome == "failed"]
+    if failed:
+        lines += ["", f"## Failed on {NAMES[engine]}", ""]
+        lines += [f"* {result.promise.replace('_', ' ')}: `{result.test}`" for result in failed]
+    return lines
+
+
+def main(arguments: list[str]) -> int:
+    if why := sqlserver.missing():
+        sys.stderr.write(f"{why}; docs/engines.md stays as it is\n")
+        return 1
+    recorder = Recorder()
+    code = pytest.main([FOLDER, "-q", *arguments], plugins=[recorder])
+    PAGE.write_text(page(recorder.results), encoding="utf-8")
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

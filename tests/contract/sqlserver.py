@@ -1,0 +1,461 @@
+"""SQL Server for the contract suite: where a server comes from, its databases, its sessions.
+
+Where no SQL Server is to be had, another engine that speaks T-SQL over TDS serves as well as it
+can: Babelfish. What it cannot do is skipped with its reason, in `MssqlSession` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+import pytest
+import sqlalchemy as sa
+
+from rowlease.errors import ConfigError, StoreError
+from rowlease.store import migrate_sqlserver
+from rowlease.store.migrate import migrate
+from rowlease.store.odbc import odbc_string, pyodbc
+from rowlease.store.routines import load_routines
+from rowlease.store.sqlserver import SqlServerStore, result
+from tests.conftest import docker_answers
+from tests.contract.sessions import TABLES, Measured, Session
+
+T = TypeVar("T")
+
+VARIABLE = "ROWLEASE_TEST_MSSQL_DSN"
+IMAGE = "mcr.microsoft.com/mssql/server:2022-latest"
+#: Columns that hold JSON text, and are looked at as what it says.
+JSON_COLUMNS = {"Payload", "Result", "QueueNames", "PolicyWeights", "RequestIds"}
+
+#: Replaces the routine `now`: what a session's context says is its time.
+FROZEN_CLOCK = """
+create or alter function rowlease.now() returns datetime2(6)
+as
+begin
+  declare @frozen nvarchar(40) = cast(session_context(N'rowlease_frozen_now') as nvarchar(40));
+  return coalesce(cast(@frozen as datetime2(6)), sysutcdatetime());
+end
+"""
+#: Rows in one INSERT: eight parameters each, of which a call takes 2,100.
+STAGED_AT_ONCE = 200
+#: Connections that earlier sessions have left, by DSN.
+KEPT: dict[str, list[Any]] = defaultdict(list)
+NO_PAGES = "what a call costs is counted in PostgreSQL's own statistics of pages"
+NO_BELL = "this engine has no bell"
+
+
+# -- a server --------------------------------------------------------------------------------------
+
+
+def missing() -> str | None:
+    """Why there is no SQL Server to test with; None if there is one."""
+    if not os.environ.get(VARIABLE) and not docker_answers():
+        return f"no SQL Server: {VARIABLE} is not set, and no Docker engine answers"
+    try:
+        pyodbc()
+        odbc_string("mssql://x@localhost/master", "test")
+    except ConfigError as error:
+        return f"no SQL Server: {error}"
+    return None
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The DSN of a server on which databases may be made."""
+    if given := os.environ.get(VARIABLE):
+        yield given
+        return
+    from testcontainers.community.mssql import SqlServerContainer
+
+    password = f"Aa1-{secrets.token_hex(12)}"
+    with SqlServerContainer(IMAGE, password=password) as container:
+        host, port = container.get_container_host_ip(), container.get_exposed_port(1433)
+        yield f"mssql://sa:{password}@{host}:{port}/master?TrustServerCertificate=yes"
+
+
+def in_database(dsn: str, name: str) -> str:
+    return re.sub(r"(?<=[^/]/)[^/?]+(?=\?|$)", name, dsn)
+
+
+def connect(dsn: str, *, autocommit: bool = True) -> Any:
+    return pyodbc().connect(odbc_string(dsn, "contract test"), autocommit=autocommit, timeout=10)
+
+
+@contextmanager
+def database(server_dsn: str) -> Iterator[str]:
+    """The DSN of a migrated database whose clock can be frozen; it is gone afterwards."""
+    name = f"rowlease_test_{secrets.token_hex(6)}"
+    with closing(connect(server_dsn)) as connection:
+        dsn = in_database(server_dsn, name)
+        connection.execute(f"create database {name}")
+        try:
+            apply(dsn)
+            yield dsn
+        finally:
+            for kept in KEPT.pop(dsn, []):
+                kept.close()
+            with suppress(pyodbc().Error):  # not every engine has it
+                connection.execute(f"alter database {name} set single_user with rollback immediate")
+            connection.execute(f"drop database {name}")
+
+
+def apply(dsn: str) -> None:
+    """`rowlease migrate`, its scripts in the words of the engine and with a clock for tests."""
+    with closing(connect(dsn)) as connection:
+        spoken = is_babelfish(connection)
+    run = migrate_sqlserver._run
+
+    def run_rewritten(driver: Any, text: str, *arguments: Any) -> None:
+        if re.search(r"create or alter function rowlease\.now\(", text):
+            text = FROZEN_CLOCK
+        for batch in rewritten(text) if spoken else [text]:
+            run(driver, batch, *arguments)
+
+    with patch.object(migrate_sqlserver, "_run", run_rewritten):
+        migrate(dsn)
+
+
+#: What a script says, and what Babelfish understands instead. It takes a type's other name for
+#: an output parameter of any length, and falls over an application lock refused without waiting.
+SPOKEN = (
+    (r"@LockTimeout = 0\b", "@LockTimeout = 1"),
+    (r"nvarchar\(max\) output", "rowlease.long_text output"),
+    (r"(alter authorization|grant control) on schema::[^;]*;", ""),
+)
+LONG_TEXT = (
+    "if type_id('rowlease.long_text') is null create type rowlease.long_text from nvarchar(max)"
+)
+
+
+def rewritten(text: str) -> list[str]:
+    """A script of sql/sqlserver for Babelfish, which has no CREATE OR ALTER."""
+    for pattern, instead in SPOKEN:
+        text = re.sub(pattern, instead, text)
+    made = re.search(r"create or alter (\w+) (rowlease\.\w+)", text)
+    if made is None:
+        return [text]
+    drop = f"drop {made[1]} if exists {made[2]}"
+    return [LONG_TEXT, drop, text.replace("create or alter", "create", 1)]
+
+
+def is_babelfish(connection: Any) -> bool:
+    return "Babelfish" in connection.execute("select @@version").fetchval()
+
+
+def emptied(dsn: str) -> None:
+    with closing(connect(dsn)) as connection:
+        empty(connection)
+
+
+def empty(connection: Any) -> None:
+    """Have no rows but the queue `default`'s settings."""
+    deletes = "; ".join(f"delete from rowlease.{spelt(table)}" for table in TABLES)
+    connection.execute(
+        "set nocount on; set xact_abort on; begin transaction;"
+        f" {deletes}; insert into rowlease.QueueSettings (QueueName) values (N'default');"
+        " commit transaction"
+    )
+
+
+# -- its words -------------------------------------------------------------------------------------
+
+
+def spelt(name: str) -> str:
+    """`request_id` as SQL Server spells it: RequestId."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def unspelt(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def written(value: Any) -> Any:
+    """A value as pyodbc takes it on every engine: times as text."""
+    if isinstance(value, datetime):
+        utc = value.astimezone(UTC) if value.tzinfo else value
+        return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return value
+
+
+def read(column: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC)
+    if column in JSON_COLUMNS and value is not None:
+        return json.loads(value)
+    return value
+
+
+class MssqlSession(SqlServerStore, Session):
+    """See `Session`."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(dsn, "contract test")
+        self.dsn = dsn
+        self.raw = self._kept() or self._connect()
+        self._observer = self._kept() or self._connect()
+        self._id = self.raw.execute("select @@spid").fetchval()
+        self._is_babelfish = is_babelfish(self._observer)
+        self.skips_locked = not self._is_babelfish
+        self._thread = ThreadPoolExecutor(1)
+        self._calls: list[Future[Any]] = []
+
+    def _kept(self) -> Any:
+        """A connection of an earlier session: an engine may compile routines for each one anew."""
+        while kept := KEPT[self.dsn]:
+            connection = kept.pop()
+            with suppress(pyodbc().Error):
+                connection.execute("if @@trancount > 0 rollback transaction")
+                return connection
+        return None
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        try:
+            yield self.raw
+        except pyodbc().Error as error:
+            self._raise(error)
+
+    def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
+        return False  # a test's transaction may be open, and its connection is the only one
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def version(self) -> str:
+        lines = str(self._observer.execute("select @@version").fetchval()).splitlines()
+        return "; ".join((lines[0], lines[-1])) if self._is_babelfish else lines[0].strip()
+
+    def spelt(self, name: str) -> str:
+        return spelt(name)
+
+    def rows(self, table: str, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+        names = "*" if columns == ("*",) else ", ".join(f"[{spelt(name)}]" for name in columns)
+        match = " and ".join(f"[{spelt(name)}] = ?" for name in where) or "1 = 1"
+        found = self._look(
+            f"select {names} from rowlease.{spelt(table)} where {match}",
+            *(written(value) for value in where.values()),
+        )
+        # As PostgreSQL sorts: what is null comes last.
+        keys = [tuple((value is None, _sortable(value)) for value in row.values()) for row in found]
+        order = sorted(range(len(found)), key=keys.__getitem__)
+        return [tuple(found[place].values()) for place in order]
+
+    def row(self, request_id: int) -> dict[str, Any]:
+        (found,) = self._look("select * from rowlease.Requests where RequestId = ?", request_id)
+        return {unspelt(name): value for name, value in found.items()}
+
+    def _look(self, text: str, *arguments: Any) -> list[dict[str, Any]]:
+        cursor = self._observer.execute(text, *arguments)
+        names = [column[0] for column in cursor.description]
+        return [
+            {name: read(name, value) for name, value in zip(names, row, strict=True)}
+            for row in cursor.fetchall()
+        ]
+
+    def execute(self, text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
+        with self._connection() as connection, connection.cursor() as cursor:
+            cursor.execute(text, *(arguments or ()))
+            return result(cursor)
+
+    # -- transactions and time -------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self.execute("begin transaction")
+
+    def commit(self) -> None:
+        self.execute("commit transaction")
+
+    def rollback(self) -> None:
+        self.execute("if @@trancount > 0 rollback transaction")
+
+    def now(self) -> datetime:
+        ((time,),) = self.execute("select rowlease.now()")
+        assert isinstance(time, datetime)
+        return time
+
+    @contextmanager
+    def shipped_clock(self) -> Iterator[None]:
+        def put(text: str) -> None:
+            for batch in rewritten(text) if self._is_babelfish else [text]:
+                self._observer.execute(batch)
+
+        put(load_routines("sqlserver")["now"].body)
+        try:
+            yield
+        finally:
+            put(FROZEN_CLOCK)
+
+    def freeze(self, time: datetime | None) -> None:
+        with suppress(pyodbc().Error):  # it may have been killed
+            self.raw.execute(
+                "exec sp_set_session_context @key = N'rowlease_frozen_now', @value = ?",
+                None if time is None else written(time),
+            )
+
+    def in_background(self, call: Callable[[], T]) -> Future[T]:
+        future = self._thread.submit(call)
+        self._calls.append(future)
+        return future
+
+    def waits_for_lock(self) -> bool:
+        if self._is_babelfish:
+            waits = "select cardinality(pg_catalog.pg_blocking_pids(?))"
+        else:
+            waits = (
+                "select count(*) from sys.dm_exec_requests"
+                " where session_id = ? and wait_type like 'LCK[_]%'"
+            )
+        return bool(self._observer.execute(waits, self._id).fetchval())
+
+    def others_have_ended(self) -> None:
+        """Nothing here looks at the past: there are no floors."""
+
+    def kill(self) -> None:
+        self._end()
+        with suppress(pyodbc().Error):
+            self.raw.execute("select 1").fetchall()  # so that the driver notices
+
+    def _end(self) -> None:
+        with suppress(pyodbc().Error):  # it may have ended already
+            self._observer.execute(f"kill {self._id:d}")
+
+    # -- writing past the routines ---------------------------------------------------------------
+
+    def reset(self) -> None:
+        empty(self.raw)
+
+    def forge(self, table: str, request_id: int, /, **columns: Any) -> None:
+        settings = ", ".join(f"[{spelt(name)}] = {_place(v)}" for name, v in columns.items())
+        self.execute(
+            f"update rowlease.{spelt(table)} set {settings} where RequestId = {request_id:d}",
+            _given(columns.values()),
+        )
+
+    def insert(self, table: str, /, **columns: Any) -> None:
+        self.insert_many(table, [columns])
+
+    def insert_many(self, table: str, rows: list[dict[str, Any]], /) -> None:
+        names = ", ".join(f"[{spelt(name)}]" for name in rows[0])
+        places = ", ".join(f"({', '.join(_place(v) for v in row.values())})" for row in rows)
+        self.execute(
+            f"insert into rowlease.{spelt(table)} ({names}) values {places}",
+            _given(value for row in rows for value in row.values()),
+        )
+
+    def remove(self, table: str, /, **where: Any) -> None:
+        match = " and ".join(f"[{spelt(name)}] = ?" for name in where)
+        self.execute(f"delete from rowlease.{spelt(table)} where {match}", tuple(where.values()))
+
+    def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        columns = ("row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload")
+        each = ({"load_id": load_id, **{name: row.get(name) for name in columns}} for row in rows)
+        while some := list(islice(each, STAGED_AT_ONCE)):
+            self.insert_many("staging", some)
+
+    def fill(self, count: int, **columns: str) -> None:
+        values = {
+            "queue_name": "'default'", "kind": "'a'", "status": "'Pending'", "priority": "0",
+            "requested_time": "rowlease.now()", "due_time": "rowlease.now()", "max_attempts": "5",
+            "payload": "'{}'",
+        } | columns  # fmt: skip
+        names = ", ".join(map(spelt, values))
+        many = " cross join ".join(f"sys.all_objects as {name}" for name in "abc")
+        numbers = (
+            f"select top ({count:d}) row_number() over (order by a.object_id) as i from {many}"
+        )
+        self.execute(
+            f"insert into rowlease.Queue ({names}) select {', '.join(values.values())}"
+            f" from ({numbers}) as g"
+        )
+        counted = ", ".join(
+            f"sum(case when Status = '{word}' then 1 else 0 end)"
+            for word in ("Scheduled", "Pending", "Processing", "Failed")
+        )
+        self.execute(
+            "set nocount on; delete from rowlease.QueueDepth; insert into rowlease.QueueDepth"
+            " (QueueName, Priority, Scheduled, Pending, Processing, Failed)"
+            f" select QueueName, Priority, {counted} from rowlease.Queue"
+            " group by QueueName, Priority"
+        )
+
+    def fold_depth(self, limit: int) -> int:
+        ((folded,),) = self.execute(
+            "set nocount on; declare @folded bigint;"
+            f" exec rowlease.fold_depth {limit:d}, @folded output; select @folded"
+        )
+        return int(folded)
+
+    def claim_one_by_one(self, worker: str, times: int) -> None:
+        floor: str | None = None
+        for _ in range(times):
+            floor = self.dequeue(worker, ["default"], 1, floor=floor).floor
+
+    # -- what callers bring ----------------------------------------------------------------------
+
+    def driver_connection(self) -> Any:
+        return connect(self.dsn, autocommit=False)
+
+    def sqlalchemy_engine(self) -> sa.Engine:
+        return sa.create_engine(
+            "mssql+pyodbc://", creator=lambda: connect(self.dsn, autocommit=False)
+        )
+
+    # -- what is PostgreSQL's --------------------------------------------------------------------
+
+    def measured(self, call: Callable[[], T]) -> Measured[T]:
+        pytest.skip(NO_PAGES)
+
+    def listening(self, room: bool = False) -> Callable[[], list[str]]:
+        pytest.skip(NO_BELL)
+
+    @contextmanager
+    def acting_as(self, role: str) -> Iterator[None]:
+        if self._is_babelfish:
+            pytest.skip("Babelfish has no EXECUTE AS")
+        user = f"rowlease_test_{role}"
+        self.execute(
+            f"if user_id('{user}') is null begin create user {user} without login;"
+            f" alter role rowlease_{role} add member {user}; end"
+        )
+        self.execute(f"execute as user = '{user}'")
+        try:
+            yield
+        finally:
+            self.execute("revert")
+
+    def close(self) -> None:
+        # A test may leave a call waiting; ending the connection ends the call.
+        if not all(call.done() for call in self._calls):
+            self._end()
+        self._thread.shutdown()
+        self.freeze(None)
+        for connection in (self.raw, self._observer):
+            try:
+                connection.execute("if @@trancount > 0 rollback transaction")
+                KEPT[self.dsn].append(connection)
+            except pyodbc().Error:
+                with suppress(pyodbc().Error):
+                    connection.close()
+        super().close()
+
+
+def _place(value: Any) -> str:
+    return "null" if value is None else "?"
+
+
+def _given(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(written(value) for value in values if value is not None)
+
+
+def _sortable(value: Any) -> Any:
+    return "" if value is None else json.dumps(value) if isinstance(value, dict | list) else value

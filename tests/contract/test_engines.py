@@ -1,0 +1,36 @@
+"""The engines that this run has, and the page that tells of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract import sqlserver
+from tests.contract.engines import Recorder, Result, page
+
+
+def test_the_contract_runs_on_sql_server_too(request: pytest.FixtureRequest) -> None:
+    if why := sqlserver.missing():
+        pytest.skip(f"{why}; the contract suite ran on PostgreSQL alone")
+
+
+def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> None:
+    text = page(
+        [
+            Result("postgresql", "10_speed", "test_a", "passed", ""),
+            Result("postgresql", "3_order", "test_b", "passed", ""),
+            Result("sqlserver", "10_speed", "test_a", "skipped", "pages are PostgreSQL's"),
+            Result("sqlserver", "3_order", "test_b", "failed", ""),
+        ]
+    )
+    assert "| promise | PostgreSQL | SQL Server |" in text
+    assert text.index("| 3 order | 1 passed | 1 failed |") < text.index("| 10 speed | 1 passed |")
+    assert "* 1: pages are PostgreSQL's" in text
+    assert "* 3 order: `test_b`" in text
+    assert "| **all** | 2 passed | 1 failed, 1 skipped |" in text
+
+
+def test_only_tests_of_an_engine_are_recorded() -> None:
+    recorder = Recorder()
+    report = pytest.TestReport("x::y", ("x", 1, "y"), {}, "passed", None, "call")
+    recorder.pytest_runtest_logreport(report)
+    assert recorder.results == []

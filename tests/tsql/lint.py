@@ -1,0 +1,363 @@
+"""The house's rules for T-SQL, checked on the syntax tree of Microsoft's own grammar.
+
+    python -m tests.tsql.lint sql/sqlserver
+
+prints what is wrong as JSON, one finding a line; nothing if nothing is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.tsql.scriptdom import Node, Parse, load
+
+#: Columns by which the partial indexes of the queue are filtered: a predicate that compares them
+#: with a variable cannot use the index, whatever the variable holds.
+FILTERED = {"status", "groupblocked", "returned"}
+QUEUE = "queue"
+#: Hints that a reference to a table may carry. NOLOCK reads what may never be; TABLOCK and XLOCK
+#: make everybody wait; HOLDLOCK is for a key that must not appear meanwhile.
+HINTS = {"rowlock", "updlock", "readpast", "holdlock", "serializable", "index", "forceseek",
+         "readcommittedlock"}  # fmt: skip
+#: Those on the queue: of the statement that finds what to claim, of one that changes rows, and of
+#: one that looks without keeping a lock.
+CLAIMS = {"claim"}
+CLAIMED = {"updlock", "readpast", "rowlock", "index", "forceseek", "readcommittedlock"}
+CHANGED = {"rowlock", "readpast"}
+LOOKED_AT = {"readpast", "readcommittedlock"}
+#: What a THROW may say: the errors of sql/README.md.
+OUR_ERRORS = range(51001, 51100)
+
+
+class Finding(NamedTuple):
+    file: str
+    line: int
+    rule: str
+    says: str
+
+
+class File(NamedTuple):
+    """A script, its header's lines as one text, and its tree."""
+
+    name: str
+    header: str
+    tree: Node
+
+    @property
+    def procedure(self) -> Node | None:
+        return next(self.tree.walk("CreateOrAlterProcedureStatement"), None)
+
+
+Rule = Callable[[File], Iterator[tuple[Node, str]]]
+
+
+def name_of(node: Node | None) -> str:
+    """The last part of a name, in lower case."""
+    parts = list(node.walk("Identifier")) if node is not None else []
+    return str(parts[-1].net.Value).lower() if parts else ""
+
+
+def schema_of(node: Node | None) -> str:
+    parts = list(node.walk("Identifier")) if node is not None else []
+    return str(parts[-2].net.Value).lower() if len(parts) > 1 else ""
+
+
+def hints(reference: Node) -> set[str]:
+    return {
+        str(hint.net.HintKind).lower() for hint in reference.children if hint.role == "TableHints"
+    }
+
+
+def called(execute: Node) -> str:
+    """The procedure that an EXECUTE names; empty where it runs a text or a variable."""
+    return name_of(next(execute.walk("ProcedureReferenceName"), None))
+
+
+def statement_of(node: Node) -> Node | None:
+    """The innermost statement around a node."""
+    return next((above for above in node.above() if above.kind.endswith("Statement")), None)
+
+
+# -- the rules ---------------------------------------------------------------------------------
+
+
+def one_batch(file: File) -> Iterator[tuple[Node, str]]:
+    batches = list(file.tree.walk("TSqlBatch"))
+    if len(batches) != 1:
+        yield file.tree, "a file is one batch; a driver knows no GO"
+    for kind in ("CreateProcedureStatement", "AlterProcedureStatement", "CreateFunctionStatement",
+                 "CreateViewStatement", "CreateTriggerStatement"):  # fmt: skip
+        for node in file.tree.walk(kind):
+            yield node, "write create or alter: the file is applied again and again"
+
+
+def named_as_its_file(file: File) -> Iterator[tuple[Node, str]]:
+    for kind, role in (
+        ("CreateOrAlterProcedureStatement", "ProcedureReference"),
+        ("CreateOrAlterFunctionStatement", "Name"),
+        ("CreateOrAlterViewStatement", "SchemaObjectName"),
+    ):
+        for node in file.tree.walk(kind):
+            name = node.get(role)
+            if (schema_of(name), name_of(name)) != ("rowlease", file.name.lower()):
+                yield node, f"the file {file.name} makes rowlease.{file.name}"
+
+
+def begins_with_its_settings(file: File) -> Iterator[tuple[Node, str]]:
+    if file.procedure is None:
+        return
+    body = [node for node in file.procedure.children if node.role == "StatementList"]
+    first = body[0].children if body else []
+    while len(first) == 1 and first[0].kind == "BeginEndBlockStatement":
+        first = first[0].children[0].children
+    said = [_setting(node) for node in first[:3]]
+    if said[:2] != ["nocount on", "xactabort on"]:
+        yield file.procedure, "a procedure begins with set nocount on; set xact_abort on;"
+    elif said[2:] != ["isolation readcommitted"] and _begins_a_transaction(file):
+        yield file.procedure, "then comes set transaction isolation level read committed;"
+    for node in file.tree.walk("PredicateSetStatement", "SetTransactionIsolationLevelStatement"):
+        setting = _setting(node)
+        if setting.endswith(" off") or (
+            setting.startswith("isolation") and setting != "isolation readcommitted"
+        ):
+            yield node, f"{setting}: the settings of the first lines hold to the end"
+
+
+def _begins_a_transaction(file: File) -> bool:
+    """What does not runs in its caller's, with its caller's isolation level."""
+    return any(file.tree.walk("BeginTransactionStatement"))
+
+
+def _setting(node: Node) -> str:
+    if node.kind == "PredicateSetStatement":
+        return f"{str(node.net.Options).lower()} {'on' if node.net.IsOn else 'off'}"
+    if node.kind == "SetTransactionIsolationLevelStatement":
+        return f"isolation {str(node.net.Level).lower()}"
+    return node.kind
+
+
+def no_hint_that_lies(file: File) -> Iterator[tuple[Node, str]]:
+    for reference in file.tree.walk("NamedTableReference"):
+        given = hints(reference)
+        for hint in sorted(given - HINTS):
+            yield reference, f"{hint} is no hint of this house"
+        # A statement that changes rows takes update locks while it looks for them.
+        holds = given & {"updlock", "readcommittedlock"} or reference.role == "Target"
+        if "readpast" in given and not holds:
+            yield reference, "readpast without updlock skips rows that it does not then hold"
+        if "readpast" in given and "readcommittedlock" not in given and "rowlock" not in given:
+            yield reference, "lock rows, not pages: say rowlock, too"
+
+
+def hints_on_the_queue_only_where_allowed(file: File) -> Iterator[tuple[Node, str]]:
+    for reference in file.tree.walk("NamedTableReference"):
+        if name_of(reference.get("SchemaObject")) != QUEUE:
+            continue
+        allowed = CHANGED if reference.role == "Target" else LOOKED_AT
+        if file.name in CLAIMS and reference.role != "Target":
+            allowed = CLAIMED
+        for hint in sorted(hints(reference) - allowed):
+            yield reference, f"{hint} is not for this use of the queue"
+
+
+def readpast_is_said(file: File) -> Iterator[tuple[Node, str]]:
+    """Who only looks waits for nobody; who locks says which rows he leaves out."""
+    for reference in file.tree.walk("NamedTableReference"):
+        given = hints(reference)
+        is_said = "skipping locked" in file.header
+        if "readpast" in given and "readcommittedlock" not in given and not is_said:
+            yield reference, "the header's locks must say: skipping locked ones"
+
+
+def no_dynamic_sql(file: File) -> Iterator[tuple[Node, str]]:
+    if "dynamic sql" in file.header.lower().partition("why:")[2]:
+        return
+    for node in file.tree.walk("ExecutableStringList"):
+        yield node, "dynamic SQL needs a reason in the header's why"
+    for node in file.tree.walk("ExecuteSpecification"):
+        if called(node) in ("sp_executesql", "sp_execute"):
+            yield node, "dynamic SQL needs a reason in the header's why"
+
+
+def throw_our_errors(file: File) -> Iterator[tuple[Node, str]]:
+    for node in file.tree.walk("RaiseErrorStatement", "RaiseErrorLegacyStatement"):
+        yield node, "throw, not raiserror: that goes on with the next statement"
+    for node in file.tree.walk("ThrowStatement"):
+        number = node.get("ErrorNumber")
+        if number is None or number.kind != "IntegerLiteral":
+            continue  # again what was caught, or a number that was
+        if int(number.net.Value) not in OUR_ERRORS:
+            yield node, f"{number.net.Value} is none of the errors in sql/README.md"
+        elif not {number.net.Value, f"RL{number.net.Value[2:]}"} & set(
+            re.findall(r"\w+", file.header)
+        ):
+            yield node, f"{number.net.Value} is not among the header's errors"
+
+
+def results_after_commit(file: File) -> Iterator[tuple[Node, str]]:
+    if file.procedure is None:
+        return
+    begins = list(file.procedure.walk("BeginTransactionStatement"))
+    if begins and not any(file.procedure.walk("CommitTransactionStatement")):
+        yield begins[0], "a transaction that is begun is committed here"
+    for node in file.procedure.walk("OutputClause"):
+        yield node, "output goes into a table variable, or it is a result set before the commit"
+    for node in file.procedure.walk("SelectStatement"):
+        if _is_result_set(node) and _last_word(node) == "BeginTransactionStatement":
+            yield (
+                node,
+                "a result set comes after commit: a failed commit must not look like success",
+            )
+
+
+def _last_word(node: Node) -> str:
+    """The kind of statement about transactions that a statement is reached from."""
+    while node.parent is not None:
+        before = [one for one in node.parent.children if one.offset < node.offset]
+        for one in reversed(before):
+            if one.kind in ("BeginTransactionStatement", "CommitTransactionStatement"):
+                return one.kind
+        node = node.parent
+    return ""
+
+
+def _is_result_set(select: Node) -> bool:
+    # A query below an INSERT, a cursor or an IF is no SelectStatement, but a cursor's is.
+    if any(
+        above.kind in ("CursorDefinition", "DeclareCursorStatement") for above in select.above()
+    ):
+        return False
+    if select.get("Into") is not None:
+        return False
+    return not any(node.kind == "SelectSetVariable" for node in select.walk())
+
+
+def literals_for_filtered_indexes(file: File) -> Iterator[tuple[Node, str]]:
+    for comparison in file.tree.walk("BooleanComparisonExpression"):
+        sides = comparison.children
+        for one, other in ((sides[0], sides[-1]), (sides[-1], sides[0])):
+            if (
+                one.kind == "ColumnReferenceExpression"
+                and name_of(one) in FILTERED
+                and other.kind == "VariableReference"
+                and _is_of_the_queue(one)
+            ):
+                yield comparison, f"{name_of(one)} = a variable cannot use a filtered index"
+
+
+def _is_of_the_queue(column: Node) -> bool:
+    """Is the column one of the queue's, as far as the statement's own names tell?"""
+    statement = statement_of(column)
+    if statement is None:
+        return False
+    qualifier = schema_of(column)
+    for reference in statement.walk("NamedTableReference"):
+        if name_of(reference.get("SchemaObject")) == QUEUE:
+            alias = name_of(reference.get("Alias")) or QUEUE
+            if qualifier in ("", alias):
+                return True
+    return False
+
+
+def app_locks_are_answered(file: File) -> Iterator[tuple[Node, str]]:
+    for node in file.tree.walk("ExecuteSpecification"):
+        if called(node) != "sp_getapplock":
+            continue
+        given = {
+            name_of_variable(parameter): parameter for parameter in node.walk("ExecuteParameter")
+        }
+        if not {"@resource", "@lockowner"} <= given.keys():
+            yield node, "say @Resource and @LockOwner"
+        if "@locktimeout" not in given and "lock_timeout" not in file.header:
+            yield node, "say @LockTimeout, or in the header that it waits for the lock_timeout"
+        if node.get("Variable") is None:
+            yield node, "keep its answer: below 0 the lock is not had"
+
+
+def name_of_variable(parameter: Node) -> str:
+    variable = parameter.net.Variable
+    return "" if variable is None else str(variable.Name).lower()
+
+
+def every_t_sql_engine_has_it(file: File) -> Iterator[tuple[Node, str]]:
+    for kind, why in (
+        ("MergeStatement", "no merge: it locks what it does not change, and has open faults"),
+        ("WaitForStatement", "no waitfor: it keeps one of the server's threads"),
+        ("SelectStarExpression", "list the columns"),
+        ("GoToStatement", "no goto"),
+        ("UserDataTypeReference", "arrays are JSON text, not table-valued parameters"),
+    ):
+        for node in file.tree.walk(kind):
+            if kind != "SelectStarExpression" or not _is_listed_outside(node):
+                yield node, why
+    for node in file.tree.walk("AssignmentSetClause", "SelectSetVariable", "SetVariableStatement"):
+        if str(node.net.AssignmentKind) != "Equals":
+            yield node, "write x = x + 1: not every T-SQL engine knows +="
+
+
+def _is_listed_outside(star: Node) -> bool:
+    """A star of a query inside another, which says the columns that it takes."""
+    return any(above.kind == "QueryDerivedTable" for above in star.above())
+
+
+def names_have_schemas(file: File) -> Iterator[tuple[Node, str]]:
+    own = {name_of(node.get("ExpressionName")) for node in file.tree.walk("CommonTableExpression")}
+    own |= {name_of(node.get("Alias")) for node in file.tree.walk() if node.get("Alias")}
+    own |= {"inserted", "deleted"}
+    for reference in file.tree.walk("NamedTableReference"):
+        name = reference.get("SchemaObject")
+        if not schema_of(name) and name_of(name) not in own and name_of(name)[:1] != "#":
+            yield reference, f"{name_of(name)} needs its schema"
+
+
+RULES: tuple[Rule, ...] = (
+    one_batch,
+    named_as_its_file,
+    begins_with_its_settings,
+    no_hint_that_lies,
+    hints_on_the_queue_only_where_allowed,
+    readpast_is_said,
+    no_dynamic_sql,
+    throw_our_errors,
+    results_after_commit,
+    literals_for_filtered_indexes,
+    app_locks_are_answered,
+    every_t_sql_engine_has_it,
+    names_have_schemas,
+)
+
+
+def findings(path: Path, parse: Parse) -> Iterator[Finding]:
+    """All that is wrong with one file."""
+    text = path.read_text(encoding="utf-8")
+    tree, errors = parse(text)
+    for line, says in errors:
+        yield Finding(str(path), line, "grammar", says)
+    if tree is None:
+        return
+    comment = takewhile(lambda line: line.startswith("--"), text.splitlines())
+    file = File(path.stem, re.sub(r"\s+", " ", " ".join(line[2:] for line in comment)), tree)
+    for rule in RULES:
+        for node, says in rule(file):
+            yield Finding(str(path), node.line, rule.__name__, says)
+
+
+def main(arguments: list[str]) -> int:
+    parse = load()
+    found: list[Any] = []
+    for argument in map(Path, arguments):
+        for path in sorted(argument.rglob("*.sql")) if argument.is_dir() else [argument]:
+            found += findings(path, parse)
+    for finding in found:
+        print(json.dumps(finding._asdict()))  # noqa: T201 - a command's output
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

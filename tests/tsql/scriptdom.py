@@ -1,0 +1,163 @@
+"""Microsoft's own T-SQL parser, without a server and without .NET on the machine.
+
+The PyPI wheel `mssql-cli` holds ScriptDom and a whole .NET runtime; `scriptdom.txt` pins it, and
+`make` unpacks it into the environment. Loading a runtime into a process is for good, so this is
+done in one of its own: see `lint`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+#: Where the wheel is unpacked, if not below the environment.
+VARIABLE = "ROWLEASE_SCRIPTDOM"
+ASSEMBLY = "Microsoft.SqlServer.TransactSql.ScriptDom"
+
+#: A script to its syntax tree (None if there is an error), and errors with their lines.
+Parse = Callable[[str], "tuple[Node | None, list[tuple[int, str]]]"]
+
+
+def missing() -> str | None:
+    """Why the parser cannot be had here; None if it can."""
+    try:
+        import pythonnet  # noqa: F401
+    except ImportError:
+        return "Microsoft's T-SQL grammar needs the package pythonnet"
+    if not (folder() / f"{ASSEMBLY}.dll").exists():
+        return "Microsoft's T-SQL grammar is not unpacked here; `make test` does it"
+    return None
+
+
+def folder() -> Path:
+    given = os.environ.get(VARIABLE)
+    root = Path(given) if given else Path(sys.prefix) / "scriptdom"
+    return root / "mssqlcli" / "mssqltoolsservice" / "bin"
+
+
+def load() -> Parse:
+    """Start the parser, in this process and for good."""
+    import pythonnet
+
+    _start_runtime(folder(), Path(pythonnet.__file__).parent / "runtime" / "Python.Runtime.dll")
+    pythonnet._LOADED = True
+    import clr
+
+    clr.AddReference(str(folder() / f"{ASSEMBLY}.dll"))
+    from Microsoft.SqlServer.TransactSql.ScriptDom import TSql150Parser
+    from System.IO import StringReader
+
+    parser, shape = TSql150Parser(True), _Shape()
+
+    def parse(text: str) -> tuple[Node | None, list[tuple[int, str]]]:
+        tree, errors = parser.Parse(StringReader(text), None)
+        said = [(error.Line, error.Message) for error in errors]
+        return (None if said else Node(tree, "", None, shape)), said
+
+    return parse
+
+
+def _start_runtime(binaries: Path, bridge: Path) -> None:
+    runtime = ctypes.CDLL(str(binaries / "libcoreclr.so"), mode=ctypes.RTLD_GLOBAL)
+    properties = {
+        "TRUSTED_PLATFORM_ASSEMBLIES": ":".join(map(str, [*binaries.glob("*.dll"), bridge])),
+        "APP_PATHS": str(binaries),
+        "NATIVE_DLL_SEARCH_DIRECTORIES": str(binaries),
+        "System.Globalization.Invariant": "true",  # no ICU needed
+    }
+    texts = ctypes.c_char_p * len(properties)
+    names = texts(*(name.encode() for name in properties))
+    values = texts(*(value.encode() for value in properties.values()))
+    host, domain, start = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_void_p()
+    failed = runtime.coreclr_initialize(
+        sys.executable.encode(), b"tsql", len(properties), names, values,
+        ctypes.byref(host), ctypes.byref(domain),
+    ) or runtime.coreclr_create_delegate(
+        host, domain, b"Python.Runtime", b"Python.Runtime.Loader", b"Initialize",
+        ctypes.byref(start),
+    )  # fmt: skip
+    if failed:
+        raise RuntimeError(f"the .NET runtime does not start: {failed:#x}")
+    entry = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int)(start.value or 0)
+    if entry(ctypes.create_string_buffer(1), 0):
+        raise RuntimeError("Python.Runtime does not start")
+
+
+class Node:
+    """A node of the syntax tree, with Python's own means of walking it.
+
+    Attributes:
+        kind: ScriptDom's name of it, such as `UpdateStatement`.
+        role: the property of its parent that holds it, such as `WhereClause`.
+        net: ScriptDom's object.
+    """
+
+    def __init__(self, net: Any, role: str, parent: Node | None, shape: _Shape) -> None:
+        self.net, self.role, self.parent = net, role, parent
+        self.kind: str = net.GetType().Name
+        self.line: int = net.StartLine
+        self.offset: int = net.StartOffset
+        below = sorted(shape.below(net), key=lambda pair: pair[1].StartOffset)
+        self.children = [Node(child, name, self, shape) for name, child in below]
+
+    def walk(self, *kinds: str) -> Iterator[Node]:
+        """This node and all below it, in text order; of these kinds, if any are given."""
+        if not kinds or self.kind in kinds:
+            yield self
+        for child in self.children:
+            yield from child.walk(*kinds)
+
+    def above(self) -> Iterator[Node]:
+        """Its parent, and so on up."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def get(self, role: str) -> Node | None:
+        """The first child in a role."""
+        return next((child for child in self.children if child.role == role), None)
+
+
+class _Shape:
+    """Which properties of a kind of node hold further nodes."""
+
+    def __init__(self) -> None:
+        from Microsoft.SqlServer.TransactSql.ScriptDom import TSqlFragment
+        from System.Collections import IEnumerable
+        from System.Reflection import BindingFlags
+
+        self._fragment, self._many = TSqlFragment, IEnumerable
+        self._flags = BindingFlags.Public | BindingFlags.Instance
+        self._properties: dict[str, list[Any]] = {}
+
+    def below(self, net: Any) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        for prop in self._of(net):
+            value = prop.GetValue(net)
+            if value is None:
+                continue
+            each = value if isinstance(value, self._many) else [value]
+            for one in each:
+                # A name's parts are there twice: in a list, and by what they mean.
+                place = (one.StartOffset, one.FragmentLength, one.GetType().Name)
+                if isinstance(one, self._fragment) and place not in seen:
+                    seen.add(place)
+                    yield prop.Name, one
+
+    def _of(self, net: Any) -> list[Any]:
+        kind = net.GetType()
+        if kind.FullName not in self._properties:
+            self._properties[kind.FullName] = [
+                prop
+                for prop in kind.GetProperties(self._flags)
+                if "ScriptDom" in str(prop.PropertyType.FullName)
+                and not prop.PropertyType.IsEnum
+                and not prop.GetIndexParameters().Length
+                and prop.Name != "ScriptTokenStream"
+            ]
+        return self._properties[kind.FullName]

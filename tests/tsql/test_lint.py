@@ -1,0 +1,152 @@
+"""sql/sqlserver, read by Microsoft's own grammar: it parses, and keeps the house's rules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from rowlease.store.routines import packaged
+from tests.tsql import lint, scriptdom
+
+pytestmark = pytest.mark.skipif(
+    scriptdom.missing() is not None, reason=scriptdom.missing() or "it is there"
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A procedure that keeps all the rules, to be broken in one place each.
+GOOD = """\
+-- claim: take what waits.
+-- params:   p_limit int
+-- returns:  request_id bigint
+-- errors:   RL001 a limit below 1
+-- locks:    rows of queue, skipping locked ones
+-- why:      a test.
+create or alter procedure rowlease.claim @p_limit int
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+if @p_limit < 1
+  throw 51001, N'limit must be 1 or more', 1;
+declare @claimed table (RequestId bigint primary key);
+declare @granted int;
+begin transaction;
+exec @granted = sys.sp_getapplock @Resource = N'claim', @LockMode = 'Exclusive',
+                                  @LockOwner = 'Transaction', @LockTimeout = 0;
+with found as (
+  select top (@p_limit) q.RequestId
+    from rowlease.Queue as q with (updlock, readpast, rowlock)
+   where q.Status = 'Pending'
+)
+insert into @claimed (RequestId) select f.RequestId from found as f;
+update rowlease.Queue set LockToken = LockToken + 1
+ where RequestId in (select w.RequestId from @claimed as w) and Status = 'Pending';
+commit transaction;
+select w.RequestId as request_id from @claimed as w;
+"""
+READ_COMMITTED = "set transaction isolation level read committed;\n"
+COMMIT_AND_SELECT = """\
+commit transaction;
+select w.RequestId as request_id from @claimed as w;
+"""
+#: What is put instead of what, and the rule that must notice.
+BROKEN = {
+    "half a statement": ("set LockToken = LockToken + 1", "set LockToken =", "grammar"),
+    "two batches": ("commit transaction;\n", "commit transaction;\ngo\n", "one_batch"),
+    "create alone": ("create or alter procedure", "create procedure", "one_batch"),
+    "another name": ("rowlease.claim", "rowlease.greet", "named_as_its_file"),
+    "another schema": ("rowlease.claim", "dbo.wave", "named_as_its_file"),
+    "no nocount": ("set nocount on;\n", "", "begins_with_its_settings"),
+    "no xact_abort": ("set xact_abort on;\n", "", "begins_with_its_settings"),
+    "xact_abort off": (READ_COMMITTED, READ_COMMITTED + "set xact_abort off;\n",
+                       "begins_with_its_settings"),
+    "no isolation level": (READ_COMMITTED, "", "begins_with_its_settings"),
+    "snapshot": ("level read committed", "level snapshot", "begins_with_its_settings"),
+    "readpast alone": ("updlock, readpast, rowlock", "readpast, rowlock", "no_hint_that_lies"),
+    "pages": ("updlock, readpast, rowlock", "updlock, readpast", "no_hint_that_lies"),
+    "nolock": ("updlock, readpast, rowlock", "nolock", "no_hint_that_lies"),
+    "tablock": ("as q with (updlock, readpast, rowlock)", "as q with (tablock)",
+                "no_hint_that_lies"),
+    "skipping unsaid": (", skipping locked ones", "", "readpast_is_said"),
+    "updlock where nothing is claimed": ("update rowlease.Queue set",
+                                         "update rowlease.Queue with (updlock, rowlock) set",
+                                         "hints_on_the_queue_only_where_allowed"),
+    "a text is run": ("commit transaction;\n", "exec (N'commit');commit transaction;\n",
+                      "no_dynamic_sql"),
+    "sp_executesql": ("commit transaction;\n",
+                      "exec sys.sp_executesql N'commit'; commit transaction;\n", "no_dynamic_sql"),
+    "raiserror": ("throw 51001, N'limit must be 1 or more', 1", "raiserror(N'no', 16, 1)",
+                  "throw_our_errors"),
+    "any number": ("throw 51001", "throw 50001", "throw_our_errors"),
+    "a number unsaid": ("throw 51001", "throw 51003", "throw_our_errors"),
+    "select before commit": (COMMIT_AND_SELECT,
+                             "".join(reversed(COMMIT_AND_SELECT.splitlines(True))),
+                             "results_after_commit"),
+    "output to the client": (" where RequestId in", " output inserted.RequestId where RequestId in",
+                             "results_after_commit"),
+    "no commit": ("commit transaction;\n", "", "results_after_commit"),
+    "a variable for a literal": ("where q.Status = 'Pending'", "where q.Status = @p_limit",
+                                 "literals_for_filtered_indexes"),
+    "the other way round": ("and Status = 'Pending'", "and @p_limit = Status",
+                            "literals_for_filtered_indexes"),
+    "waiting for ever": (", @LockTimeout = 0", "", "app_locks_are_answered"),
+    "an answer unheard": ("exec @granted = sys", "exec sys", "app_locks_are_answered"),
+    "plus equals": ("LockToken = LockToken + 1", "LockToken += 1", "every_t_sql_engine_has_it"),
+    "a star": ("select w.RequestId as request_id from @claimed as w", "select * from @claimed",
+               "every_t_sql_engine_has_it"),
+    "waitfor": ("begin transaction;\n", "begin transaction;\nwaitfor delay '0:1';\n",
+                "every_t_sql_engine_has_it"),
+    "merge": ("commit transaction;\n",
+              "merge @claimed as t using @claimed as s on t.RequestId = s.RequestId"
+              " when matched then delete; commit transaction;\n", "every_t_sql_engine_has_it"),
+    "a table type": ("@p_limit int\nas", "@p_limit int, @p_ids rowlease.ids readonly\nas",
+                     "every_t_sql_engine_has_it"),
+    "no schema": ("from rowlease.Queue as q", "from Queue as q", "names_have_schemas"),
+}  # fmt: skip
+
+
+def linted(*paths: Path) -> list[lint.Finding]:
+    """The findings, from a process of its own: a .NET runtime is loaded for good."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.tsql.lint", *map(str, paths)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert ran.returncode in (0, 1), ran.stderr
+    return [lint.Finding(**json.loads(line)) for line in ran.stdout.splitlines()]
+
+
+def said(findings: Iterable[lint.Finding]) -> str:
+    return "\n".join(f"{f.file}:{f.line}: {f.says} [{f.rule}]" for f in findings)
+
+
+def test_every_file_parses_and_keeps_the_rules() -> None:
+    folder = packaged("sql") / "sqlserver"
+    assert list(folder.glob("*.sql"))
+    found = linted(folder)
+    assert not found, said(found)
+
+
+def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
+    (tmp_path / "claim.sql").write_text(GOOD)
+    rules = {}
+    for what, (old, new, rule) in BROKEN.items():
+        assert old in GOOD, what
+        file = tmp_path / what / "claim.sql"
+        file.parent.mkdir()
+        file.write_text(GOOD.replace(old, new))
+        rules[str(file)] = (what, rule)
+    found = linted(tmp_path)
+    assert not [f for f in found if f.file not in rules], said(found)
+    noticed = {(rules[f.file][0], f.rule) for f in found}
+    assert noticed >= set(rules.values()), set(rules.values()) - noticed
+    assert {rule for _, rule in rules.values()} == {"grammar"} | {
+        rule.__name__ for rule in lint.RULES
+    }, "each rule is tried"

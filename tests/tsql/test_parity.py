@@ -1,0 +1,129 @@
+"""sql/postgresql and sql/sqlserver: the same routines, as their headers say."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rowlease.store.routines import Routine, load_routines
+
+POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
+#: What grants.sql opens to a role, but for the bell's: SQL Server has none (can_notify is False).
+PUBLIC = (
+    "abandon", "cancel", "complete", "configure_queue", "depth", "dequeue", "enqueue",
+    "enqueue_many", "exchange", "explain", "fail", "maintain", "pause", "promote", "purge", "renew",
+    "requeue", "resume", "schema_version", "worker_bye", "worker_heartbeat",
+)  # fmt: skip
+#: A type of PostgreSQL's, and what stands for it; arrays and json are JSON text.
+TYPES = {
+    r"text|json|jsonb|.*\[\]": r"n?varchar\((\d+|max)\)",
+    "integer": "int",
+    "bigint": "bigint",
+    "smallint": "smallint",
+    "boolean": "bit",
+    "timestamptz": r"datetime2\(6\)",
+}
+#: Spellings of one and the same thing in a header's `returns`.
+SAME = {
+    r"\b(n?varchar\((\d+|max)\)|json)": "text",
+    r"\bdatetime2\(6\)": "timestamptz",
+    r"\bint\b": "integer",
+    r"\bbit\b": "boolean",
+    r"^(nothing|no rows)$": "void",
+}
+#: What only SQL Server may say of itself: a named lock was not had in time.
+ONLY_THERE = {"51012"}
+#: An error of PostgreSQL's own (22P02), which a header may leave unsaid; 51011 on SQL Server.
+NOT_JSON = "not JSON"
+MAX_LINES = 80
+#: Longer routines, and why.
+LONG = {
+    "add_requests": "an array is a join with openjson, for each of the nine",
+    "claim": "what a lock would let through is checked again where the rows are changed",
+    "configure_queue": "a setting is taken out of the JSON text in a line each",
+}
+
+
+def one_way(text: str) -> str:
+    for pattern, word in SAME.items():
+        text = re.sub(pattern, word, text)
+    return text
+
+
+def codes(routine: Routine, engine: dict[str, Routine], seen: frozenset[str] = frozenset()) -> Any:
+    """The errors of a header, `as <routine>` followed."""
+    field = routine.header["errors"]
+    found = {
+        f"RL{code[2:]}" if code.startswith("510") else code
+        for code in re.findall(r"\bRL\d{3}\b|\b51\d{3}\b|\b22P02\b", field)
+        if code not in ONLY_THERE
+    }
+    found = {NOT_JSON if code in ("22P02", "RL011") else code for code in found}
+    if field.startswith("as "):
+        for name in set(re.findall(r"\w+", field.partition(";")[0])) & engine.keys():
+            if name not in seen | {routine.name}:
+                found |= codes(engine[name], engine, seen | {name})
+    return found
+
+
+def test_what_is_public_is_what_the_grants_open() -> None:
+    from rowlease.store.routines import packaged
+
+    text = (packaged("sql") / "postgresql" / "grants.sql").read_text(encoding="utf-8")
+    grants = re.findall(r"grant execute on function (.*?)\bto\b", text, re.DOTALL)
+    opened = set(re.findall(r"rowlease\.(\w+)", " ".join(grants)))
+    assert opened == {*PUBLIC, "listen", "announce_idle"}
+
+
+def test_sql_server_has_no_routine_without_a_use() -> None:
+    bodies = {name: routine.body for name, routine in SQLSERVER.items()}
+    for name in SQLSERVER.keys() - set(PUBLIC) - {"now"}:
+        assert any(
+            re.search(rf"rowlease\.{name}\b", body)
+            for other, body in bodies.items()
+            if other != name
+        ), name
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_routine_takes_the_same_parameters_in_the_same_order(name: str) -> None:
+    theirs, ours = POSTGRESQL[name].params, SQLSERVER[name].params
+    assert list(ours) == list(theirs)
+    for param, kind in theirs.items():
+        (there,) = (there for here, there in TYPES.items() if re.fullmatch(here, kind))
+        assert re.fullmatch(there, ours[param]), (param, kind, ours[param])
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_routine_returns_the_same(name: str) -> None:
+    assert one_way(SQLSERVER[name].header["returns"]) == one_way(POSTGRESQL[name].header["returns"])
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_routine_raises_the_same_errors(name: str) -> None:
+    here, there = codes(POSTGRESQL[name], POSTGRESQL), codes(SQLSERVER[name], SQLSERVER)
+    assert there - {NOT_JSON} == here - {NOT_JSON}
+    assert NOT_JSON in there or NOT_JSON not in here
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_routine_says_the_same_of_itself(name: str) -> None:
+    assert SQLSERVER[name].summary == POSTGRESQL[name].summary
+
+
+@pytest.mark.parametrize("name", sorted(SQLSERVER))
+def test_the_header_lists_the_parameters_of_the_code(name: str) -> None:
+    code = "\n".join(line for line in SQLSERVER[name].body.splitlines() if line[:2] != "--")
+    head = re.split(r"\n(?:as|returns)\b", code, maxsplit=1)[0]
+    found = re.findall(r"@(p_\w+)\s+([\w.]+(?:\([^)]*\))?)", head)
+    assert dict(found) == {
+        param: kind.removesuffix(" output") for param, kind in SQLSERVER[name].params.items()
+    }
+
+
+@pytest.mark.parametrize("name", sorted(SQLSERVER))
+def test_a_routine_fits_on_a_page(name: str) -> None:
+    lines = [line for line in SQLSERVER[name].body.splitlines() if line[:2] != "--"]
+    assert len(lines) <= (100 if name in LONG else MAX_LINES)

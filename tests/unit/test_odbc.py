@@ -1,0 +1,141 @@
+"""SQL Server's DSN: what is read from it, what is refused, which driver serves it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rowlease.errors import ConfigError
+from rowlease.store import jdbc_options, odbc, open_store, redact
+from rowlease.store.migrate import migrate
+from rowlease.store.odbc import driver, odbc_string, read_dsn
+
+pytest.importorskip("pyodbc", reason="needs rowlease[sqlserver]", exc_type=ImportError)
+
+SECRET = "hunter2"
+
+
+def values(dsn: str) -> dict[str, str]:
+    """The connection string, taken apart as ODBC does."""
+    pairs = re.findall(r"(\w+)=\{((?:[^}]|\}\})*)\}(?:;|$)", odbc_string(dsn, "test"))
+    return {name: value.replace("}}", "}") for name, value in pairs}
+
+
+def test_a_dsn_says_server_database_user_and_password() -> None:
+    for scheme in ("mssql", "mssql+pyodbc"):
+        found = values(f"{scheme}://u:hunter2@h:1433/db")
+        assert (found["Server"], found["Database"]) == ("tcp:h,1433", "db")
+        assert (found["UID"], found["PWD"], found["APP"]) == ("u", SECRET, "test")
+
+
+def test_tls_is_verified_unless_the_dsn_says_otherwise() -> None:
+    assert values("mssql://u:p@h/db")["Encrypt"] == "yes"
+    assert "TrustServerCertificate" not in values("mssql://u:p@h/db")
+    other = values("mssql://u:p@h/db?encrypt=strict&trustservercertificate=yes")
+    assert (other["Encrypt"], other["TrustServerCertificate"]) == ("strict", "yes")
+
+
+def test_who_gives_no_user_comes_as_the_process_he_is() -> None:
+    found = values("mssql://h/db")
+    assert found["Trusted_Connection"] == "yes"
+    assert "UID" not in found
+    entra = values("mssql://h/db?Authentication=ActiveDirectoryMsi")
+    assert "Trusted_Connection" not in entra
+
+
+def test_a_named_instance_and_an_address_in_brackets_are_hosts() -> None:
+    assert values("mssql://h%5Cprod/db")["Server"] == "tcp:h\\prod"
+    assert values("mssql://[::1]:1433/db")["Server"] == "tcp:::1,1433"
+
+
+@settings(deadline=None)
+@given(st.text(min_size=1).filter(lambda text: "\0" not in text and text.isprintable()))
+def test_any_password_comes_through(password: str) -> None:
+    dsn = f"mssql://u:{quote(password, safe='')}@h/db"
+    assert values(dsn)["PWD"] == password
+    assert read_dsn(dsn).password == password
+
+
+def test_nothing_in_a_value_can_become_another_option() -> None:
+    found = values(f"mssql://u:{quote('x};Encrypt={no', safe='')}@h/db")
+    assert (found["PWD"], found["Encrypt"]) == ("x};Encrypt={no", "yes")
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "mssql:///db",
+        "mssql://u:hunter2@h",
+        "mssql://u:hunter2@h/",
+        "mssql://u:hunter2@h:port/db",
+        "mssql://u:hunter2@[::1/db",
+        "mssql://u:hunter2%zz@h/db",
+        "mssql://u:hunter2%00@h/db",
+        "mssql://u:hunter2%ff@h/db",
+        "mssql://u:a@hunter2@h/db",
+        "mssql://u:a/hunter2@h/db",
+        "mssql://u:a?hunter2@h/db",
+        "mssql://u:hunter2",
+        "mssql://u:hunter2/db",
+        "mssql://u:hunter2@h/db?TrustServerCertificat=yes",
+        "mssql://u:hunter2@h/db?Encrypt",
+        "mssql+pymssql://u:hunter2@h/db",
+    ],
+)
+def test_a_dsn_that_cannot_be_read_is_refused_before_anything_is_dialled(dsn: str) -> None:
+    for refuse in (open_store, migrate):
+        with pytest.raises(ConfigError, match=r"mssql://user:password@host") as raised:
+            refuse(dsn)
+        assert SECRET not in str(raised.value)
+        assert SECRET not in repr(raised.value.__cause__)
+
+
+def test_everything_but_the_password_is_shown() -> None:
+    assert redact("mssql+pyodbc://u:hunter2@h:1433/db") == "mssql+pyodbc://u:***@h:1433/db"
+    assert SECRET not in repr(read_dsn("mssql://u:hunter2@h/db"))
+
+
+def test_the_jdbc_driver_gets_the_same_place_and_bulk_copy() -> None:
+    options = jdbc_options("mssql://u:hunter2@h:1433/my;db?TrustServerCertificate=yes")
+    assert options["url"] == (
+        "jdbc:sqlserver://h:1433;databaseName={my;db};encrypt=true;"
+        "useBulkCopyForBatchInsert=true;trustServerCertificate=true"
+    )
+    assert (options["user"], options["password"]) == ("u", SECRET)
+    assert SECRET not in options["url"]
+
+
+# -- the driver ----------------------------------------------------------------------------------
+
+
+def test_a_driver_named_in_the_dsn_is_taken() -> None:
+    assert values("mssql://u:p@h/db?Driver=My+Driver")["Driver"] == "My Driver"
+
+
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(odbc, "find_spec", lambda name: None)
+    driver.cache_clear()
+
+
+@pytest.mark.usefixtures("no_package")
+def test_an_installed_driver_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = ["FreeTDS", "ODBC Driver 17 for SQL Server", "ODBC Driver 18 for SQL Server"]
+    monkeypatch.setattr(odbc.pyodbc(), "drivers", lambda: installed)
+    try:
+        assert driver() == installed[-1]
+    finally:
+        driver.cache_clear()
+
+
+@pytest.mark.usefixtures("no_package")
+def test_where_there_is_no_driver_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(odbc.pyodbc(), "drivers", lambda: ["FreeTDS"])
+    with pytest.raises(ConfigError, match=r"install rowlease\[sqlserver\]"):
+        open_store("mssql://u:p@h/db")
