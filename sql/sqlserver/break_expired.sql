@@ -56,8 +56,10 @@ select @p_queue_name, q.Priority, -count(*), sum(case when j.Verdict is null the
        sum(case when j.Verdict is null then 0 else 1 end)
   from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
  group by q.Priority;
-set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']' from @judged as j);
-set @groups = (select g.queue_name as q, g.group_key as g from rowlease.groups_of(@ids) as g for json path);
+set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
+              from @judged as j);
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease.groups_of(@ids) as g for json path);
 update q
    set Status = case when j.Verdict is null then 'Pending' else 'Failed' end,
        Returned = case when j.Verdict is null then 1 else 0 end,

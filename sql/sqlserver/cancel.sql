@@ -27,10 +27,12 @@ update rowlease.Queue with (rowlock)
  where RequestId in (select g.RequestId from @given as g);
 update @given set Outcome = 'cancel_requested'
  where RequestId in (select q.RequestId from rowlease.Queue as q
-                      where q.LockedBy is not null and q.RequestId in (select g.RequestId from @given as g));
+                      where q.LockedBy is not null
+                        and q.RequestId in (select g.RequestId from @given as g));
 update @given set Outcome = 'ok'
  where RequestId in (select q.RequestId from rowlease.Queue as q
-                      where q.LockedBy is null and q.RequestId in (select g.RequestId from @given as g));
+                      where q.LockedBy is null
+                        and q.RequestId in (select g.RequestId from @given as g));
 exec rowlease.take_out @p_request_ids, @groups, @now;
 commit transaction;
 select g.RequestId as request_id, g.Outcome as outcome from @given as g order by g.Place;

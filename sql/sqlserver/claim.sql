@@ -32,7 +32,8 @@ begin
   delete from #candidate;
   if @p_policy <> 'strict' and @round <= 40
   begin
-    set @met_ids = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') + N']' from @met as m);
+    set @met_ids = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') + N']'
+                      from @met as m);
     exec rowlease.candidates_by_policy @p_queue_name, @left, @met_ids;
   end;
   if exists (select 1 from #candidate)

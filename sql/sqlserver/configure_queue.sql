@@ -12,7 +12,8 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int, @answer nvarchar(max), @weights nvarchar(max);
+declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int;
+declare @answer nvarchar(max), @weights nvarchar(max);
 select top (1) @unknown = j.[key] from openjson(@p_settings) as j
  where j.[key] not in (
    'max_priority', 'capacity', 'lease_seconds', 'max_attempts', 'max_crashes', 'retry_base_ms',
@@ -27,7 +28,8 @@ if exists (select 1 from openjson(@p_settings) as j
             where j.[key] = 'policy_weights' and j.type not in (0, 4))
    or exists (select 1 from openjson(@p_settings, '$.policy_weights') as w
                where w.type <> 2 or try_cast(w.value as float) < 0)
-  throw 51010, N'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of priority 1 and so on', 1;
+  throw 51010,
+    N'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of priority 1 and so on', 1;
 if exists (select 1 from openjson(@p_settings) as j
             where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history')
               and j.type <> 0 and try_cast(j.value as bigint) is null)
@@ -92,7 +94,8 @@ set @answer = (
          s.RetentionDays as retention_days
     from rowlease.QueueSettings as s where s.QueueName = @p_queue_name
      for json path, include_null_values, without_array_wrapper);
-set @weights = (select s.PolicyWeights from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
+set @weights = (select s.PolicyWeights from rowlease.QueueSettings as s
+                 where s.QueueName = @p_queue_name);
 if @weights is not null
   set @answer = json_modify(@answer, '$.policy_weights', json_query(@weights));
 select @answer as configure_queue;

@@ -4,11 +4,11 @@
 -- errors:   none
 -- locks:    catalogue rows only
 -- why:      applied after every routine. Nobody else may write a table: the routines reach them
---           because all have one owner (ownership chaining), and what is not opened
---           here is closed.
+--           because all have one owner (ownership chaining), and what is not opened here is closed.
 grant select, insert on rowlease.Inbox to rowlease_producer;
 grant insert on rowlease.Staging to rowlease_producer;
-grant execute on rowlease.schema_version to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
+grant execute on rowlease.schema_version
+   to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 
 grant execute on rowlease.enqueue to rowlease_producer;
 grant execute on rowlease.enqueue_many to rowlease_producer;

@@ -19,7 +19,8 @@ declare @queues table (Place int not null primary key, QueueName nvarchar(400)
 declare @gates table (Name nvarchar(255) not null primary key);
 if coalesce(@p_worker_id, N'') = N'' or @p_queue_names is null or @p_limit is null
    or @p_limit not between 1 and 10000 or @p_lease_ms not between 100 and 86400000
-  throw 51001, N'dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms', 1;
+  throw 51001,
+    N'dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms', 1;
 insert into @queues (Place, QueueName)
 select cast(n.[key] as int) + 1, n.value from openjson(@p_queue_names) as n;
 declare @count int = @@rowcount;

@@ -14,7 +14,8 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100) = N'', @granted bit, @rows int;
 declare @days int, @folded bigint, @fold_limit int = @p_limit * 10;
-declare @done table (Place int identity primary key, What nvarchar(30) not null, NumRows bigint not null);
+declare @done table (Place int identity primary key, What nvarchar(30) not null,
+                     NumRows bigint not null);
 begin transaction;
 exec rowlease.try_lock N'rowlease:maintain', @granted output;
 while @granted = 1 and @queue is not null

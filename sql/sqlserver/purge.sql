@@ -36,7 +36,8 @@ select top (@p_limit) q.RequestId
 set @count = @@rowcount;
 if @p_dry_run = 0
 begin
-  set @ids = (select N'[' + string_agg(cast(c.RequestId as nvarchar(max)), N',') + N']' from @chosen as c);
+  set @ids = (select N'[' + string_agg(cast(c.RequestId as nvarchar(max)), N',') + N']'
+                from @chosen as c);
   set @groups = (select g.queue_name as q, g.group_key as g
                    from rowlease.groups_of(@ids) as g for json path);
   exec rowlease.lock_groups @groups;
@@ -50,7 +51,8 @@ begin
       delete from @chosen where RequestId = @id;
   end;
   update rowlease.Queue with (rowlock, readpast) set LockToken = LockToken
-  output inserted.RequestId, inserted.Priority, inserted.Status into @purged (RequestId, Priority, Status)
+  output inserted.RequestId, inserted.Priority, inserted.Status
+    into @purged (RequestId, Priority, Status)
    where RequestId in (select c.RequestId from @chosen as c)
      and Status in (select s.value collate Latin1_General_100_BIN2 from openjson(@p_statuses) as s)
   option (maxdop 1);

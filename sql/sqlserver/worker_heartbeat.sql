@@ -27,5 +27,6 @@ if @@rowcount = 0
 if @p_consumer_priority <> 0
   update rowlease.QueueSettings set ConsumerPriorities = 1
    where ConsumerPriorities = 0
-     and QueueName in (select n.value collate Latin1_General_100_BIN2 from openjson(@p_queue_names) as n);
+     and QueueName in (select n.value collate Latin1_General_100_BIN2
+                         from openjson(@p_queue_names) as n);
 commit transaction;

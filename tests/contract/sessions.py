@@ -28,6 +28,8 @@ TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", 
           "queue_waiter", "queue_settings")  # fmt: skip
 
 
+#: For a parameter that is a time of PostgreSQL's calendar and of no other.
+INFINITY = pytest.mark.only_on("postgresql", why="the only one that has an infinite time")
 IGNORES_HINTS = "this engine ignores READPAST: whoever meets a locked row waits for it"
 #: What the servers of this run say of themselves, by engine.
 SERVERS: dict[str, str] = {}

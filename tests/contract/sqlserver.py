@@ -126,15 +126,12 @@ def apply(dsn: str) -> None:
         migrate(dsn)
 
 
-#: What a script says, and what Babelfish understands instead. It takes a type's other name for
-#: an output parameter of any length, and falls over an application lock refused without waiting.
+#: What a script says, and what Babelfish understands instead. It falls over an
+#: application lock that is refused without waiting.
 SPOKEN = (
     (r"@LockTimeout = 0\b", "@LockTimeout = 1"),
-    (r"nvarchar\(max\) output", "rowlease.long_text output"),
+    (r" collate Latin1_General_100_BIN2_UTF8", ""),  # all its texts are UTF-8
     (r"(alter authorization|grant control) on schema::[^;]*;", ""),
-)
-LONG_TEXT = (
-    "if type_id('rowlease.long_text') is null create type rowlease.long_text from nvarchar(max)"
 )
 
 
@@ -146,7 +143,7 @@ def rewritten(text: str) -> list[str]:
     if made is None:
         return [text]
     drop = f"drop {made[1]} if exists {made[2]}"
-    return [LONG_TEXT, drop, text.replace("create or alter", "create", 1)]
+    return [drop, text.replace("create or alter", "create", 1)]
 
 
 def is_babelfish(connection: Any) -> bool:
@@ -369,13 +366,16 @@ class MssqlSession(SqlServerStore, Session):
             "payload": "'{}'",
         } | columns  # fmt: skip
         names = ", ".join(map(spelt, values))
-        many = " cross join ".join(f"sys.all_objects as {name}" for name in "abc")
-        numbers = (
-            f"select top ({count:d}) row_number() over (order by a.object_id) as i from {many}"
+        places = range(len(str(count)))
+        digits = " cross join ".join(
+            "(values (0), (1), (2), (3), (4), (5), (6), (7), (8), (9))" + f" as t{place} (d{place})"
+            for place in places
         )
+        number = " + ".join(f"{10**place} * d{place}" for place in places)
+        numbers = f"select n.i from (select {number} as i from {digits}) as n"
         self.execute(
             f"insert into rowlease.Queue ({names}) select {', '.join(values.values())}"
-            f" from ({numbers}) as g"
+            f" from ({numbers} where n.i between 1 and {count:d}) as g"
         )
         counted = ", ".join(
             f"sum(case when Status = '{word}' then 1 else 0 end)"
