@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
 import click
 
 from rowlease.cli.options import dsn_option, duration, json_option, show_json
+
+
+def named_queues(
+    _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> list[str] | dict[str, int]:
+    """The names in order; or, if one has a weight, every name with its weight (1 if it has none).
+
+    A name that has a = and digits at its end is written with a weight of its own.
+    """
+    split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
+    if not any(match and match[2] for match in split):
+        return list(given)
+    weights = {match[1]: int(match[2] or 1) for match in split if match}
+    if len(weights) < len(given):
+        raise click.BadParameter("a queue is named twice")
+    return weights
 
 
 @click.command()
@@ -17,7 +34,10 @@ from rowlease.cli.options import dsn_option, duration, json_option, show_json
     "queues",
     multiple=True,
     default=["default"],
-    help="May be given several times; earlier ones are served first. Default: default.",
+    metavar="NAME[=WEIGHT]",
+    callback=named_queues,
+    help="May be given several times. Earlier ones are served first; with weights (1 to 1000) each "
+    "gets its share: --queue fast=3 --queue slow=1. Default: default.",
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
 @click.option("--prefetch", type=click.IntRange(0), help="Most requests a slot may hold ahead.")

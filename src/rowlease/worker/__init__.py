@@ -19,7 +19,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from threading import Thread, current_thread, main_thread
@@ -40,6 +40,7 @@ from rowlease.worker.processes import ChildProcesses
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
 from rowlease.worker.summary import Summary
+from rowlease.worker.turns import Turns
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
@@ -61,7 +62,9 @@ class Worker:
         store: a store, or the DSN of one, which is then opened and closed by `run`.
         tasks: what `load_tasks` takes or gives, or tasks. For the executor "process" they must be
             importable by child processes: at the top level of a module, or of the script.
-        queues: where to take requests from, most important first.
+        queues: where to take requests from. A list: most important first, and one gets something
+            only when those before it are empty. A dict of weights (1 to 1000): each gets its share
+            of the claims while all of them have requests.
         concurrency: slots; None takes the cores this process may use, or 100 for coroutines.
         executor: "process" runs each slot's tasks in a child process; what crashes one harms no
             other. "coroutine" runs all in one event loop in this process: for tasks that wait for
@@ -86,7 +89,7 @@ class Worker:
         self,
         store: Store | str,
         tasks: str | Task | Iterable[Task] | Registry,
-        queues: Sequence[str] = ("default",),
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
         concurrency: int | None = None,
         *,
         executor: str | None = None,
@@ -98,8 +101,6 @@ class Worker:
         events: Events | None = None,
         poll: timedelta | None = None,
     ) -> None:
-        if isinstance(queues, str) or not queues or len(set(queues)) < len(queues):
-            raise ConfigError(f"queues is {queues!r}; it must be a list of different names")
         if concurrency is not None and concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
         if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
@@ -114,7 +115,8 @@ class Worker:
         if executor not in DEFAULTS:
             raise ConfigError(f"executor is {executor!r}; it must be one of {', '.join(DEFAULTS)}")
         self._set_up = set_up(self._tasks) if executor == "process" else None
-        self._queues = list(queues)
+        self._turns = Turns(queues)
+        self._queues = self._turns.order()
         slots, ahead = DEFAULTS[executor]
         self._concurrency = concurrency or slots or usable_cores()
         self._prefetch = ahead if prefetch is None else prefetch
@@ -161,7 +163,7 @@ class Worker:
             slots.start(cancelled=lambda: self._stop_at is not None)
             leases = Leases(store, events)
             pump = Pump(
-                store, self.worker_id, self._queues, self._tasks, leases, events, lease=self._lease
+                store, self.worker_id, self._turns, self._tasks, leases, events, lease=self._lease
             )
             dispatcher = Dispatcher(slots, pump, leases, events, prefetch=self._prefetch)
             bell = Bell(store, self._queues, events) if store.can_notify else None
