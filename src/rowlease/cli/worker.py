@@ -39,7 +39,16 @@ def named_queues(
     help="May be given several times. Earlier ones are served first; with weights (1 to 1000) each "
     "gets its share: --queue fast=3 --queue slow=1. Default: default.",
 )
-@click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    help="Slots. Default: the usable cores; 32 threads; 100 coroutines.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["process", "thread", "coroutine"]),
+    help="What a slot runs its tasks in. Default: process; coroutine if all are `async def`.",
+)
 @click.option("--prefetch", type=click.IntRange(0), help="Most requests a slot may hold ahead.")
 @click.option("--lease", type=duration, help="How long a lease lasts. Default: the queue's.")
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
@@ -55,8 +64,7 @@ def named_queues(
 def worker(tasks: str, dsn: str | None, as_json: bool, **limits: Any) -> None:
     """Lease requests and run them with the tasks of a module.
 
-    TASKS is `package.module` (every task in it) or `package.module:name`. If all of them are `async
-    def`, they run as coroutines of one process, 100 at once unless told otherwise.
+    TASKS is `package.module` (every task in it) or `package.module:name`.
     """
     import logging
 

@@ -31,12 +31,10 @@ from rowlease.tasks import Registry, Task, load_tasks
 from rowlease.worker.bell import Bell
 from rowlease.worker.child import now
 from rowlease.worker.cores import usable_cores
-from rowlease.worker.coroutines import Coroutines
 from rowlease.worker.dispatcher import Dispatcher
+from rowlease.worker.executors import executor_for
 from rowlease.worker.housekeeping import Housekeeping
-from rowlease.worker.imports import set_up
 from rowlease.worker.leases import Leases
-from rowlease.worker.processes import ChildProcesses
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
 from rowlease.worker.summary import Summary
@@ -46,8 +44,6 @@ __all__ = ["Summary", "Worker", "usable_cores"]
 
 logger = logging.getLogger("rowlease")
 
-#: Per executor, how many slots (None: the cores), and how many requests each holds ahead at most.
-DEFAULTS: dict[str, tuple[int | None, int]] = {"process": (None, 100), "coroutine": (100, 10)}
 #: Seconds that the last outcomes have to reach the database, whatever is left of the grace time.
 FAREWELL = 5.0
 
@@ -65,12 +61,15 @@ class Worker:
         queues: where to take requests from. A list: most important first, and one gets something
             only when those before it are empty. A dict of weights (1 to 1000): each gets its share
             of the claims while all of them have requests.
-        concurrency: slots; None takes the cores this process may use, or 100 for coroutines.
+        concurrency: slots; None takes the cores this process may use, 32 for threads, or 100 for
+            coroutines.
         executor: "process" runs each slot's tasks in a child process; what crashes one harms no
-            other. "coroutine" runs all in one event loop in this process: for tasks that wait for
-            other machines. None takes "coroutine" if every task is an `async def`.
-        prefetch: how many short requests to hold ahead for each slot, at most (100; 10 for
-            coroutines). How many they are follows from how long tasks take: about 50 ms of work,
+            other. "thread" and "coroutine" run all in this process, for tasks that wait for other
+            machines: plain functions in threads, which nothing can kill (past its time limit one
+            is left behind, and its soft time limit only sets `current().should_stop`), and
+            coroutines in one event loop. None takes "coroutine" if every task is an `async def`.
+        prefetch: how many short requests to hold ahead for each slot, at most (100; 10 in this
+            process). How many they are follows from how long tasks take: about 50 ms of work,
             none while tasks are long.
         lease: how long leases last before they must be renewed (0.1 s to 1 day); None takes the
             queue's. A dead worker's requests are free again after that time.
@@ -101,25 +100,13 @@ class Worker:
         events: Events | None = None,
         poll: timedelta | None = None,
     ) -> None:
-        if concurrency is not None and concurrency < 1:
-            raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
         if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
             raise ConfigError(f"lease is {lease}; it must be 100 ms to 1 day")
-        if prefetch is not None and prefetch < 0:
-            raise ConfigError(f"prefetch is {prefetch}; it must be 0 or more")
         self._store = store
         self._tasks = _registry(tasks)
-        if executor is None:
-            alike = all(each.is_coroutine for each in self._tasks.values())
-            executor = "coroutine" if alike else "process"
-        if executor not in DEFAULTS:
-            raise ConfigError(f"executor is {executor!r}; it must be one of {', '.join(DEFAULTS)}")
-        self._set_up = set_up(self._tasks) if executor == "process" else None
+        self._executor = executor_for(self._tasks, executor, concurrency, prefetch)
         self._turns = Turns(queues)
         self._queues = self._turns.order()
-        slots, ahead = DEFAULTS[executor]
-        self._concurrency = concurrency or slots or usable_cores()
-        self._prefetch = ahead if prefetch is None else prefetch
         self._lease = lease
         self._consumer_priority = consumer_priority
         self._burst = burst
@@ -158,14 +145,14 @@ class Worker:
     def _run(self, store: Store) -> Summary:
         store.check_schema()
         events = self._events
-        with self._signals(), closing(self._slots()) as slots:
+        with self._signals(), closing(self._executor.slots(self._tasks, events)) as slots:
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
             leases = Leases(store, events)
             pump = Pump(
                 store, self.worker_id, self._turns, self._tasks, leases, events, lease=self._lease
             )
-            dispatcher = Dispatcher(slots, pump, leases, events, prefetch=self._prefetch)
+            dispatcher = Dispatcher(slots, pump, leases, events, prefetch=self._executor.prefetch)
             bell = Bell(store, self._queues, events) if store.can_notify else None
             receiver = Receiver(
                 pump,
@@ -179,7 +166,7 @@ class Worker:
                 store,
                 self.worker_id,
                 self._queues,
-                slots=self._concurrency,
+                slots=self._executor.concurrency,
                 busy=dispatcher.busy,
                 consumer_priority=self._consumer_priority,
             )
@@ -191,7 +178,9 @@ class Worker:
             ]
             began_at = now()
             try:
-                events.emit(WorkerStarted(self.worker_id, tuple(self._queues), self._concurrency))
+                events.emit(
+                    WorkerStarted(self.worker_id, tuple(self._queues), self._executor.concurrency)
+                )
                 for thread in (claiming, *others):
                     thread.start()
                 self._dispatch(dispatcher, receiver)
@@ -221,14 +210,9 @@ class Worker:
             slots.num_deaths,
             undelivered,
             now() - began_at,
-            self._concurrency,
+            self._executor.concurrency,
             dispatcher.task_seconds,
         )
-
-    def _slots(self) -> ChildProcesses | Coroutines:
-        if self._set_up is None:
-            return Coroutines(self._tasks, self._concurrency)
-        return ChildProcesses(self._set_up, self._concurrency, self._events)
 
     def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver) -> None:
         """Work, then drain."""
