@@ -17,12 +17,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import timedelta
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 
 from rowlease.errors import ConfigError, RowleaseError, UnknownTask
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
@@ -33,10 +32,12 @@ from rowlease.worker.child import now
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.dispatcher import Dispatcher
 from rowlease.worker.executors import executor_for
+from rowlease.worker.health import Health
 from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.leases import Leases
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
+from rowlease.worker.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.summary import Summary
 from rowlease.worker.turns import Turns
 
@@ -79,6 +80,10 @@ class Worker:
         grace: how long running tasks may go on after the first `stop`.
         events: what happens is told there; None makes one that writes to the logger `rowlease`.
         poll: how long an idle worker sleeps at most, where nothing rings.
+        processes: how many workers like this one share the host's cores (1 or more).
+
+    Attributes:
+        health: tells any thread whether it is alive, and ready for work.
 
     Raises:
         ConfigError, UnknownTask: an argument is wrong.
@@ -99,12 +104,15 @@ class Worker:
         grace: timedelta = timedelta(seconds=30),
         events: Events | None = None,
         poll: timedelta | None = None,
+        processes: int = 1,
     ) -> None:
         if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
             raise ConfigError(f"lease is {lease}; it must be 100 ms to 1 day")
+        if processes < 1:
+            raise ConfigError(f"processes is {processes}; it must be 1 or more")
         self._store = store
         self._tasks = _registry(tasks)
-        self._executor = executor_for(self._tasks, executor, concurrency, prefetch)
+        self._executor = executor_for(self._tasks, executor, concurrency, prefetch, processes)
         self._turns = Turns(queues)
         self._queues = self._turns.order()
         self._lease = lease
@@ -115,6 +123,7 @@ class Worker:
         self._events = events or Events()
         if events is None:
             log_to(self._events)
+        self.health = Health(self._events, self._executor.concurrency)
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stop_at: float | None = None
         self._wake: Callable[[], object] = lambda: None
@@ -131,7 +140,7 @@ class Worker:
     def run(self) -> Summary:
         """Work until stopped, or in burst mode until nothing is left to do. Call it once.
 
-        In the main thread SIGTERM and Ctrl-C call `stop`.
+        In the main thread SIGTERM and Ctrl-C call `stop`, and SIGQUIT writes all stacks to stderr.
 
         Raises:
             StoreError: the database cannot be reached at the start, or refuses for good.
@@ -145,7 +154,11 @@ class Worker:
     def _run(self, store: Store) -> Summary:
         store.check_schema()
         events = self._events
-        with self._signals(), closing(self._executor.slots(self._tasks, events)) as slots:
+        with (
+            stopped_by_signals(self.stop),
+            closing(self._executor.slots(self._tasks, events)) as slots,
+            stacks_on_sigquit(lambda: show_stacks(slots.children)),
+        ):
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
             leases = Leases(store, events)
@@ -177,6 +190,7 @@ class Worker:
                 *([self._thread("bell", bell.run, receiver)] if bell and not self._burst else []),
             ]
             began_at = now()
+            self.health.watch(dispatcher, receiver, housekeeping, lambda: pump.counts.finished)
             try:
                 events.emit(
                     WorkerStarted(self.worker_id, tuple(self._queues), self._executor.concurrency)
@@ -245,22 +259,6 @@ class Worker:
                 self._drained()
 
         return Thread(target=guarded, name=f"rowlease-{name}", daemon=True)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT stop the worker, where that can be had: in the main thread."""
-        if current_thread() is not main_thread():
-            yield
-            return
-        before = {
-            number: signal.signal(number, lambda *_: self.stop())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _registry(tasks: str | Task | Iterable[Task] | Registry) -> Registry:

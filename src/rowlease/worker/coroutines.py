@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
@@ -113,6 +115,14 @@ class CoroutineSlot:
         current = self._current
         self.held.clear()
         return current and (current[0], child.now() - current[1]), others
+
+    def show_stack(self) -> None:
+        """Write to stderr where its coroutine stands. Safe in any thread."""
+        if serving := self._serving:
+            awaited: Any = serving.get_coro()
+            while awaited is not None and (frame := getattr(awaited, "cr_frame", None)):
+                traceback.print_stack(frame, limit=1)
+                awaited = awaited.cr_await
 
     # -- the context's side ----------------------------------------------------------------------
 

@@ -44,9 +44,16 @@ class Executor(NamedTuple):
 
 
 def executor_for(
-    tasks: Registry, name: str | None, concurrency: int | None, prefetch: int | None
+    tasks: Registry,
+    name: str | None,
+    concurrency: int | None,
+    prefetch: int | None,
+    processes: int,
 ) -> Executor:
     """The executor of this name, or else the one that all the tasks can run in.
+
+    Args:
+        processes: how many workers share the usable cores.
 
     Raises:
         ConfigError: an argument is wrong; a task cannot run there.
@@ -70,7 +77,7 @@ def executor_for(
     slots, ahead = DEFAULTS[name]
     return Executor(
         name,
-        concurrency or slots or usable_cores(),
+        concurrency or slots or max(1, usable_cores() // processes),
         ahead if prefetch is None else prefetch,
         set_up(tasks) if name == "process" else None,
     )

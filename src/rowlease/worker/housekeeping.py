@@ -44,6 +44,8 @@ class Housekeeping:
         self._busy = busy
         self._consumer_priority = consumer_priority
         self._stopped = threading.Event()
+        #: When the database last answered.
+        self.answered_at = now()
 
     def run(self) -> None:
         """Go on until stopped; a database that is away is left alone until the next time.
@@ -59,6 +61,7 @@ class Housekeeping:
                     self._beat()
                     beat_at = now() + HEARTBEAT * random.uniform(0.9, 1.1)
                 self._store.maintain()
+                self.answered_at = now()
             except StoreError as error:
                 if not error.transient:
                     raise
