@@ -39,6 +39,7 @@ from rowlease.worker.leases import Leases
 from rowlease.worker.processes import ChildProcesses
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
+from rowlease.worker.schedules import Schedules
 from rowlease.worker.summary import Summary
 
 __all__ = ["Summary", "Worker", "usable_cores"]
@@ -180,6 +181,9 @@ class Worker:
                 slots=self._concurrency,
                 busy=dispatcher.busy,
                 consumer_priority=self._consumer_priority,
+                schedules=None
+                if self._burst
+                else Schedules(store, self.worker_id, self._tasks, events),
             )
             claiming = self._thread("receiver", receiver.run)
             others = [
