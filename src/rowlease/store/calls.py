@@ -6,7 +6,7 @@ An engine's store adds how a routine is called, how errors are named, and the do
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Protocol, cast
@@ -27,6 +27,7 @@ from rowlease.model import (
     Promoted,
     Renewal,
 )
+from rowlease.store.schedules import ScheduleCalls
 
 
 class Doorbell(Protocol):
@@ -41,7 +42,7 @@ class Doorbell(Protocol):
     def close(self) -> None: ...
 
 
-class Store(ABC):
+class Store(ScheduleCalls):
     """The routines of rowlease, on either engine.
 
     Synchronous; safe to call from several threads, each call on its own connection out of a small

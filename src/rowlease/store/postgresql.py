@@ -30,7 +30,7 @@ from rowlease.store.libpq import Connector, libpq_dsn
 from rowlease.store.routines import load_routines
 
 #: SQLSTATEs of our own (sql/README.md) that say the request itself is wrong.
-INVALID_REQUEST = {"RL002", "RL003", "RL004", "RL006", "RL007", "RL008", "RL009", "RL010"}
+INVALID_REQUEST = {"RL002", "RL003", "RL004", "RL006", "RL007", "RL008", "RL009", "RL010", "RL013"}
 QUEUE_FULL = "RL005"
 
 

@@ -37,6 +37,7 @@ from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.leases import Leases
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
+from rowlease.worker.schedules import Schedules
 from rowlease.worker.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.summary import Summary
 from rowlease.worker.turns import Turns
@@ -182,6 +183,9 @@ class Worker:
                 slots=self._executor.concurrency,
                 busy=dispatcher.busy,
                 consumer_priority=self._consumer_priority,
+                schedules=None
+                if self._burst
+                else Schedules(store, self.worker_id, self._tasks, events),
             )
             claiming = self._thread("receiver", receiver.run)
             others = [
