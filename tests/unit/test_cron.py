@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,8 +16,9 @@ from rowlease.errors import ConfigError
 BERLIN = "Europe/Berlin"
 #: In 2026, clocks there go forward on 29 March at 2:00, and back on 25 October at 3:00.
 MINUTE = timedelta(minutes=1)
-EXPRESSIONS = ["* * * * *", "*/5 * * * *", "30 2 * * *", "0 3 * * *", "0 */2 * * *", "15,45 2 * * *",
-               "*/20 2 * * *", "0 0 1 * *", "0 9 * * MON-FRI", "30 1,2,3 * * SUN"]  # fmt: skip
+EXPRESSIONS = ["* * * * *", "*/5 * * * *", "30 2 * * *", "0 3 * * *", "0 */2 * * *",
+               "15,45 2 * * *", "*/20 2 * * *", "0 0 1 * *", "0 9 * * MON-FRI",
+               "30 1,2,3 * * SUN"]  # fmt: skip
 ZONES = ["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"]
 
 
@@ -54,7 +56,9 @@ def test_what_falls_into_the_repeated_hour_fires_once() -> None:
     assert days == ["24 00:30", "25 00:30", "26 01:30"]
 
 
-@pytest.mark.parametrize("at", ["00:29", "00:30", "00:59", "01:00", "01:10", "01:29", "01:30", "01:59"])
+@pytest.mark.parametrize(
+    "at", ["00:29", "00:30", "00:59", "01:00", "01:10", "01:29", "01:30", "01:59"]
+)
 def test_asked_within_the_repeated_hour_it_names_no_time_that_has_passed(at: str) -> None:
     after = utc(f"2026-10-25T{at}")
     expected = utc("2026-10-25T00:30" if at == "00:29" else "2026-10-26T01:30")
@@ -74,7 +78,7 @@ def test_what_runs_every_ten_minutes_goes_on_as_if_nothing_had_happened(
     while (at := cron.following(found[-1])) < next_midnight.astimezone(UTC):
         found.append(at)
     assert len(found) == 6 * hours
-    assert {b - a for a, b in zip(found, found[1:], strict=False)} == {10 * MINUTE}
+    assert {b - a for a, b in pairwise(found)} == {10 * MINUTE}
 
 
 @settings(deadline=None, max_examples=50)
@@ -120,7 +124,9 @@ def test_many_missed_firings_are_not_all_looked_at() -> None:
 def test_an_expression_that_cannot_be_read_is_refused_with_a_sentence(
     expression: str, said: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"cron is {expression!r}: {said}; write minute hour".replace("*", r"\*")):
+    with pytest.raises(
+        ConfigError, match=f"cron is {expression!r}: {said}; write minute hour".replace("*", r"\*")
+    ):
         Cron(expression)
 
 

@@ -48,7 +48,9 @@ class Schedules:
                 one.name,
                 queue=one.queue or "default",
                 time_zone=one.cron.time_zone,
-                payload=f'{{"scheduled_time":"{SCHEDULED_TIME}"}}' if wants_time(one.function) else "{}",
+                payload=f'{{"scheduled_time":"{SCHEDULED_TIME}"}}'
+                if wants_time(one.function)
+                else "{}",
                 priority=one.priority,
                 catch_up=one.catch_up,
             )
@@ -65,9 +67,7 @@ class Schedules:
             cron = Cron(due.cron, due.time_zone)
             first = due.next_time or cron.following(due.changed_time)
             times, following = cron.due(first, due.claimed_time, due.catch_up)
-            answers = self._store.fire_schedule(
-                due.schedule_name, due.lock_token, times, following
-            )
+            answers = self._store.fire_schedule(due.schedule_name, due.lock_token, times, following)
         except RowleaseError as error:
             if isinstance(error, StoreError) and error.transient:
                 raise
