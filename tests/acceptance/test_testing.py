@@ -309,7 +309,7 @@ def test_an_assertion_holds_or_says_what_there_is(client: Client) -> None:
 
 
 def test_an_assertion_about_empty_queues_says_so(client: Client) -> None:
-    with pytest.raises(AssertionError, match="nothing waits$"):
+    with pytest.raises(AssertionError, match=r"nothing waits$"):
         assert_enqueued(client, act)
     assert_enqueued(client, count=0)
 
