@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rowlease
-from rowlease import Client, DeadLetter, Retry, current, task
+from rowlease import Client, DeadLetter, Retry, Task, current, task
 from rowlease.errors import AccessDenied, ConfigError, RowleaseError, UnknownTask
 from rowlease.store import open_store
 from rowlease.store.scratch import set_clock
@@ -52,7 +52,7 @@ def nightly(scheduled_time: str) -> str:
     return scheduled_time
 
 
-TASKS = [act, later, nightly]
+TASKS: list[Task] = [act, later, nightly]
 
 
 @pytest.fixture

@@ -241,5 +241,5 @@ def test_a_task_whose_times_make_no_sense_is_refused(settings: Any, said: str) -
 def test_a_task_with_cron_must_need_no_arguments() -> None:
     def resize(image: str) -> None: ...
 
-    with pytest.raises(ConfigError, match="task resize has cron, .* missing a required argument"):
+    with pytest.raises(ConfigError, match=r"task resize has cron, .* missing a required argument"):
         Task(resize, cron="* * * * *")
