@@ -9,7 +9,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Protocol, cast
 
 from rowlease.errors import SchemaMismatch
 from rowlease.model import (
@@ -54,11 +54,13 @@ class Store(ScheduleCalls):
         RoutineError: see `rowlease.errors`; the driver's exception is the cause.
     """
 
-    #: Can producers wake an idle worker, or must it poll?
-    can_notify: ClassVar[bool]
-
     #: The database's name for people: its DSN without the password.
     where: str
+
+    @property
+    @abstractmethod
+    def can_notify(self) -> bool:
+        """Can producers wake an idle worker, or must it poll? Sure after the first call."""
 
     @abstractmethod
     def _call(self, name: str, connection: Any = None, /, **arguments: Any) -> list[Any]:

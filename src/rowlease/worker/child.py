@@ -9,9 +9,11 @@ both share, because a message per start would cost as much as a small task.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import mmap
 import os
+import signal
 import struct
 import sys
 import time
@@ -63,6 +65,7 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, worker_pid: int) ->
     for fd in (requests_fd, outcomes_fd, memory_fd):
         os.set_inheritable(fd, False)  # a task's own children must not keep the pipes open
     die_with(worker_pid)
+    faulthandler.register(signal.SIGQUIT, 2, all_threads=True)  # before READY says that it may come
     frames = read_frames(requests_fd)
     try:
         _, setup = next(frames)
@@ -166,8 +169,6 @@ def failed(task: Task, error: BaseException) -> tuple[int, bytes]:
 @contextmanager
 def soft_limit(limit: timedelta) -> Iterator[None]:
     """Raise SoftTimeLimitExceeded in the task when its time is up."""
-    import signal
-
     from rowlease.errors import SoftTimeLimitExceeded
 
     def expire(*_: object) -> None:
@@ -251,7 +252,6 @@ def die_with(worker_pid: int) -> None:
     if sys.platform != "linux":
         return  # the end of the pipe ends an idle child; a busy one ends after its task
     import ctypes
-    import signal
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != worker_pid:

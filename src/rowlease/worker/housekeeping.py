@@ -50,6 +50,8 @@ class Housekeeping:
         self._consumer_priority = consumer_priority
         self._schedules = schedules
         self._stopped = threading.Event()
+        #: When the database last answered.
+        self.answered_at = now()
 
     def run(self) -> None:
         """Go on until stopped; a database that is away is left alone until the next time.
@@ -70,6 +72,7 @@ class Housekeeping:
                         look_at = now() + self._schedules.step()
                     pause = min(pause, max(SHORTEST, look_at - now()))
                 self._store.maintain()
+                self.answered_at = now()
             except StoreError as error:
                 if not error.transient:
                     raise

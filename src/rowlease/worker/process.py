@@ -232,6 +232,12 @@ class ChildProcess:
             os.close(self._requests)
             self._requests = -1
 
+    def show_stack(self) -> None:
+        """Have it write to stderr where its threads stand. It must be ready. Safe in any thread."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGQUIT)
+
     def kill(self) -> None:
         """End it, and what its task has started, at once."""
         if self._process.returncode is None:  # not waited for, so the number is still its own
