@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rowlease.model import LeasedRequest, Outcome
 
@@ -169,6 +169,23 @@ class StoreRecovered(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleFired(Event):
+    """A schedule's firing was enqueued, by this worker."""
+
+    schedule: str
+    time: datetime
+    request_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleNotFired(Event):
+    """A schedule is due and cannot be fired; it is tried again, and told once."""
+
+    schedule: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class BellLost(Event):
     """Nothing rings when something is enqueued: an idle worker polls until it has a new bell."""
 
@@ -189,6 +206,7 @@ LEVELS: dict[type[Event], int] = {
     WorkerDied: logging.WARNING,
     SupervisorStopping: logging.INFO,
     StoreLost: logging.WARNING,
+    ScheduleNotFired: logging.WARNING,
     BellLost: logging.WARNING,
     StoreRecovered: logging.INFO,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,22 @@ class Ended(NamedTuple):
     exit_code: int
 
 
+def named_queues(
+    _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> list[str] | dict[str, int]:
+    """The names in order; or, if one has a weight, every name with its weight (1 if it has none).
+
+    A name that has a = and digits at its end is written with a weight of its own.
+    """
+    split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
+    if not any(match and match[2] for match in split):
+        return list(given)
+    weights = {match[1]: int(match[2] or 1) for match in split if match}
+    if len(weights) < len(given):
+        raise click.BadParameter("a queue is named twice")
+    return weights
+
+
 @click.command()
 @click.argument("tasks")
 @click.option(
@@ -35,9 +52,21 @@ class Ended(NamedTuple):
     "queues",
     multiple=True,
     default=["default"],
-    help="May be given several times; earlier ones are served first. Default: default.",
+    metavar="NAME[=WEIGHT]",
+    callback=named_queues,
+    help="May be given several times. Earlier ones are served first; with weights (1 to 1000) each "
+    "gets its share: --queue fast=3 --queue slow=1. Default: default.",
 )
-@click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    help="Slots. Default: the usable cores; 32 threads; 100 coroutines.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["process", "thread", "coroutine"]),
+    help="What a slot runs its tasks in. Default: process; coroutine if all are `async def`.",
+)
 @click.option("--prefetch", type=click.IntRange(0), help="Most requests a slot may hold ahead.")
 @click.option("--lease", type=duration, help="How long a lease lasts. Default: the queue's.")
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
@@ -92,8 +121,8 @@ def worker(
 ) -> None:  # fmt: skip
     """Lease requests and run them with the tasks of a module.
 
-    TASKS is `package.module` (every task in it) or `package.module:name`. If all of them are `async
-    def`, they run as coroutines of one process, 100 at once unless told otherwise.
+    TASKS is `package.module` (every task in it) or `package.module:name`.
+
 
     \b
     SIGTERM, Ctrl-C  drain: claim no more, finish what runs; again: hand it back at once

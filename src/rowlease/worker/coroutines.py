@@ -1,7 +1,7 @@
-"""Runs tasks as coroutines: many slots that share one event loop, in a thread of this process.
+"""Runs tasks in this process: many slots that share one event loop, in a thread of its own.
 
 To the dispatcher they are slots like child processes, but what runs in one can only be cancelled. A
-task that blocks its thread holds up all of them.
+coroutine that blocks holds up all of them; plain functions run in threads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from rowlease.context import Context, running
@@ -20,6 +21,7 @@ from rowlease.worker import child
 from rowlease.worker.leases import Lease
 from rowlease.worker.processes import FAREWELL
 from rowlease.worker.slot import Answer, Death
+from rowlease.worker.threads import attempt as attempt_in_thread
 
 
 class CoroutineSlot:
@@ -104,6 +106,7 @@ class CoroutineSlot:
         """Cancel what it runs now."""
         if current := self._current:
             number = current[0].number
+            self.stop(number)
             self._owner.call(lambda: self._cancel(number))
 
     def left_behind(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
@@ -124,7 +127,8 @@ class CoroutineSlot:
     # -- the context's side ----------------------------------------------------------------------
 
     def is_asked_to_stop(self, number: int) -> bool:
-        return self._stop == number
+        # A thread that was left behind is not the current one any more.
+        return self._stop == number or self._current is None or number < self._begun
 
     def lease_ends(self, number: int) -> float | None:
         current = self._current
@@ -165,7 +169,12 @@ class CoroutineSlot:
                     *(lease.number, lease.ends, self),
                 )
             )
-            code, body = await attempt(self._owner.tasks[lease.task_number], request.payload)
+            task = self._owner.tasks[lease.task_number]
+            if task.is_coroutine:
+                code, body = await attempt(task, request.payload)
+            else:
+                expire = partial(self.stop, lease.number)
+                code, body = await attempt_in_thread(task, request.payload, expire)
             if (this := asyncio.current_task()) and this.cancelling():
                 this.uncancel()  # the slot goes on
         self._current = None
@@ -189,16 +198,17 @@ async def attempt(task: Task, payload: str) -> tuple[int, bytes]:
 
 
 class Coroutines:
-    """The slots of a worker whose tasks are coroutines; see `rowlease.worker.slot.Slots`.
+    """The slots of a worker that runs its tasks in its own process; see `slot.Slots`.
 
     Args:
         count: how many slots.
+        unit: what runs in one of them.
     """
 
     num_deaths = 0
-    unit = "coroutine"
 
-    def __init__(self, tasks: Registry, count: int) -> None:
+    def __init__(self, tasks: Registry, count: int, unit: str) -> None:
+        self.unit = unit
         self.tasks = list(tasks.values())
         self.children = [CoroutineSlot(self) for _ in range(count)]
         self.is_closing = False

@@ -22,7 +22,7 @@ LOOKS_PER_LEASE = 12
 #: Seconds before the end of a lease at which the task is killed, if it was not renewed; less where
 #: leases are short.
 LEASE_MARGIN, LEASE_MARGIN_SHARE = 1.0, 0.05
-LEASE_OVER = "was killed because the lease of its request could not be renewed in time"
+LEASE_OVER = "was given up because the lease of its request could not be renewed in time"
 
 
 class Slot(Protocol):
@@ -96,7 +96,7 @@ class Lease:
             left = since + self.limit - at
             if left <= 0:
                 limit = timedelta(seconds=self.limit)
-                return f"was killed because the task ran past its time limit of {limit}", math.inf
+                return f"was given up because the task ran past its time limit of {limit}", math.inf
         if not self.lost:
             margin = min(LEASE_MARGIN, self.seconds * LEASE_MARGIN_SHARE)
             left = min(left, self.ends - margin - at)
