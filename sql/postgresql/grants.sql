@@ -43,11 +43,16 @@ grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.prom
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon,
                           rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
                           rowlease.worker_bye, rowlease.depth, rowlease.listen,
-                          rowlease.announce_idle
+                          rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
+                          rowlease.fire_schedule, rowlease.report_progress
    to rowlease_worker;
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.depth, rowlease.explain to rowlease_reader, rowlease_operator;
+grant execute on function rowlease.depth, rowlease.explain, rowlease.list_requests,
+                          rowlease.list_schedules
+   to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.cancel, rowlease.requeue, rowlease.purge, rowlease.pause,
-                          rowlease.resume, rowlease.configure_queue, rowlease.maintain
+                          rowlease.resume, rowlease.configure_queue, rowlease.maintain,
+                          rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
+                          rowlease.resume_schedule, rowlease.remove_schedule
    to rowlease_operator;

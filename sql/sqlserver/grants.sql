@@ -24,6 +24,10 @@ grant execute on rowlease.maintain to rowlease_worker;
 grant execute on rowlease.worker_heartbeat to rowlease_worker;
 grant execute on rowlease.worker_bye to rowlease_worker;
 grant execute on rowlease.depth to rowlease_worker;
+grant execute on rowlease.put_schedule to rowlease_worker;
+grant execute on rowlease.claim_schedules to rowlease_worker;
+grant execute on rowlease.fire_schedule to rowlease_worker;
+grant execute on rowlease.report_progress to rowlease_worker;
 
 grant execute on rowlease.depth to rowlease_operator;
 grant execute on rowlease.explain to rowlease_operator;
@@ -34,9 +38,18 @@ grant execute on rowlease.pause to rowlease_operator;
 grant execute on rowlease.resume to rowlease_operator;
 grant execute on rowlease.configure_queue to rowlease_operator;
 grant execute on rowlease.maintain to rowlease_operator;
+grant execute on rowlease.put_schedule to rowlease_operator;
+grant execute on rowlease.fire_schedule to rowlease_operator;
+grant execute on rowlease.pause_schedule to rowlease_operator;
+grant execute on rowlease.resume_schedule to rowlease_operator;
+grant execute on rowlease.remove_schedule to rowlease_operator;
+grant execute on rowlease.list_schedules to rowlease_operator;
+grant execute on rowlease.list_requests to rowlease_operator;
 
 grant execute on rowlease.depth to rowlease_reader;
 grant execute on rowlease.explain to rowlease_reader;
+grant execute on rowlease.list_schedules to rowlease_reader;
+grant execute on rowlease.list_requests to rowlease_reader;
 
 grant select on rowlease.Queue to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueHistory to rowlease_reader, rowlease_operator;
@@ -45,6 +58,8 @@ grant select on rowlease.QueueDepth to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueWaiter to rowlease_reader, rowlease_operator;
 grant select on rowlease.Staging to rowlease_reader, rowlease_operator;
 grant select on rowlease.[Load] to rowlease_reader, rowlease_operator;
+grant select on rowlease.Progress to rowlease_reader, rowlease_operator;
+grant select on rowlease.Schedule to rowlease_reader, rowlease_operator;
 grant select on rowlease.Worker to rowlease_reader, rowlease_operator;
 grant select on rowlease.EnqueueReceipt to rowlease_reader, rowlease_operator;
 grant select on rowlease.SchemaInfo to rowlease_reader, rowlease_operator;

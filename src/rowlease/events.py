@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rowlease.model import LeasedRequest, Outcome
 
@@ -130,6 +130,31 @@ class ChildDied(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSpawned(Event):
+    """A supervisor has started one of its workers."""
+
+    number: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDied(Event):
+    """A supervisor's worker ended unasked; another is started after `restart` seconds, if any."""
+
+    number: int
+    pid: int | None
+    how: str
+    restart: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorStopping(Event):
+    """The supervisor has told its workers to drain."""
+
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class StoreLost(Event):
     """The database cannot be reached or refuses for now; calls are made again."""
 
@@ -141,6 +166,23 @@ class StoreRecovered(Event):
     """The database answers again."""
 
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFired(Event):
+    """A schedule's firing was enqueued, by this worker."""
+
+    schedule: str
+    time: datetime
+    request_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleNotFired(Event):
+    """A schedule is due and cannot be fired; it is tried again, and told once."""
+
+    schedule: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +202,11 @@ LEVELS: dict[type[Event], int] = {
     Failed: logging.WARNING,
     LeaseLost: logging.WARNING,
     ChildDied: logging.WARNING,
+    WorkerSpawned: logging.INFO,
+    WorkerDied: logging.WARNING,
+    SupervisorStopping: logging.INFO,
     StoreLost: logging.WARNING,
+    ScheduleNotFired: logging.WARNING,
     BellLost: logging.WARNING,
     StoreRecovered: logging.INFO,
 }
@@ -215,9 +261,13 @@ def log(event: Event) -> None:
     said = dict(
         pair for field in fields(event) for pair in _shown(field.name, getattr(event, field.name))
     )
-    line = " ".join([words, *(f"{key}={value}" for key, value in said.items())])
+    line = " ".join([words, *(f"{key}={_quoted(key, value)}" for key, value in said.items())])
     extra = {"event": words.replace(" ", "_"), **said}
     logger.log(LEVELS.get(type(event), logging.DEBUG), "%s", line, extra=extra)
+
+
+def _quoted(key: str, value: object) -> object:
+    return repr(value) if key == "error" else value
 
 
 def _shown(name: str, value: object) -> list[tuple[str, object]]:
@@ -231,7 +281,7 @@ def _shown(name: str, value: object) -> list[tuple[str, object]]:
     if name == "requests" and isinstance(value, tuple):
         return [("count", len(value))]
     if name == "error" and isinstance(value, str):
-        return [(name, repr(value.partition("\n")[0][:300]))]
+        return [(name, value.partition("\n")[0][:300])]
     if isinstance(value, float):
         return [(name, round(value, 6))]
     return [(name, value)] if value is not None else []

@@ -177,3 +177,68 @@ class Maintained(NamedTuple):
 
     what: str
     num_rows: int
+
+
+class DueSchedule(NamedTuple):
+    """A schedule as leased, in the column order of the routine `claim_schedules`.
+
+    Attributes:
+        next_time: the first firing that was not fired; None if nobody has planned one.
+        changed_time: its firings are counted from there, where none is planned.
+        claimed_time: the database's time, by which firings are due.
+    """
+
+    schedule_name: str
+    cron: str
+    time_zone: str
+    catch_up: int
+    next_time: datetime | None
+    changed_time: datetime
+    lock_token: int
+    claimed_time: datetime
+
+
+class ScheduleClaim(NamedTuple):
+    """What one claim of schedules brought; `wait`: until there may be more, None if there is none.
+
+    A schedule that is made, changed or resumed meanwhile may be due before that.
+    """
+
+    due: list[DueSchedule]
+    wait: timedelta | None
+
+
+class Schedule(NamedTuple):
+    """A schedule as it stands, in the column order of the routine `list_schedules`."""
+
+    schedule_name: str
+    cron: str
+    time_zone: str
+    queue_name: str
+    kind: str
+    payload: str
+    priority: int
+    catch_up: int
+    paused: bool
+    next_time: datetime | None
+    last_time: datetime | None
+    last_request_id: int | None
+    changed_time: datetime
+
+
+class Request(NamedTuple):
+    """A request as it stands, in the column order of the routine `list_requests`."""
+
+    request_id: int
+    queue_name: str
+    kind: str
+    status: str
+    priority: int
+    due_time: datetime
+    dedup_key: str | None
+    group_key: str | None
+    num_attempts: int
+    #: JSON text; None where a finished request's was dropped.
+    payload: str | None
+    last_error: str | None
+    result: str | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Iterable
@@ -11,7 +10,9 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
+from rowlease.cron import cron_for
 from rowlease.errors import ConfigError, UnknownTask
+from rowlease.importing import import_named
 from rowlease.model import MAX_PAYLOAD_BYTES
 
 P = ParamSpec("P")
@@ -46,6 +47,10 @@ class Task:
             otherwise; doubled after each, half of it random. None takes the queue's.
         retry_on: exceptions after which another attempt may help. The default is all.
         dead_letter_on: exceptions after which none will; they win over `retry_on`.
+        cron: when workers enqueue it: five fields, minute hour day month weekday, read by the wall
+            clock of `time_zone`. It is called without arguments; or, if it has a parameter
+            `scheduled_time`, with the time of the firing (ISO 8601, UTC).
+        catch_up: how many missed firings are made up, the latest ones (1 to 1000).
 
     Raises:
         ConfigError: one of them is wrong.
@@ -64,6 +69,9 @@ class Task:
         retry_base: timedelta | None = None,
         retry_on: Exceptions = BaseException,
         dead_letter_on: Exceptions = (),
+        cron: str | None = None,
+        time_zone: str = "UTC",
+        catch_up: int = 1,
     ) -> None:
         if not inspect.isroutine(function):
             raise ConfigError(f"a task must be a function, not {function!r}")
@@ -79,6 +87,8 @@ class Task:
         self.retry_base = retry_base
         self.retry_on = self._checked("retry_on", retry_on)
         self.dead_letter_on = self._checked("dead_letter_on", dead_letter_on)
+        self.cron = None if cron is None else cron_for(function, self.name, cron, time_zone)
+        self.catch_up = catch_up
         if not 1 <= len(self.name) <= MAX_NAME:
             raise ConfigError(f"the task name {self.name!r} must have 1 to {MAX_NAME} characters")
         if priority < 0:
@@ -87,6 +97,8 @@ class Task:
             raise ConfigError(
                 f"task {self.name}: max_attempts is {max_attempts}; it must be 1 or more"
             )
+        if not 1 <= catch_up <= 1000:
+            raise ConfigError(f"task {self.name}: catch_up is {catch_up}; it must be 1 to 1000")
         for setting in ("time_limit", "soft_time_limit", "retry_base"):
             given = getattr(self, setting)
             if given is not None and given <= timedelta(0):
@@ -192,6 +204,9 @@ def task(
     retry_base: timedelta | None = None,
     retry_on: Exceptions = BaseException,
     dead_letter_on: Exceptions = (),
+    cron: str | None = None,
+    time_zone: str = "UTC",
+    catch_up: int = 1,
 ) -> Callable[[Callable[P, R]], TypedTask[P, R]]: ...
 
 
@@ -249,7 +264,7 @@ def load_tasks(path: str) -> Registry:
         UnknownTask: there is no task in it.
     """
     module_name, _, attribute = path.partition(":")
-    found: object = _import(module_name)
+    found: object = import_named(module_name)
     for part in attribute.split(".") if attribute else ():
         if not hasattr(found, part):
             raise ConfigError(f"the module {module_name} has nothing named {attribute!r}")
@@ -264,25 +279,6 @@ def load_tasks(path: str) -> Registry:
     if not tasks:
         raise UnknownTask(f"there is no task in {path}; decorate functions with @rowlease.task")
     return Registry(tasks)
-
-
-def _import(name: str) -> ModuleType:
-    if not name:
-        raise ConfigError(
-            "name the module that holds the tasks: package.module or package.module:name"
-        )
-    try:
-        return importlib.import_module(name)
-    except ConfigError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(error.name + ".")):
-            raise ConfigError(
-                f"there is no module {error.name!r}; start where it can be found, or set PYTHONPATH"
-            ) from error
-        raise ConfigError(f"importing {name} failed: {error}") from error
-    except Exception as error:
-        raise ConfigError(f"importing {name} failed: {type(error).__name__}: {error}") from error
 
 
 @functools.cache

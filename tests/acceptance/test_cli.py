@@ -29,13 +29,13 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-import rowlease.cli
+import rowlease
 from rowlease.errors import RowleaseError
 from rowlease.model import MAX_PAYLOAD_BYTES
 from rowlease.store.migrate import MIGRATION_LOCK
 from tests.conftest import in_database, scratch_database
 
-SOURCE = Path(rowlease.cli.__file__).parents[1]
+SOURCE = Path(rowlease.__file__).parents[1]
 SECRET = "hunter2"
 PATIENCE = 30.0  # seconds; only a failing test waits that long
 

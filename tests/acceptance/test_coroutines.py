@@ -136,8 +136,8 @@ def test_a_coroutine_past_its_time_limit_is_cancelled_and_its_slot_goes_on(
     assert (summary.finished, summary.failed, summary.crashed) == (2, 2, 0)
     errors = sql("select distinct last_error from rowlease.queue")
     assert [error for (error,) in errors] == [
-        "the coroutine running this request was killed because the task ran past its time limit of "
-        "0:00:00.100000"
+        "the coroutine running this request was given up because the task ran past its time limit "
+        "of 0:00:00.100000"
     ]
 
 

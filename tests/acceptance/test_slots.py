@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rowlease.events import Finished, Started
+from rowlease.model import NewRequest
 from rowlease.store import Store
 from tests.acceptance.test_worker import Sql, put, statuses, working
 
@@ -54,3 +55,14 @@ def test_four_start_the_pump_waits_and_the_rest_follow_by_priority(
             gate_of[request_id].write_text("through")
             heard.first(Finished)
     assert statuses(sql) == {"Complete": 10}
+
+
+def test_queues_with_weights_get_their_shares(store: Store) -> None:
+    for name in ("often", "seldom"):
+        store.configure_queue(name)
+        store.enqueue_many(name, [NewRequest(kind="act", payload="{}")] * 12)
+    queues = {"often": 3, "seldom": 1}
+    with working(store, queues=queues, concurrency=1, prefetch=0, burst=True) as (_, heard):
+        order = [heard.first(Started).request.queue_name for _ in range(24)]
+    assert order[:16].count("often") == 12
+    assert [order[place : place + 4].count("often") for place in (0, 4, 8)] == [3, 3, 3]

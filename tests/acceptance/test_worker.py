@@ -381,7 +381,7 @@ def test_a_task_past_its_time_limit_is_killed_and_fails(store: Store, sql: Sql) 
     summary = drain(store, concurrency=1)
     assert (summary.finished, summary.failed, summary.crashed) == (50, 1, 1)
     assert list(errors(sql).values()) == [
-        "the process running this request was killed because the task ran past its time limit of "
+        "the process running this request was given up because the task ran past its time limit of "
         "0:00:00.300000"
     ]
 

@@ -19,11 +19,13 @@ EVERYONE = {"schema_version"}
 PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "listen"}
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
-    "worker_bye", "depth", "listen", "announce_idle",
+    "worker_bye", "depth", "listen", "announce_idle", "put_schedule", "claim_schedules",
+    "fire_schedule",
 }  # fmt: skip
-READER = EVERYONE | {"depth", "explain"}
+READER = EVERYONE | {"depth", "explain", "list_requests", "list_schedules"}
 OPERATOR = READER | {
-    "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain",
+    "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain", "put_schedule",
+    "fire_schedule", "pause_schedule", "resume_schedule", "remove_schedule",
 }  # fmt: skip
 
 #: What each role may call; the owner may call everything.
@@ -171,6 +173,9 @@ ALLOWED = {
         "select rowlease.listen()",
         "select * from rowlease.maintain()",
         "select * from rowlease.depth()",
+        "select * from rowlease.put_schedule('s', '0 3 * * *', 'x')",
+        "select * from rowlease.claim_schedules('w')",
+        "select * from rowlease.fire_schedule('s', 1, '{}', '9999-01-01')",
     ],
     "rowlease_operator": [
         "select * from rowlease.configure_queue('other')",
@@ -179,6 +184,13 @@ ALLOWED = {
         "select rowlease.purge('default')",
         "select rowlease.pause('default')",
         "select rowlease.resume('default')",
+        "select * from rowlease.put_schedule('s', '0 3 * * *', 'x')",
+        "select * from rowlease.fire_schedule('s')",
+        "select * from rowlease.pause_schedule('s')",
+        "select * from rowlease.resume_schedule('s')",
+        "select * from rowlease.remove_schedule('s')",
+        "select * from rowlease.list_schedules()",
+        "select * from rowlease.schedule",
         "select * from rowlease.requests",
     ],
     "rowlease_reader": [
@@ -186,6 +198,8 @@ ALLOWED = {
         "select * from rowlease.queue",
         "select * from rowlease.depth()",
         "select * from rowlease.explain(1)",
+        "select * from rowlease.list_requests()",
+        "select * from rowlease.list_schedules()",
     ],
 }
 REFUSED = {
@@ -201,6 +215,8 @@ REFUSED = {
     "rowlease_worker": [
         "select * from rowlease.queue",
         "update rowlease.queue set locked_by = 'me'",
+        "update rowlease.schedule set next_time = null",
+        "select * from rowlease.remove_schedule('s')",
         "delete from rowlease.queue",
         "insert into rowlease.queue_history (request_id) values (1)",
         "select * from rowlease.enqueue('default', 'x')",

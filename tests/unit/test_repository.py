@@ -27,8 +27,10 @@ LONG = {
 WITH_SQL = {
     "store/migrate.py": "asks what is there, where there may be no routine yet",
     "store/migrate_sqlserver.py": "as store/migrate.py",
+    "store/libpq.py": "asks who is at the other end, before there is a schema",
     "store/postgresql.py": "builds the calls of the routines from their headers",
     "store/embedded.py": "makes the database that the schema then goes into",
+    "store/scratch.py": "makes the databases of tests, and drops them",
     "spark/read.py": "what Spark's JDBC reader calls a table is a query",
     "demo/ledger.py": "what Spark's JDBC reader calls a table is a query",
 }

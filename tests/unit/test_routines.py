@@ -31,6 +31,8 @@ MAX_LINES = 80
 NOT_REACHED = {
     ("promote", "RL007"): "a load names no attempts",
     ("fill_request", "RL007"): "the inbox has no column for attempts",
+    ("put_schedule", "RL007"): "a schedule has no column for attempts",
+    ("fire_schedule", "RL007"): "a schedule has no column for attempts",
 }
 #: Routines that run with the search path of their caller, and why.
 UNPINNED = {

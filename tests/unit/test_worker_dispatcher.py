@@ -311,7 +311,7 @@ def test_a_task_past_its_time_limit_is_killed_and_nothing_before(clock: Clock) -
     clock.time += 0.02
     world.step()
     assert slot.kills == 1
-    assert slot.doom == "was killed because the task ran past its time limit of 0:00:03"
+    assert slot.doom == "was given up because the task ran past its time limit of 0:00:03"
 
 
 def test_of_what_a_dead_child_held_only_the_running_request_fails(clock: Clock) -> None:

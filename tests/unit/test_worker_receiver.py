@@ -38,6 +38,7 @@ from rowlease.worker.receiver import (
     STILL_IDLE,
     Receiver,
 )
+from rowlease.worker.turns import Turns
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 EMPTY = Claim([], more=False, wait=None, floor="f")
@@ -71,7 +72,7 @@ class World:
         events = Events()
         events.subscribe(self.heard.append)
         this: Any = self
-        self.pump = Pump(this, "w", ["default"], Registry([Task(print)]), this, events)
+        self.pump = Pump(this, "w", Turns(["default"]), Registry([Task(print)]), this, events)
         self.receiver = Receiver(
             self.pump,
             this,

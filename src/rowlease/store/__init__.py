@@ -95,7 +95,7 @@ def jdbc_options(dsn: str) -> dict[str, str]:
         from rowlease.store.odbc import jdbc_options as sqlserver
 
         return sqlserver(dsn)
-    from rowlease.store.postgresql import jdbc_options as postgresql
+    from rowlease.store.libpq import jdbc_options as postgresql
 
     return postgresql(dsn)
 

@@ -6,10 +6,10 @@ An engine's store adds how a routine is called, how errors are named, and the do
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Protocol, cast
 
 from rowlease.errors import SchemaMismatch
 from rowlease.model import (
@@ -27,6 +27,7 @@ from rowlease.model import (
     Promoted,
     Renewal,
 )
+from rowlease.store.schedules import ScheduleCalls
 
 
 class Doorbell(Protocol):
@@ -41,7 +42,7 @@ class Doorbell(Protocol):
     def close(self) -> None: ...
 
 
-class Store(ABC):
+class Store(ScheduleCalls):
     """The routines of rowlease, on either engine.
 
     Synchronous; safe to call from several threads, each call on its own connection out of a small
@@ -53,11 +54,13 @@ class Store(ABC):
         RoutineError: see `rowlease.errors`; the driver's exception is the cause.
     """
 
-    #: Can producers wake an idle worker, or must it poll?
-    can_notify: ClassVar[bool]
-
     #: The database's name for people: its DSN without the password.
     where: str
+
+    @property
+    @abstractmethod
+    def can_notify(self) -> bool:
+        """Can producers wake an idle worker, or must it poll? Sure after the first call."""
 
     @abstractmethod
     def _call(self, name: str, connection: Any = None, /, **arguments: Any) -> list[Any]:
@@ -206,6 +209,21 @@ class Store(ABC):
             p_started=None if started is None else list(started),
         )
         return [Renewal(request_id, Outcome(outcome), until) for request_id, outcome, until in rows]
+
+    def report_progress(self, said: Sequence[tuple[Held | LeasedRequest, float, str]]) -> int:
+        """Keep what running requests say of themselves: a fraction of 0 to 1, and a note.
+
+        Returns:
+            Of how many it was kept: those whose lease is held.
+        """
+        ((kept,),) = self._call(
+            "report_progress",
+            p_request_ids=[held.request_id for held, _, _ in said],
+            p_lock_tokens=[held.lock_token for held, _, _ in said],
+            p_fractions=[fraction for _, fraction, _ in said],
+            p_notes=[note for _, _, note in said],
+        )
+        return int(kept)
 
     def exchange(
         self,

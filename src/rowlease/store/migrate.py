@@ -20,7 +20,7 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.store import is_sqlserver, open_store, redact
-from rowlease.store.postgresql import libpq_dsn
+from rowlease.store.libpq import libpq_dsn
 from rowlease.store.routines import packaged, scripts, scripts_hash
 
 #: Two `rowlease migrate` at once take turns.
@@ -65,6 +65,7 @@ def migrate(dsn: str) -> Migrated:
             libpq_dsn(dsn),
             application_name="rowlease migrate",
             connect_timeout=10,
+            prepare_threshold=None,  # behind a proxy they would outlive this connection
         ),
         isolation_level="READ COMMITTED",
         poolclass=sa.NullPool,

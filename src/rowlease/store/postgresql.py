@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from typing import Any, NoReturn, cast
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
@@ -28,77 +26,20 @@ from rowlease.errors import (
 )
 from rowlease.store import redact
 from rowlease.store.calls import Store
+from rowlease.store.libpq import Connector, libpq_dsn
 from rowlease.store.routines import load_routines
 
 #: SQLSTATEs of our own (sql/README.md) that say the request itself is wrong.
-INVALID_REQUEST = {"RL002", "RL003", "RL004", "RL006", "RL007", "RL008", "RL009", "RL010"}
+INVALID_REQUEST = {"RL002", "RL003", "RL004", "RL006", "RL007", "RL008", "RL009", "RL010", "RL013"}
 QUEUE_FULL = "RL005"
-
-
-def libpq_dsn(dsn: str) -> str:
-    """The DSN as libpq reads it: without SQLAlchemy's driver name.
-
-    Raises:
-        ConfigError: it cannot be read. libpq's own sentence is not passed on: it quotes passwords.
-    """
-    text = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
-    if not _is_readable(text):
-        raise ConfigError(
-            f"the DSN {redact(dsn)!r} cannot be read; write it as "
-            "postgresql://user:password@host:port/database, and @ / : % in a password as "
-            "%40 %2F %3A %25"
-        )
-    return text
-
-
-def _is_readable(dsn: str) -> bool:
-    # A password's own @ or / would end up in the host or in the database's name.
-    if not re.fullmatch(r"\w+://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", dsn):
-        return False
-    try:
-        parts = conninfo_to_dict(dsn)
-        for host in str(parts.get("host") or "").split(","):
-            if not host.startswith(("/", "@")):
-                host.encode("idna")  # as looking it up will do
-    except (psycopg.ProgrammingError, UnicodeError):
-        return False
-    return re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) is not None
-
-
-def jdbc_options(dsn: str) -> dict[str, str]:
-    """url, user, password and what else the PostgreSQL JDBC driver is to be told.
-
-    Raises:
-        ConfigError: the DSN cannot be read.
-    """
-    parts = conninfo_to_dict(libpq_dsn(dsn))
-    host, port = parts.get("host", "localhost"), parts.get("port", "5432")
-    url = f"jdbc:postgresql://{host}:{port}/{parts.get('dbname', parts.get('user', ''))}"
-    ssl = "".join(f"?{key}={parts[key]}" for key in ("sslmode",) if key in parts)
-    return {
-        "url": url + ssl,
-        "user": str(parts.get("user", "")),
-        "password": str(parts.get("password", "")),
-        "driver": "org.postgresql.Driver",
-        "ApplicationName": "rowlease spark",
-        # Texts find their own type: the columns are json, timestamptz and varchar.
-        "stringtype": "unspecified",
-        # Else an error quotes the rows of a whole batch, and payloads end up in logs.
-        "logServerErrorDetail": "false",
-        "tcpKeepAlive": "true",
-        "connectTimeout": "10",
-    }
 
 
 class PostgresStore(Store):
     """See `rowlease.store.Store`."""
 
-    can_notify = True
-
     def __init__(self, dsn: str, application_name: str) -> None:
-        self._dsn = libpq_dsn(dsn)
-        self.where = redact(self._dsn)
-        self._application_name = application_name
+        self._connect = Connector(libpq_dsn(dsn), application_name)
+        self.where = redact(dsn)
         self._routines = load_routines("postgresql")
         self._calls: dict[tuple[str, ...], str] = {}
         # SQLAlchemy's pool, because it serves any DBAPI driver and raises the driver's own errors.
@@ -111,22 +52,9 @@ class PostgresStore(Store):
             reset_on_return=None,
         )
 
-    def _connect(self) -> psycopg.Connection:
-        connection = psycopg.connect(
-            self._dsn,
-            autocommit=True,
-            application_name=self._application_name,
-            connect_timeout=10,
-            # READ COMMITTED whatever the database's default is; the routines rely on it. A dead
-            # network must be noticed within a lease, not after TCP's two hours.
-            options="-c default_transaction_isolation=read\\ committed -c timezone=UTC",
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=3,
-            tcp_user_timeout=20_000,
-        )
-        connection.prepare_threshold = 0
-        return connection
+    @property
+    def can_notify(self) -> bool:
+        return not self._connect.is_proxied
 
     def close(self) -> None:
         self._pool.dispose()

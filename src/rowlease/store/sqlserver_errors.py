@@ -23,7 +23,7 @@ from rowlease.errors import (
 
 #: Numbers of our own, the RL001... of PostgreSQL plus 51,000 (sql/README.md).
 BAD_ARGUMENT, QUEUE_FULL = 51001, 51005
-INVALID_REQUEST = {51002, 51003, 51004, 51006, 51007, 51008, 51009, 51010, 51011}
+INVALID_REQUEST = {51002, 51003, 51004, 51006, 51007, 51008, 51009, 51010, 51011, 51013}
 #: OPENJSON and its kin met text that is not JSON.
 NOT_JSON = {13609, 13608, 13610}
 #: An overflow, or a text that is no time of the calendar.

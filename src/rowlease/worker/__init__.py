@@ -17,12 +17,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import timedelta
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 
 from rowlease.errors import ConfigError, RowleaseError, UnknownTask
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
@@ -31,22 +30,22 @@ from rowlease.tasks import Registry, Task, load_tasks
 from rowlease.worker.bell import Bell
 from rowlease.worker.child import now
 from rowlease.worker.cores import usable_cores
-from rowlease.worker.coroutines import Coroutines
 from rowlease.worker.dispatcher import Dispatcher
+from rowlease.worker.executors import executor_for
+from rowlease.worker.health import Health
 from rowlease.worker.housekeeping import Housekeeping
-from rowlease.worker.imports import set_up
 from rowlease.worker.leases import Leases
-from rowlease.worker.processes import ChildProcesses
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
+from rowlease.worker.schedules import Schedules
+from rowlease.worker.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.summary import Summary
+from rowlease.worker.turns import Turns
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
 logger = logging.getLogger("rowlease")
 
-#: Per executor, how many slots (None: the cores), and how many requests each holds ahead at most.
-DEFAULTS: dict[str, tuple[int | None, int]] = {"process": (None, 100), "coroutine": (100, 10)}
 #: Seconds that the last outcomes have to reach the database, whatever is left of the grace time.
 FAREWELL = 5.0
 
@@ -61,13 +60,18 @@ class Worker:
         store: a store, or the DSN of one, which is then opened and closed by `run`.
         tasks: what `load_tasks` takes or gives, or tasks. For the executor "process" they must be
             importable by child processes: at the top level of a module, or of the script.
-        queues: where to take requests from, most important first.
-        concurrency: slots; None takes the cores this process may use, or 100 for coroutines.
+        queues: where to take requests from. A list: most important first, and one gets something
+            only when those before it are empty. A dict of weights (1 to 1000): each gets its share
+            of the claims while all of them have requests.
+        concurrency: slots; None takes the cores this process may use, 32 for threads, or 100 for
+            coroutines.
         executor: "process" runs each slot's tasks in a child process; what crashes one harms no
-            other. "coroutine" runs all in one event loop in this process: for tasks that wait for
-            other machines. None takes "coroutine" if every task is an `async def`.
-        prefetch: how many short requests to hold ahead for each slot, at most (100; 10 for
-            coroutines). How many they are follows from how long tasks take: about 50 ms of work,
+            other. "thread" and "coroutine" run all in this process, for tasks that wait for other
+            machines: plain functions in threads, which nothing can kill (past its time limit one
+            is left behind, and its soft time limit only sets `current().should_stop`), and
+            coroutines in one event loop. None takes "coroutine" if every task is an `async def`.
+        prefetch: how many short requests to hold ahead for each slot, at most (100; 10 in this
+            process). How many they are follows from how long tasks take: about 50 ms of work,
             none while tasks are long.
         lease: how long leases last before they must be renewed (0.1 s to 1 day); None takes the
             queue's. A dead worker's requests are free again after that time.
@@ -77,6 +81,10 @@ class Worker:
         grace: how long running tasks may go on after the first `stop`.
         events: what happens is told there; None makes one that writes to the logger `rowlease`.
         poll: how long an idle worker sleeps at most, where nothing rings.
+        processes: how many workers like this one share the host's cores (1 or more).
+
+    Attributes:
+        health: tells any thread whether it is alive, and ready for work.
 
     Raises:
         ConfigError, UnknownTask: an argument is wrong.
@@ -86,7 +94,7 @@ class Worker:
         self,
         store: Store | str,
         tasks: str | Task | Iterable[Task] | Registry,
-        queues: Sequence[str] = ("default",),
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
         concurrency: int | None = None,
         *,
         executor: str | None = None,
@@ -97,27 +105,17 @@ class Worker:
         grace: timedelta = timedelta(seconds=30),
         events: Events | None = None,
         poll: timedelta | None = None,
+        processes: int = 1,
     ) -> None:
-        if isinstance(queues, str) or not queues or len(set(queues)) < len(queues):
-            raise ConfigError(f"queues is {queues!r}; it must be a list of different names")
-        if concurrency is not None and concurrency < 1:
-            raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
         if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
             raise ConfigError(f"lease is {lease}; it must be 100 ms to 1 day")
-        if prefetch is not None and prefetch < 0:
-            raise ConfigError(f"prefetch is {prefetch}; it must be 0 or more")
+        if processes < 1:
+            raise ConfigError(f"processes is {processes}; it must be 1 or more")
         self._store = store
         self._tasks = _registry(tasks)
-        if executor is None:
-            alike = all(each.is_coroutine for each in self._tasks.values())
-            executor = "coroutine" if alike else "process"
-        if executor not in DEFAULTS:
-            raise ConfigError(f"executor is {executor!r}; it must be one of {', '.join(DEFAULTS)}")
-        self._set_up = set_up(self._tasks) if executor == "process" else None
-        self._queues = list(queues)
-        slots, ahead = DEFAULTS[executor]
-        self._concurrency = concurrency or slots or usable_cores()
-        self._prefetch = ahead if prefetch is None else prefetch
+        self._executor = executor_for(self._tasks, executor, concurrency, prefetch, processes)
+        self._turns = Turns(queues)
+        self._queues = self._turns.order()
         self._lease = lease
         self._consumer_priority = consumer_priority
         self._burst = burst
@@ -126,6 +124,7 @@ class Worker:
         self._events = events or Events()
         if events is None:
             log_to(self._events)
+        self.health = Health(self._events, self._executor.concurrency)
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stop_at: float | None = None
         self._wake: Callable[[], object] = lambda: None
@@ -142,7 +141,7 @@ class Worker:
     def run(self) -> Summary:
         """Work until stopped, or in burst mode until nothing is left to do. Call it once.
 
-        In the main thread SIGTERM and Ctrl-C call `stop`.
+        In the main thread SIGTERM and Ctrl-C call `stop`, and SIGQUIT writes all stacks to stderr.
 
         Raises:
             StoreError: the database cannot be reached at the start, or refuses for good.
@@ -156,14 +155,18 @@ class Worker:
     def _run(self, store: Store) -> Summary:
         store.check_schema()
         events = self._events
-        with self._signals(), closing(self._slots()) as slots:
+        with (
+            stopped_by_signals(self.stop),
+            closing(self._executor.slots(self._tasks, events)) as slots,
+            stacks_on_sigquit(lambda: show_stacks(slots.children)),
+        ):
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
             leases = Leases(store, events)
             pump = Pump(
-                store, self.worker_id, self._queues, self._tasks, leases, events, lease=self._lease
+                store, self.worker_id, self._turns, self._tasks, leases, events, lease=self._lease
             )
-            dispatcher = Dispatcher(slots, pump, leases, events, prefetch=self._prefetch)
+            dispatcher = Dispatcher(slots, pump, leases, events, prefetch=self._executor.prefetch)
             bell = Bell(store, self._queues, events) if store.can_notify else None
             receiver = Receiver(
                 pump,
@@ -177,9 +180,12 @@ class Worker:
                 store,
                 self.worker_id,
                 self._queues,
-                slots=self._concurrency,
+                slots=self._executor.concurrency,
                 busy=dispatcher.busy,
                 consumer_priority=self._consumer_priority,
+                schedules=None
+                if self._burst
+                else Schedules(store, self.worker_id, self._tasks, events),
             )
             claiming = self._thread("receiver", receiver.run)
             others = [
@@ -188,8 +194,11 @@ class Worker:
                 *([self._thread("bell", bell.run, receiver)] if bell and not self._burst else []),
             ]
             began_at = now()
+            self.health.watch(dispatcher, receiver, housekeeping, lambda: pump.counts.finished)
             try:
-                events.emit(WorkerStarted(self.worker_id, tuple(self._queues), self._concurrency))
+                events.emit(
+                    WorkerStarted(self.worker_id, tuple(self._queues), self._executor.concurrency)
+                )
                 for thread in (claiming, *others):
                     thread.start()
                 self._dispatch(dispatcher, receiver)
@@ -219,14 +228,9 @@ class Worker:
             slots.num_deaths,
             undelivered,
             now() - began_at,
-            self._concurrency,
+            self._executor.concurrency,
             dispatcher.task_seconds,
         )
-
-    def _slots(self) -> ChildProcesses | Coroutines:
-        if self._set_up is None:
-            return Coroutines(self._tasks, self._concurrency)
-        return ChildProcesses(self._set_up, self._concurrency, self._events)
 
     def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver) -> None:
         """Work, then drain."""
@@ -259,22 +263,6 @@ class Worker:
                 self._drained()
 
         return Thread(target=guarded, name=f"rowlease-{name}", daemon=True)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT stop the worker, where that can be had: in the main thread."""
-        if current_thread() is not main_thread():
-            yield
-            return
-        before = {
-            number: signal.signal(number, lambda *_: self.stop())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _registry(tasks: str | Task | Iterable[Task] | Registry) -> Registry:

@@ -1,15 +1,18 @@
-"""Runs tasks as coroutines: many slots that share one event loop, in a thread of this process.
+"""Runs tasks in this process: many slots that share one event loop, in a thread of its own.
 
 To the dispatcher they are slots like child processes, but what runs in one can only be cancelled. A
-task that blocks its thread holds up all of them.
+coroutine that blocks holds up all of them; plain functions run in threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
@@ -18,6 +21,7 @@ from rowlease.worker import child
 from rowlease.worker.leases import Lease
 from rowlease.worker.processes import FAREWELL
 from rowlease.worker.slot import Answer, Death
+from rowlease.worker.threads import attempt as attempt_in_thread
 
 
 class CoroutineSlot:
@@ -41,6 +45,7 @@ class CoroutineSlot:
         self._given = 0
         self._begun = 0
         self._stop = 0
+        self._said: tuple[int, float, str] | None = None
         self._current: tuple[Lease, float] | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -98,10 +103,16 @@ class CoroutineSlot:
     def prolong(self, number: int, ends: float) -> None:
         """Nothing to do: the context asks the lease itself."""
 
+    def progress(self, number: int) -> tuple[float, str] | None:
+        """What its n-th request last said of itself, if that runs. Safe in any thread."""
+        said = self._said
+        return said[1:] if said and said[0] == number else None
+
     def kill(self) -> None:
         """Cancel what it runs now."""
         if current := self._current:
             number = current[0].number
+            self.stop(number)
             self._owner.call(lambda: self._cancel(number))
 
     def left_behind(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
@@ -111,14 +122,30 @@ class CoroutineSlot:
         self.held.clear()
         return current and (current[0], child.now() - current[1]), others
 
+    def show_stack(self) -> None:
+        """Write to stderr where its coroutine stands. Safe in any thread."""
+        if serving := self._serving:
+            awaited: Any = serving.get_coro()
+            while awaited is not None and (frame := getattr(awaited, "cr_frame", None)):
+                traceback.print_stack(frame, limit=1)
+                awaited = awaited.cr_await
+
     # -- the context's side ----------------------------------------------------------------------
 
     def is_asked_to_stop(self, number: int) -> bool:
-        return self._stop == number
+        # A thread that was left behind is not the current one any more.
+        return self._stop == number or self._current is None or number < self._begun
 
     def lease_ends(self, number: int) -> float | None:
         current = self._current
         return current[0].ends if current and current[0].number == number else None
+
+    def tell(self, number: int, fraction: float, note: str) -> None:
+        self._said = (
+            number,
+            fraction,
+            note.encode(errors="replace")[: child.MAX_NOTE].decode(errors="replace"),
+        )
 
     # -- the loop's side -------------------------------------------------------------------------
 
@@ -155,7 +182,12 @@ class CoroutineSlot:
                     *(lease.number, lease.ends, self),
                 )
             )
-            code, body = await attempt(self._owner.tasks[lease.task_number], request.payload)
+            task = self._owner.tasks[lease.task_number]
+            if task.is_coroutine:
+                code, body = await attempt(task, request.payload)
+            else:
+                expire = partial(self.stop, lease.number)
+                code, body = await attempt_in_thread(task, request.payload, expire)
             if (this := asyncio.current_task()) and this.cancelling():
                 this.uncancel()  # the slot goes on
         self._current = None
@@ -179,16 +211,17 @@ async def attempt(task: Task, payload: str) -> tuple[int, bytes]:
 
 
 class Coroutines:
-    """The slots of a worker whose tasks are coroutines; see `rowlease.worker.slot.Slots`.
+    """The slots of a worker that runs its tasks in its own process; see `slot.Slots`.
 
     Args:
         count: how many slots.
+        unit: what runs in one of them.
     """
 
     num_deaths = 0
-    unit = "coroutine"
 
-    def __init__(self, tasks: Registry, count: int) -> None:
+    def __init__(self, tasks: Registry, count: int, unit: str) -> None:
+        self.unit = unit
         self.tasks = list(tasks.values())
         self.children = [CoroutineSlot(self) for _ in range(count)]
         self.is_closing = False

@@ -48,6 +48,7 @@ class Dispatcher:
         ahead: how many of them are fetched ahead, for each slot.
         idle: how many would start at once.
         task_seconds: how long the tasks that have ended ran, all together.
+        stepped_at: when it last looked around.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Dispatcher:
         self._answered = 0
         self._average = math.inf  # seconds a request runs; nothing is known yet
         self.task_seconds = 0.0
+        self.stepped_at = now()
         self.capacity = 0
         self.ahead = 0
         self.idle = 0
@@ -101,6 +103,10 @@ class Dispatcher:
         """How many slots have something to run."""
         return sum(one.load > 0 for one in tuple(self._slots.children))
 
+    def able(self) -> int:
+        """How many slots can run something."""
+        return sum(one.ready for one in tuple(self._slots.children))
+
     # -- the loop --------------------------------------------------------------------------------
 
     def step(
@@ -116,7 +122,7 @@ class Dispatcher:
             draining: start nothing; hand back what has not begun.
             longest: how many seconds to wait at most.
         """
-        at = now()
+        self.stepped_at = at = now()
         while self._inbox:
             self._backlog += self._inbox.popleft()
         pause = self._look(at, draining)

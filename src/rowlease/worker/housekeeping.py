@@ -13,11 +13,14 @@ from importlib.metadata import PackageNotFoundError, version
 from rowlease.errors import RowleaseError, StoreError
 from rowlease.store import Store
 from rowlease.worker.child import now
+from rowlease.worker.schedules import Schedules
 
 #: Seconds between two heartbeats.
 HEARTBEAT = 5.0
 #: Seconds between two rounds of `maintain`: while there is work, and while there is none.
 MAINTAIN, MAINTAIN_IDLE = 1.0, 2.0
+#: Seconds between two rounds at least.
+SHORTEST = 0.02
 
 
 class Housekeeping:
@@ -25,6 +28,7 @@ class Housekeeping:
 
     Args:
         busy: how many slots run something.
+        schedules: fired from here, too, at their times.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Housekeeping:
         slots: int,
         busy: Callable[[], int],
         consumer_priority: int,
+        schedules: Schedules | None = None,
     ) -> None:
         self._store = store
         self._worker_id = worker_id
@@ -43,7 +48,10 @@ class Housekeeping:
         self._slots = slots
         self._busy = busy
         self._consumer_priority = consumer_priority
+        self._schedules = schedules
         self._stopped = threading.Event()
+        #: When the database last answered.
+        self.answered_at = now()
 
     def run(self) -> None:
         """Go on until stopped; a database that is away is left alone until the next time.
@@ -51,18 +59,23 @@ class Housekeeping:
         Raises:
             RowleaseError: the store refused, and not just for now.
         """
-        beat_at = 0.0
+        beat_at = look_at = 0.0
         pause = 0.0
         while not self._stopped.wait(pause):
+            pause = (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)
             try:
                 if now() >= beat_at:
                     self._beat()
                     beat_at = now() + HEARTBEAT * random.uniform(0.9, 1.1)
+                if self._schedules:
+                    if now() >= look_at:
+                        look_at = now() + self._schedules.step()
+                    pause = min(pause, max(SHORTEST, look_at - now()))
                 self._store.maintain()
+                self.answered_at = now()
             except StoreError as error:
                 if not error.transient:
                     raise
-            pause = (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)
         with suppress(RowleaseError):
             self._store.worker_bye(self._worker_id)
 

@@ -17,6 +17,7 @@ from rowlease.store import Store
 from rowlease.tasks import Registry
 from rowlease.worker.child import now
 from rowlease.worker.leases import Lease, Leases
+from rowlease.worker.turns import Turns
 
 #: What one claim takes at most.
 MAX_LIMIT = 10_000
@@ -79,7 +80,7 @@ class Pump:
         self,
         store: Store,
         worker_id: str,
-        queues: Sequence[str],
+        queues: Turns,
         tasks: Registry,
         leases: Leases,
         events: Events,
@@ -133,6 +134,7 @@ class Pump:
         Raises:
             StoreError: as the store's routines.
         """
+        limit = max(0, min(limit, MAX_LIMIT))
         with self._lock:
             self._leaving.extend(self._waiting)
             self._waiting = Outcomes()
@@ -144,6 +146,8 @@ class Pump:
         if claim is None:
             return [], None
         self._floor = claim.floor
+        names = [request.queue_name for request in claim.requests]
+        self._queues.took(names, all_wanted=claim.more)
         return self._leased(claim, asked_at), claim
 
     def _send(self, leaving: Outcomes, limit: int, slots: int) -> Claim | None:
@@ -151,13 +155,13 @@ class Pump:
             answers = self._store.abandon([lease.request for lease in abandoned])
             leaving.abandoned = []
             self._abandoned(abandoned, answers)
-        if not leaving and limit <= 0:
+        if not leaving and not limit:
             return None
         done, not_done = leaving.done, leaving.not_done
         exchanged = self._store.exchange(
             self._worker_id,
-            self._queues,
-            max(0, min(limit, MAX_LIMIT)),
+            self._queues.order(),
+            limit,
             completed=[(one.lease.request, one.result) for one in done],
             failed=[(one.lease.request, one.failure) for one in not_done],
             slots=slots,
@@ -167,7 +171,7 @@ class Pump:
         leaving.done, leaving.not_done = [], []
         self._done(done, exchanged.completed)
         self._not_done(not_done, exchanged.failed)
-        return exchanged.claim if limit > 0 else None
+        return exchanged.claim if limit else None
 
     def _leased(self, claim: Claim, asked_at: float) -> list[Lease]:
         leases = []

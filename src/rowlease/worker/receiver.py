@@ -100,6 +100,8 @@ class Receiver:
         self._retry_at = 0.0
         self._retry_pause = 0.0
         self._lost_at: float | None = None
+        #: Since when it has waited for the database, if it does.
+        self.calling_since: float | None = None
         #: It will hand over no more requests.
         self.is_quiet = False
 
@@ -196,7 +198,7 @@ class Receiver:
     def _exchange(self) -> None:
         slots = self._slots
         limit = max(0, slots.capacity - slots.held) if self._claiming else 0
-        began_at = now()
+        self.calling_since = began_at = now()
         if limit:
             self._rung = False  # a ring from here on may be for what this claim does not see
         try:
@@ -207,6 +209,8 @@ class Receiver:
             self._rung = True  # whatever this claim was to find is still there
             self._store_lost(error)
             return
+        finally:
+            self.calling_since = None
         self._store_answers()
         at = now()
         self._hold_until = at + (at - began_at) * HOLD

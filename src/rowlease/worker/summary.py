@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -31,6 +32,13 @@ class Summary(NamedTuple):
     seconds: float
     slots: int
     task_seconds: float
+
+    @classmethod
+    def of(cls, summaries: Iterable[Summary]) -> Summary:
+        """What several workers did, taken together; `seconds` are those of the longest run."""
+        numbers = list(zip(*summaries, strict=True)) or [(0,)] * len(cls._fields)
+        total = cls(*map(sum, numbers))
+        return total._replace(seconds=max(numbers[cls._fields.index("seconds")]))
 
     def __str__(self) -> str:
         rate = self.finished / self.seconds if self.seconds else 0.0

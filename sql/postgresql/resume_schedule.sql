@@ -1,0 +1,22 @@
+-- resume_schedule: let a paused schedule fire again, from now on.
+-- params:   p_schedule_name text
+-- returns:  outcome text -- 'ok' | 'repeat' (it was so already) | 'not_found'
+-- errors:   none
+-- locks:    the schedule's row
+-- why:      what it has missed while it was paused is not made up: its firings are counted from now.
+create or replace function rowlease.resume_schedule(p_schedule_name text)
+returns table (outcome text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update rowlease.schedule s
+     set paused = false, next_time = null, changed_time = rowlease.now(), locked_by = null,
+         lock_expires_time = null, lock_token = s.lock_token + 1
+   where s.schedule_name = p_schedule_name and s.paused <> false;
+  outcome := case when found then 'ok'
+                  when exists (select from rowlease.schedule s
+                                where s.schedule_name = p_schedule_name) then 'repeat'
+                  else 'not_found' end;
+  return next;
+end $$;

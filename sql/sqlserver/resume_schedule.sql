@@ -1,0 +1,23 @@
+-- resume_schedule: let a paused schedule fire again, from now on.
+-- params:   p_schedule_name nvarchar(400)
+-- returns:  outcome text -- 'ok' | 'repeat' (it was so already) | 'not_found'
+-- errors:   none
+-- locks:    the schedule's row
+-- why:      what it has missed while it was paused is not made up: its firings are counted from now.
+create or alter procedure rowlease.resume_schedule @p_schedule_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @outcome varchar(10) = 'ok';
+begin transaction;
+update rowlease.Schedule
+   set Paused = 0, NextTime = null, ChangedTime = rowlease.now(), LockedBy = null,
+       LockExpiresTime = null, LockToken = LockToken + 1
+ where ScheduleName = @p_schedule_name and Paused <> 0;
+if @@rowcount = 0
+  set @outcome = case when exists (select 1 from rowlease.Schedule as s
+                                    where s.ScheduleName = @p_schedule_name)
+                      then 'repeat' else 'not_found' end;
+commit transaction;
+select @outcome as outcome;

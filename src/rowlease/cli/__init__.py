@@ -1,0 +1,75 @@
+"""The command line: a module for each command.
+
+What a command needs is imported when it runs: `--help` stays instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from rowlease.cli.demo import demo
+from rowlease.cli.depth import depth
+from rowlease.cli.enqueue import enqueue
+from rowlease.cli.migrate import migrate
+from rowlease.cli.schedule import schedule
+from rowlease.cli.worker import worker
+from rowlease.errors import RowleaseError
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done (worker: drained, or stopped as asked)
+  1    failed (demo: rows differ; else as the sentence says)
+  2    wrong usage, settings or input
+  3    the database cannot be reached, or its schema or grants do not fit
+  4    refused: the queue is full
+  130  interrupted; run it again and it goes on
+"""
+
+
+@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rowlease")
+def cli() -> None:
+    """The job queue that lives in one SQL table.
+
+    \b
+    A first look, with nothing set up:
+      rowlease demo --rows 20000
+    Your own:
+      rowlease migrate                          make or update the tables
+      rowlease enqueue resize --payload '{"image": "a.png"}'
+      rowlease worker myapp.tasks               lease requests and run them
+      rowlease depth                            what waits, runs and has failed
+      rowlease schedule list                    what is enqueued again and again
+    """
+
+
+for command in (migrate, enqueue, worker, depth, schedule, demo):
+    cli.add_command(command)
+
+
+def main() -> NoReturn:
+    """Run the command line: expected errors are one sentence on stderr and an exit code."""
+    try:
+        sys.exit(cli(prog_name="rowlease", standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "rowlease"
+        say(f"Error: {error.format_message().rstrip('.')}; see `{command} --help`")
+        sys.exit(error.exit_code)
+    except RowleaseError as error:
+        say(f"Error: {error}")
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        say("Interrupted; run it again and it goes on.")
+        sys.exit(130)
+
+
+def say(sentence: str) -> None:
+    """One line on stderr: what drivers say may have several."""
+    click.echo(" ".join(sentence.split()), err=True)

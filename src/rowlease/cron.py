@@ -1,0 +1,125 @@
+"""Cron: the times of a schedule.
+
+Five fields as Debian's cron reads them, and its rules for the hours that a change to or from summer
+time skips or repeats: what is to run at such a time of day runs once, what runs every hour or more
+often goes on by the clock of the wall.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from rowlease.errors import ConfigError
+
+#: In a schedule's payload, this becomes the time of each firing (ISO 8601, UTC); the routine
+#: fire_schedule knows the same text.
+SCHEDULED_TIME = "{scheduled_time}"
+#: Where the search for the last firings before a time begins; doubled until enough are found.
+FIRST_WINDOW = timedelta(hours=1)
+#: An expression must mean a time; any day will do to find out.
+SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """When a schedule fires.
+
+    Args:
+        expression: minute, hour, day of the month, month, weekday.
+        time_zone: a name of the IANA database, by whose wall clock the expression is read.
+
+    Raises:
+        ConfigError: one of them cannot be read here, or there is no such time.
+    """
+
+    expression: str
+    time_zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        try:
+            self._zone()
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigError(
+                f"time_zone is {self.time_zone!r}, which this host does not know; write a name "
+                'such as "Europe/Berlin" (without a system\'s time zones, install tzdata)'
+            ) from error
+        try:
+            if len(self.expression.split()) != 5:
+                raise CronSimError("Wrong number of fields")
+            self.following(SOME_DAY)
+        except (CronSimError, StopIteration) as error:
+            raise ConfigError(
+                f"cron is {self.expression!r}: {str(error).lower() or 'there is no such time'}; "
+                'write minute hour day month weekday, such as "0 3 * * *"'
+            ) from error
+
+    def following(self, after: datetime) -> datetime:
+        """The first firing after an instant, in UTC."""
+        return next(self._times(after))
+
+    def due(self, first: datetime, until: datetime, most: int) -> tuple[list[datetime], datetime]:
+        """What is to be fired at an instant, and what comes after it.
+
+        Args:
+            first: the first firing that was not fired yet.
+            until: now.
+            most: how many firings to make up; of more, the latest are taken.
+
+        Returns:
+            The firings from `first` to `until`, in order, at most so many; and the one after.
+        """
+        if first > until:
+            return [], first
+        window = FIRST_WINDOW
+        while True:
+            start = max(first - timedelta(microseconds=1), until - window)
+            found, after = self._between(start, until)
+            if len(found) >= most or start < first:
+                return found[-most:], after
+            window *= 2
+
+    def _between(self, start: datetime, until: datetime) -> tuple[list[datetime], datetime]:
+        found: list[datetime] = []
+        times = self._times(start)
+        while (after := next(times)) <= until:
+            found.append(after)
+        return found, after
+
+    def _times(self, after: datetime) -> Iterator[datetime]:
+        for found in CronSim(self.expression, after.astimezone(self._zone())):
+            # In an hour that comes twice, what it finds may be the first pass of it.
+            if (time := found.astimezone(UTC)) > after:
+                yield time
+
+    def _zone(self) -> tzinfo:
+        return UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
+
+
+def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone: str) -> Cron:
+    """When a task's function is to be called.
+
+    Raises:
+        ConfigError: the expression cannot be read, or the function cannot be called so.
+    """
+    try:
+        inspect.signature(function).bind(**({"scheduled_time": ""} if wants_time(function) else {}))
+        return Cron(expression, time_zone)
+    except TypeError as error:
+        raise ConfigError(
+            f"task {task} has cron, so it is called without arguments: {error}; give it a default, "
+            "or add the schedule with `rowlease schedule add` and a payload"
+        ) from error
+    except ConfigError as error:
+        raise ConfigError(f"task {task}: {error}") from error
+
+
+def wants_time(function: Callable[..., Any]) -> bool:
+    """Is the function told the time of its firing?"""
+    return "scheduled_time" in inspect.signature(function).parameters

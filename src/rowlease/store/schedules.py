@@ -1,0 +1,139 @@
+"""The routines for schedules and for looking at requests, as Python calls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rowlease.cron import Cron
+from rowlease.model import DueSchedule, Enqueued, Outcome, Request, Schedule, ScheduleClaim
+
+
+class ScheduleCalls(ABC):
+    """Part of `rowlease.store.Store`: one method for each routine."""
+
+    @abstractmethod
+    def _call(self, name: str, connection: Any = None, /, **arguments: Any) -> list[Any]: ...
+
+    def put_schedule(
+        self,
+        name: str,
+        cron: str,
+        kind: str,
+        *,
+        queue: str = "default",
+        time_zone: str = "UTC",
+        payload: str = "{}",
+        priority: int = 0,
+        catch_up: int = 1,
+    ) -> tuple[Outcome, datetime]:
+        """Make a schedule, or change the one of this name.
+
+        Args:
+            name: 1 to 200 characters.
+            cron: minute hour day month weekday.
+            kind: the task that each firing is a request for.
+            time_zone: by whose wall clock the expression is read.
+            payload: JSON text; `{scheduled_time}` in it becomes the time of each firing.
+            catch_up: how many missed firings are made up, the latest ones (1 to 1000).
+
+        Returns:
+            `ok`, or `repeat` if it was so already; and the instant from which firings are counted
+            where none has been planned yet.
+
+        Raises:
+            ConfigError: the expression or the time zone cannot be read.
+            InvalidRequest: the queue does not exist, or another argument is out of range.
+        """
+        Cron(cron, time_zone)
+        ((outcome, changed),) = self._call(
+            "put_schedule",
+            p_schedule_name=name,
+            p_cron=cron,
+            p_kind=kind,
+            p_queue_name=queue,
+            p_time_zone=time_zone,
+            p_payload=payload,
+            p_priority=priority,
+            p_catch_up=catch_up,
+        )
+        return Outcome(outcome), changed
+
+    def claim_schedules(
+        self, worker_id: str, *, lease: timedelta = timedelta(seconds=10), limit: int = 100
+    ) -> ScheduleClaim:
+        """Lease the schedules that are due (or planned by nobody yet), to fire them."""
+        rows = self._call(
+            "claim_schedules",
+            p_worker_id=worker_id,
+            p_lease_ms=round(lease / timedelta(milliseconds=1)),
+            p_limit=limit,
+        )
+        wait_ms = rows.pop()[-1]
+        return ScheduleClaim(
+            [DueSchedule._make(row[:-1]) for row in rows],
+            None if wait_ms is None else timedelta(milliseconds=wait_ms),
+        )
+
+    def fire_schedule(
+        self,
+        name: str,
+        lock_token: int | None = None,
+        due_times: Sequence[datetime] | None = None,
+        next_time: datetime | None = None,
+    ) -> list[Enqueued]:
+        """Enqueue a leased schedule's firings and plan the next, in one transaction.
+
+        Without a token: fire it once, now; what is planned stays planned.
+
+        Returns:
+            `ok` or `duplicate` for each firing; or one `repeat`, `lease_lost` or `not_found`.
+        """
+        rows = self._call(
+            "fire_schedule",
+            p_schedule_name=name,
+            p_lock_token=lock_token,
+            p_due_times=None if due_times is None else list(due_times),
+            p_next_time=next_time,
+        )
+        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
+
+    def pause_schedule(self, name: str) -> Outcome:
+        """Stop a schedule from firing: `ok`, `repeat` or `not_found`."""
+        return self._outcome("pause_schedule", name)
+
+    def resume_schedule(self, name: str) -> Outcome:
+        """Let a schedule fire again from now on; what it missed is not made up."""
+        return self._outcome("resume_schedule", name)
+
+    def remove_schedule(self, name: str) -> Outcome:
+        """Delete a schedule: `ok` or `not_found`. A worker whose code has it makes it again."""
+        return self._outcome("remove_schedule", name)
+
+    def list_schedules(self) -> list[Schedule]:
+        """Every schedule, by name."""
+        return [Schedule._make(row) for row in self._call("list_schedules")]
+
+    def list_requests(
+        self,
+        queue: str | None = None,
+        kind: str | None = None,
+        statuses: Sequence[str] | None = None,
+        *,
+        limit: int = 1000,
+    ) -> list[Request]:
+        """Requests that match, in the order they were enqueued; for people and tests."""
+        rows = self._call(
+            "list_requests",
+            p_queue_name=queue,
+            p_kind=kind,
+            p_statuses=None if statuses is None else list(statuses),
+            p_limit=limit,
+        )
+        return [Request._make(row) for row in rows]
+
+    def _outcome(self, routine: str, name: str) -> Outcome:
+        ((outcome,),) = self._call(routine, p_schedule_name=name)
+        return Outcome(outcome)

@@ -1,0 +1,82 @@
+"""Schedules: whatever a schedule wants to have enqueued now, some worker enqueues.
+
+There is no leader to elect: a due schedule is leased like a request, by whoever comes first, and
+fired with the token of that lease. A worker that dies in between is followed by another, and one
+that comes late changes nothing.
+"""
+
+from __future__ import annotations
+
+from rowlease.cron import SCHEDULED_TIME, Cron, wants_time
+from rowlease.errors import RowleaseError, StoreError
+from rowlease.events import Events, ScheduleFired, ScheduleNotFired
+from rowlease.model import DueSchedule, Outcome
+from rowlease.store import Store
+from rowlease.tasks import Registry
+
+#: Seconds until to look again, at most: so late may the first firing be of a schedule that somebody
+#: has made, changed or resumed meanwhile.
+LOOK = 15.0
+
+
+class Schedules:
+    """Registers the schedules of a worker's tasks, and fires every schedule that is due."""
+
+    def __init__(self, store: Store, worker_id: str, tasks: Registry, events: Events) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._unregistered = [each for each in tasks.values() if each.cron is not None]
+        self._events = events
+        self._told: set[tuple[str, str]] = set()
+
+    def step(self) -> float:
+        """Do what is due.
+
+        Returns:
+            Seconds until to call again.
+
+        Raises:
+            StoreError: the store refused, or is away.
+            InvalidRequest: a task's queue does not exist.
+        """
+        while self._unregistered:
+            one = self._unregistered[-1]
+            assert one.cron is not None
+            self._store.put_schedule(
+                one.name,
+                one.cron.expression,
+                one.name,
+                queue=one.queue or "default",
+                time_zone=one.cron.time_zone,
+                payload=f'{{"scheduled_time":"{SCHEDULED_TIME}"}}'
+                if wants_time(one.function)
+                else "{}",
+                priority=one.priority,
+                catch_up=one.catch_up,
+            )
+            self._unregistered.pop()
+        while True:
+            claim = self._store.claim_schedules(self._worker_id)
+            for due in claim.due:
+                self._fire(due)
+            if not claim.due:
+                return LOOK if claim.wait is None else min(LOOK, claim.wait.total_seconds())
+
+    def _fire(self, due: DueSchedule) -> None:
+        try:
+            cron = Cron(due.cron, due.time_zone)
+            first = due.next_time or cron.following(due.changed_time)
+            times, following = cron.due(first, due.claimed_time, due.catch_up)
+            answers = self._store.fire_schedule(due.schedule_name, due.lock_token, times, following)
+        except RowleaseError as error:
+            if isinstance(error, StoreError) and error.transient:
+                raise
+            # Tried again, by whoever leases it next; once is enough to say so.
+            reason = str(error)
+            if (due.schedule_name, reason) not in self._told:
+                self._told.add((due.schedule_name, reason))
+                self._events.emit(ScheduleNotFired(due.schedule_name, reason))
+            return
+        for time, answer in zip(times, answers, strict=False):
+            if answer.outcome is Outcome.OK:
+                self._events.emit(ScheduleFired(due.schedule_name, time, answer.request_id))

@@ -1,0 +1,123 @@
+"""Behind a proxy that pools transactions: PgBouncer, where one is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from rowlease.client import Client
+from rowlease.errors import ConfigError
+from rowlease.events import Finished, Started, WorkerIdle
+from rowlease.store import Store, connect
+from rowlease.store.migrate import migrate
+from tests.acceptance.test_worker import act, drain, put, statuses, working
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("pgbouncer") is None, reason="no pgbouncer is installed: nothing was run behind it"
+)
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.fixture(params=["options refused", "options ignored"])
+def proxy(request: pytest.FixtureRequest, dsn: str) -> Iterator[str]:
+    """The DSN of the test's database behind a proxy with two sessions for all clients.
+
+    Which startup parameters it takes, its administrator says.
+    """
+    parts = conninfo_to_dict(dsn)
+    ignored = "options" if request.param == "options ignored" else ""
+    with socket.socket() as free, TemporaryDirectory() as folder:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        Path(folder).chmod(0o755)
+        users, settings = Path(folder, "users.txt"), Path(folder, "pgbouncer.ini")
+        users.write_text(f'"{parts["user"]}" "{parts.get("password", "")}"\n')
+        settings.write_text(
+            "[databases]\n"
+            f"* = host={parts['host']} port={parts.get('port', 5432)}\n"
+            "[pgbouncer]\n"
+            f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+            f"auth_type = trust\nauth_file = {users}\n"
+            "pool_mode = transaction\ndefault_pool_size = 2\nserver_round_robin = 1\n"
+            f"ignore_startup_parameters = {ignored}\n"
+        )
+        for path in (users, settings):
+            path.chmod(0o644)
+        with subprocess.Popen(
+            ["pgbouncer", str(settings)],
+            stderr=subprocess.PIPE,
+            text=True,
+            user="nobody" if os.geteuid() == 0 else None,  # it refuses to be root
+        ) as process:
+            assert process.stderr
+            assert any("process up" in line for line in process.stderr)
+            try:
+                yield f"postgresql://{parts['user']}@127.0.0.1:{port}/{parts['dbname']}"
+            finally:
+                process.kill()
+
+
+def test_requests_are_enqueued_and_done(proxy: str, sql: Sql) -> None:
+    with connect(proxy) as store:
+        put(store, *["ok"] * 500)
+        assert not store.can_notify
+    summary = drain(proxy)
+    assert (summary.finished, summary.lost) == (500, 0)
+    assert statuses(sql) == {"Complete": 500}
+
+
+def test_an_idle_worker_finds_what_comes_by_polling(proxy: str) -> None:
+    with (
+        connect(proxy) as store,
+        working(proxy, poll=timedelta(seconds=0.05)) as (_, heard),
+    ):
+        assert not heard.first(WorkerIdle).announced
+        put(store, "ok")
+        assert heard.first(Started)
+        assert heard.first(Finished)
+
+
+def test_a_blocked_producer_is_let_in(proxy: str, store: Store) -> None:
+    store.configure_queue("default", capacity=1)
+    with Client(proxy) as client, working(proxy, poll=timedelta(seconds=0.05)):
+        for _ in range(3):
+            client.enqueue(act, {"do": "ok"}, wait=timedelta(seconds=30))
+
+
+def test_migrate_leaves_nothing_behind_that_the_next_trips_over(proxy: str) -> None:
+    for _ in range(3):
+        assert not migrate(proxy).changed
+
+
+def test_a_direct_connection_keeps_its_bell(dsn: str) -> None:
+    with connect(dsn) as store:
+        assert store.can_notify
+
+
+def test_an_isolation_level_that_cannot_be_asked_for_is_refused(proxy: str, dsn: str) -> None:
+    name = conninfo_to_dict(dsn)["dbname"]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            f'alter database "{name}" set default_transaction_isolation = serializable'
+        )
+    with (
+        pytest.raises(
+            ConfigError, match=r"isolation level .* is serializable, and through a proxy"
+        ),
+        connect(proxy),
+    ):
+        pass
+    with connect(dsn) as store:
+        store.check_schema()

@@ -1,0 +1,171 @@
+"""A worker whose tasks are plain functions in threads of its own process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.context import current
+from rowlease.errors import ConfigError
+from rowlease.events import Failed, Finished, Started
+from rowlease.model import NewRequest
+from rowlease.store import Store
+from rowlease.tasks import task
+from rowlease.worker import Worker
+from tests.acceptance.test_worker import statuses
+from tests.acceptance.test_worker import working as working_with
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+PATIENCE = 30.0  # seconds; only a failing test waits that long
+together = threading.Barrier(32)
+let_go = threading.Event()
+left = threading.Event()
+
+
+@task
+def plain(do: str = "ok") -> object:
+    match do:
+        case "fail":
+            raise ValueError("no luck today")
+        case "leave":
+            raise SystemExit("left")
+        case "stop iteration":
+            raise StopIteration("no more")
+        case "meet":
+            together.wait(PATIENCE)
+        case "stay":
+            assert let_go.wait(PATIENCE)
+    return {"attempt": current().attempt, "thread": threading.current_thread().name}
+
+
+@task
+async def native() -> str:
+    return threading.current_thread().name
+
+
+@task(time_limit=timedelta(seconds=0.05))
+def stuck() -> None:
+    """Stays until it is told to go, and says what it saw when it went."""
+    attempt = current()
+    assert let_go.wait(PATIENCE)
+    if attempt.should_stop:
+        left.set()
+
+
+@task(soft_time_limit=timedelta(seconds=0.02))
+def patient() -> str:
+    attempt = current()
+    while not attempt.should_stop:
+        threading.Event().wait(0.001)
+    return "stopped in time"
+
+
+TASKS: list[Any] = [plain, native, stuck, patient]
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays() -> Iterator[None]:
+    let_go.clear()
+    left.clear()
+    yield
+    let_go.set()
+
+
+def put(store: Store, *actions: str, kind: str = "plain", **options: Any) -> None:
+    requests = [
+        NewRequest(kind=kind, payload=json.dumps({"do": action} if action else {}), **options)
+        for action in actions
+    ]
+    store.enqueue_many("default", requests)
+
+
+def drain(store: Store, **settings: Any) -> Any:
+    return Worker(store, TASKS, executor="thread", burst=True, **settings).run()
+
+
+def test_whatever_a_function_in_a_thread_does_is_told(store: Store, sql: Sql) -> None:
+    put(store, "ok", "fail", "leave", "stop iteration", max_attempts=1)
+    summary = drain(store, concurrency=2)
+    assert (summary.finished, summary.failed, summary.slots) == (1, 3, 2)
+    ((result,),) = sql("select result from rowlease.queue_history")
+    assert result == {"attempt": 1, "thread": "rowlease-task"}
+    errors = sql("select last_error from rowlease.queue order by request_id")
+    assert [text.partition("\n")[0] for (text,) in errors] == [
+        "ValueError: no luck today",
+        "SystemExit: left",
+        "StopIteration: no more",
+    ]
+
+
+def test_as_many_as_there_are_slots_run_at_once(store: Store) -> None:
+    put(store, *["meet"] * 32)
+    assert drain(store).finished == 32
+
+
+def test_a_coroutine_among_them_runs_in_the_event_loop(store: Store, sql: Sql) -> None:
+    put(store, "", kind="native")
+    put(store, "ok")
+    assert drain(store).finished == 2
+    results = sql("select result from rowlease.queue_history where kind = 'native'")
+    assert results == [("rowlease-coroutines",)]
+
+
+def test_a_thread_past_its_time_limit_is_left_behind_and_its_slot_goes_on(
+    store: Store, sql: Sql
+) -> None:
+    put(store, "", "", kind="stuck", max_attempts=1)
+    put(store, "ok")
+    summary = drain(store, concurrency=1)
+    assert (summary.finished, summary.failed) == (1, 2)
+    errors = sql("select distinct last_error from rowlease.queue")
+    assert errors == [
+        (
+            "the thread running this request was given up because the task ran past its time limit "
+            "of 0:00:00.050000",
+        )
+    ]
+    let_go.set()
+    assert left.wait(PATIENCE), "what was left behind is not told to stop"
+
+
+def test_a_soft_time_limit_asks_a_thread_to_stop(store: Store, sql: Sql) -> None:
+    put(store, "", kind="patient")
+    assert drain(store).finished == 1
+    assert sql("select result from rowlease.queue_history") == [("stopped in time",)]
+
+
+def test_a_thread_that_never_ends_does_not_hold_up_the_end(store: Store, sql: Sql) -> None:
+    with working_with(store, tasks=TASKS, concurrency=None, executor="thread") as (worker, heard):
+        put(store, "stay", "ok")
+        assert heard.first(Finished)
+        assert heard.first(Started)
+        worker.stop()
+        worker.stop()
+    assert statuses(sql) == {"Complete": 1, "Pending": 1}
+
+
+def test_what_was_left_behind_reports_nothing(store: Store, sql: Sql) -> None:
+    with working_with(store, tasks=TASKS, concurrency=1, executor="thread") as (_, heard):
+        put(store, "", kind="stuck")
+        assert "past its time limit" in heard.first(Failed).error
+        let_go.set()
+        assert left.wait(PATIENCE)
+        put(store, "ok")
+        assert heard.first(Finished).request.kind == "plain"
+    assert statuses(sql) == {"Complete": 1, "Scheduled": 1}
+
+
+def test_a_plain_function_is_no_coroutine(store: Store) -> None:
+    with pytest.raises(ConfigError, match=r"plain is no `async def`.*'thread' runs both"):
+        Worker(store, TASKS, executor="coroutine")
+
+
+def test_an_executor_that_there_is_not_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError, match="must be one of process, thread, coroutine"):
+        Worker(store, TASKS, executor="greenlet")
