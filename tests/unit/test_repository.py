@@ -30,6 +30,7 @@ WITH_SQL = {
     "store/libpq.py": "asks who is at the other end, before there is a schema",
     "store/postgresql.py": "builds the calls of the routines from their headers",
     "store/embedded.py": "makes the database that the schema then goes into",
+    "store/scratch.py": "makes the databases of tests, and drops them",
     "spark/read.py": "what Spark's JDBC reader calls a table is a query",
     "demo/ledger.py": "what Spark's JDBC reader calls a table is a query",
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rowlease.cron import Cron, wants_time
 from rowlease.errors import ConfigError, UnknownTask
 from rowlease.model import MAX_PAYLOAD_BYTES
 from rowlease.tasks import Registry, Task, load_tasks, task
@@ -198,3 +199,47 @@ def test_what_cannot_be_loaded_is_said(
     )
     with pytest.raises(error, match=said):
         load_tasks(path)
+
+
+# -- cron --------------------------------------------------------------------------------------
+
+
+def test_a_task_may_say_when_it_is_to_run() -> None:
+    @task(cron="0 3 * * *", time_zone="Europe/Berlin", catch_up=4)
+    def nightly(force: bool = False) -> bool:
+        return force
+
+    assert nightly.cron == Cron("0 3 * * *", "Europe/Berlin")
+    assert (nightly.catch_up, nightly()) == (4, False)
+    assert echo.cron is None
+
+
+def test_a_task_is_told_the_time_of_its_firing_if_it_asks() -> None:
+    def tell(scheduled_time: str) -> None: ...
+
+    def keyword(*, scheduled_time: str) -> None: ...
+
+    assert [wants_time(f) for f in (tell, keyword, echo.function)] == [True, True, False]
+    assert Task(keyword, cron="* * * * *").cron == Cron("* * * * *")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"cron": "61 * * * *"}, "task plain: cron is '61 [*] [*] [*] [*]': bad minute"),
+        ({"cron": "* * * * *", "time_zone": "Mars"}, "task plain: time_zone is 'Mars', which"),
+        ({"catch_up": 0}, "task plain: catch_up is 0; it must be 1 to 1000"),
+    ],
+)
+def test_a_task_whose_times_make_no_sense_is_refused(settings: Any, said: str) -> None:
+    def plain() -> None: ...
+
+    with pytest.raises(ConfigError, match=said):
+        Task(plain, **settings)
+
+
+def test_a_task_with_cron_must_need_no_arguments() -> None:
+    def resize(image: str) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"task resize has cron, .* missing a required argument"):
+        Task(resize, cron="* * * * *")

@@ -110,7 +110,7 @@ class Line:
     def __init__(self) -> None:
         self.requests, self.worker = os.pipe()
         self.outcomes_in, self.outcomes = os.pipe()
-        self.memory = memoryview(bytearray(child.MARKS_BYTES))
+        self.memory = memoryview(bytearray(child.MEMORY_BYTES))
         self.marks = self.memory.cast("Q")
 
     def send(self, *payloads: bytes, ends: float = math.inf) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -47,9 +48,34 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Records:
     return store
 
 
-def keeping(store: Records, busy: int = 1) -> Housekeeping:
+class Due:
+    """Schedules that are due every so often."""
+
+    def __init__(self, store: Records, every: float) -> None:
+        self.store = store
+        self.every = every
+        self.steps: list[float] = []
+        self.errors: dict[int, Exception] = {}
+
+    def step(self) -> float:
+        self.steps.append(self.store.time)
+        self.store.calls.append("schedules")
+        if error := self.errors.get(len(self.steps)):
+            raise error
+        return self.every
+
+
+def keeping(store: Records, busy: int = 1, schedules: Any = None) -> Housekeeping:
     this: Any = store
-    house = Housekeeping(this, "w", ["a", "b"], slots=4, busy=lambda: busy, consumer_priority=7)
+    house = Housekeeping(
+        this,
+        "w",
+        ["a", "b"],
+        slots=4,
+        busy=lambda: busy,
+        consumer_priority=7,
+        schedules=schedules,
+    )
     house._stopped = this
     return house
 
@@ -81,3 +107,35 @@ def test_a_database_that_is_away_is_left_alone_until_the_next_time(store: Record
     with pytest.raises(AccessDenied):
         keeping(store).run()
     assert len(store.rounds) == 5
+
+
+def test_schedules_are_looked_at_when_they_want_to_be(store: Records) -> None:
+    for every, gap in ((0.25, 0.25), (5.0, 5.0)):
+        store.rounds, store.calls = [], []
+        due = Due(store, every)
+        keeping(store, schedules=due).run()
+        assert due.steps[1] - due.steps[0] == pytest.approx(gap)
+        assert store.calls.index("schedules") < store.calls.index("maintain")  # first what is due
+
+
+def test_a_schedule_that_is_due_at_once_makes_nobody_run_hot(store: Records) -> None:
+    due = Due(store, 0.0)
+    keeping(store, schedules=due).run()
+    assert due.steps[-1] - due.steps[0] >= 0.02 * (len(due.steps) - 2)
+
+
+def test_a_database_that_is_away_does_not_make_schedules_run_hot(store: Records) -> None:
+    due = Due(store, 60.0)
+    due.errors = {n: StoreUnavailable() for n in range(2, 30)}
+    due.every = 0.5
+    house = keeping(store, schedules=due)
+    store.wait = lambda pause: _later(store, due, pause)  # type: ignore[method-assign]
+    house.run()
+    gaps = [later - earlier for earlier, later in pairwise(due.steps[1:])]
+    assert min(gaps) >= 0.8
+    assert len(due.steps) == 10
+
+
+def _later(store: Records, due: Due, pause: float) -> bool:
+    store.time += pause
+    return len(due.steps) == 10

@@ -109,7 +109,8 @@ def _take_turns(connection: sa.Connection) -> None:
         "set nocount on; declare @granted int;"
         f" exec @granted = sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
         " @LockOwner = 'Transaction', @LockTimeout = 600000;"
-        " select @granted"
+        # Alembic counts the rows it changes.
+        " select @granted; set nocount off"
     ).scalar()
     if granted is None or granted < 0:
         raise StoreConflict("another `rowlease migrate` has not ended in 10 minutes; run it again")

@@ -1,6 +1,6 @@
 """The table of schedules: what is to be enqueued again and again.
 
-Revision ID: 0002
+Revision ID: 0003
 Revises: 0001
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
+revision = "0003"
 down_revision = "0001"
 
 SCHEMA = "rowlease"
@@ -27,7 +27,7 @@ def column(name: str, kind: Any, default: str | None = None, null: bool = False)
 
 def upgrade() -> None:
     if op.get_bind().dialect.name == "mssql":
-        script = Path(__file__).with_name("0002_schedule_sqlserver.sql")
+        script = Path(__file__).with_name("0003_schedule_sqlserver.sql")
         for batch in script.read_text(encoding="utf-8").split("\ngo\n"):
             op.get_bind().exec_driver_sql(batch)
         return

@@ -1,4 +1,4 @@
--- The table of schedules on SQL Server; 0002_schedule.py runs this file, batch by batch.
+-- The table of schedules on SQL Server; 0003_schedule.py runs this file, batch by batch.
 create table rowlease.Schedule (
   ScheduleName    nvarchar(200) collate Latin1_General_100_BIN2 not null,
   Cron            nvarchar(200) collate Latin1_General_100_BIN2 not null,

@@ -1,0 +1,212 @@
+"""`rowlease schedule`: what is enqueued again and again."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rowlease.model import Outcome, Schedule
+
+
+@click.group()
+def schedule() -> None:
+    """List, add, pause, resume, remove and fire schedules.
+
+    Workers make the schedules of their tasks (@task(cron=...)) when they start, under the task's
+    name: pause one of those rather than remove it.
+    """
+
+
+def dry_run_option(command: Any) -> Any:
+    return click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(
+        command
+    )
+
+
+@schedule.command("list")
+@dsn_option
+@json_option
+def list_all(dsn: str | None, as_json: bool) -> None:
+    """Show every schedule, and when it fires next."""
+    from rowlease.store import connect
+
+    with connect(dsn) as store:
+        rows = store.list_schedules()
+    if as_json:
+        show_json([row._asdict() for row in rows])
+    elif not rows:
+        click.echo("there is no schedule; `rowlease schedule add --help` says how to make one")
+    for row in [] if as_json else rows:
+        click.echo(
+            f"{row.schedule_name}: {row.cron} ({row.time_zone}), {row.kind} in {row.queue_name}, "
+            f"{next_firing(row)}; last fired for {shown(row.last_time)}"
+        )
+
+
+def next_firing(row: Schedule) -> str:
+    from rowlease.cron import Cron
+    from rowlease.errors import ConfigError
+
+    if row.paused:
+        return "paused"
+    if row.next_time:
+        return f"next at {shown(row.next_time)}"
+    try:
+        return f"next at {shown(Cron(row.cron, row.time_zone).following(row.changed_time))}"
+    except ConfigError as error:  # put there by other hands
+        return f"never ({error})"
+
+
+def shown(time: datetime | None) -> str:
+    return "-" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@schedule.command()
+@click.argument("name")
+@click.argument("cron")
+@click.argument("kind")
+@click.option("--queue", default="default", show_default=True)
+@click.option("--time-zone", default="UTC", show_default=True, help="Such as Europe/Berlin.")
+@click.option(
+    "--payload",
+    metavar="JSON",
+    default="{}",
+    show_default=True,
+    help="What the task gets; {scheduled_time} in it becomes the time of each firing.",
+)
+@click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
+@click.option(
+    "--catch-up",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="How many missed firings are made up, the latest ones.",
+)
+@dry_run_option
+@dsn_option
+@json_option
+def add(
+    name: str, cron: str, kind: str, time_zone: str, dry_run: bool, dsn: str | None, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Make the schedule NAME, or change it: enqueue the task KIND whenever CRON says.
+
+    \b
+    CRON is minute hour day month weekday:
+      rowlease schedule add nightly "0 3 * * *" tidy --time-zone Europe/Berlin
+    """
+    from rowlease.cron import Cron
+    from rowlease.store import connect
+
+    times = Cron(cron, time_zone)
+    with connect(dsn) as store:
+        known = {row.schedule_name: row for row in store.list_schedules()}.get(name)
+        if dry_run:
+            click.echo(f"would {'change' if known else 'make'} the schedule {name}")
+            return
+        outcome, changed = store.put_schedule(name, cron, kind, time_zone=time_zone, **options)
+    first = times.following(changed)
+    if as_json:
+        show_json({"schedule_name": name, "outcome": outcome, "changed_time": changed})
+    elif outcome == "repeat":
+        click.echo(f"schedule {name}: it was so already")
+    else:
+        word = "changed" if known else f"made; it first fires at {shown(first)}"
+        click.echo(f"schedule {name}: {word}")
+
+
+@schedule.command()
+@click.argument("name")
+@dsn_option
+@json_option
+def pause(name: str, dsn: str | None, as_json: bool) -> None:
+    """Stop a schedule from firing; what it has enqueued goes on."""
+    act("pause_schedule", name, dsn, as_json, "paused")
+
+
+@schedule.command()
+@click.argument("name")
+@dsn_option
+@json_option
+def resume(name: str, dsn: str | None, as_json: bool) -> None:
+    """Let a paused schedule fire again from now on; what it missed is not made up."""
+    act("resume_schedule", name, dsn, as_json, "resumed")
+
+
+@schedule.command()
+@click.argument("name")
+@dry_run_option
+@dsn_option
+@json_option
+def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+    """Delete a schedule; what it has enqueued goes on.
+
+    A worker whose code has it makes it again when it starts.
+    """
+    if dry_run:
+        would(name, dsn, "remove")
+    else:
+        act("remove_schedule", name, dsn, as_json, "removed")
+
+
+@schedule.command()
+@click.argument("name")
+@dry_run_option
+@dsn_option
+@json_option
+def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+    """Enqueue one firing now; what is planned stays planned."""
+    from rowlease.store import connect
+
+    if dry_run:
+        would(name, dsn, "fire")
+        return
+    with connect(dsn) as store:
+        (answer,) = store.fire_schedule(name)
+    refuse_unknown(answer.outcome, name)
+    if as_json:
+        show_json(answer._asdict())
+    else:
+        click.echo(f"schedule {name}: fired, request {answer.request_id}")
+
+
+def act(routine: str, name: str, dsn: str | None, as_json: bool, word: str) -> None:
+    from rowlease.store import connect
+
+    with connect(dsn) as store:
+        outcome = getattr(store, routine)(name)
+    refuse_unknown(outcome, name)
+    if as_json:
+        show_json({"schedule_name": name, "outcome": outcome})
+    else:
+        click.echo(f"schedule {name}: {word}" + (" already" if outcome == "repeat" else ""))
+
+
+def would(name: str, dsn: str | None, word: str) -> None:
+    from rowlease.store import connect
+
+    with connect(dsn) as store:
+        found = [row for row in store.list_schedules() if row.schedule_name == name]
+    if not found:
+        unknown(name)
+    row = found[0]
+    click.echo(f"would {word} the schedule {name}: {row.cron} ({row.time_zone}), {row.kind}")
+
+
+def refuse_unknown(outcome: Outcome, name: str) -> None:
+    if outcome == "not_found":
+        unknown(name)
+
+
+def unknown(name: str) -> NoReturn:
+    raise InvalidRequest(
+        f"there is no schedule {name!r}; `rowlease schedule list` shows those there are"
+    )

@@ -1,0 +1,51 @@
+"""For the tests of those who use rowlease: run what is pending, stop the clock, look what waits.
+
+    from rowlease.testing import assert_enqueued, drain, enqueued, frozen, refute_enqueued
+
+`where` is an open Client or Store everywhere. The fixtures `rowlease_dsn` and `rowlease_client` are
+there by themselves wherever rowlease is installed; see docs/testing.md.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rowlease.testing.clock import Clock, frozen
+    from rowlease.testing.drain import Ran, drain
+    from rowlease.testing.waiting import Waiting, assert_enqueued, enqueued, refute_enqueued
+
+__all__ = [
+    "Clock",
+    "Ran",
+    "Waiting",
+    "assert_enqueued",
+    "drain",
+    "enqueued",
+    "frozen",
+    "refute_enqueued",
+]
+
+_HOMES = {
+    "Clock": "rowlease.testing.clock",
+    "Ran": "rowlease.testing.drain",
+    "Waiting": "rowlease.testing.waiting",
+    "assert_enqueued": "rowlease.testing.waiting",
+    "drain": "rowlease.testing.drain",
+    "enqueued": "rowlease.testing.waiting",
+    "frozen": "rowlease.testing.clock",
+    "refute_enqueued": "rowlease.testing.waiting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Pytest imports this package wherever rowlease is installed: that must cost nothing.
+    if name in _HOMES:
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+    raise AttributeError(f"module 'rowlease.testing' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

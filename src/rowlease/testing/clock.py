@@ -1,0 +1,63 @@
+"""The clock of a test's database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from rowlease.client import Client
+from rowlease.errors import ConfigError
+from rowlease.store import Store
+from rowlease.store.scratch import set_clock
+
+
+class Clock:
+    """A database's clock that stands still until it is moved.
+
+    Attributes:
+        now: what it says, in UTC.
+    """
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self.now = now
+        self.move_to(now)
+
+    def move_to(self, time: datetime) -> None:
+        """Set it, forward or back.
+
+        Raises:
+            ConfigError: the time has no time zone, or as `frozen`.
+        """
+        if time.tzinfo is None:
+            raise ConfigError(f"{time} has no time zone; write datetime(2026, 1, 1, tzinfo=UTC)")
+        self.now = time.astimezone(UTC)
+        set_clock(self._store, self.now)
+
+    def advance(self, by: timedelta | None = None, **parts: float) -> None:
+        """Move it on: by a timedelta, or `advance(hours=1, minutes=30)`."""
+        self.move_to(self.now + (by or timedelta()) + timedelta(**parts))
+
+
+@contextmanager
+def frozen(where: Client | Store, time: datetime | None = None) -> Iterator[Clock]:
+    """Stop the clock of a test's database, for everybody who uses it, while inside.
+
+    What is scheduled for later becomes due when the test moves the clock. Leases do not run out
+    meanwhile, and a worker's own waiting goes by its host's clock.
+
+    Args:
+        time: where it stands at first; None takes the time it is.
+
+    Raises:
+        ConfigError: the database does not have "test" in its name, is not PostgreSQL's, or the time
+            has no time zone.
+        AccessDenied: the user does not own the schema.
+    """
+    store = where.store if isinstance(where, Client) else where
+    clock = Clock(store, datetime.now(UTC) if time is None else time)
+    try:
+        yield clock
+    finally:
+        set_clock(store, None)

@@ -1,0 +1,155 @@
+"""Runs what is pending in this process and thread, so that a test sees what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from rowlease.client import Client
+from rowlease.context import Context, running
+from rowlease.errors import DeadLetter, Retry, RowleaseError, UnknownTask
+from rowlease.events import Events
+from rowlease.model import Failure, LeasedRequest, Outcome
+from rowlease.store import Store
+from rowlease.tasks import Registry, Task, load_tasks
+from rowlease.worker import child
+from rowlease.worker.process import failure
+from rowlease.worker.schedules import Schedules
+
+WORKER = "rowlease.testing"
+#: Longer than any test runs.
+LEASE = timedelta(days=1)
+
+
+class Ran(NamedTuple):
+    """A request that was run.
+
+    Attributes:
+        request: as leased.
+        result: what the task returned, as JSON gives it back; None if it failed.
+        error: what it raised, if anything.
+        outcome: what the database said when it was told: `ok`, unless the lease was lost.
+    """
+
+    request: LeasedRequest
+    result: Any
+    error: BaseException | None
+    outcome: Outcome
+
+    @property
+    def kind(self) -> str:
+        """The task's name."""
+        return self.request.kind
+
+
+class _Inline:
+    """Nobody asks a task to stop that a test runs."""
+
+    def is_asked_to_stop(self, number: int) -> bool:
+        return False
+
+    def lease_ends(self, number: int) -> float | None:
+        return None
+
+
+def drain(
+    where: Client | Store,
+    tasks: str | Task | Iterable[Task] | Registry,
+    *,
+    queues: Sequence[str] | None = None,
+    reraise: bool = True,
+    schedules: bool = False,
+    limit: int = 1000,
+) -> list[Ran]:
+    """Run requests one after the other until none is pending, as a worker would, but here.
+
+    Requests are leased, and completed or failed, by the real routines: what a task enqueues is run,
+    too; what it fails is retried when it is due, so only after the test has moved the clock. Time
+    limits are not watched. A worker on the same queues takes its share.
+
+    Args:
+        tasks: what a Worker takes.
+        queues: None takes every queue in which something waits.
+        reraise: raise what a task raises (but for Retry and DeadLetter) as soon as the database
+            knows; else it is in what is returned.
+        schedules: first enqueue what schedules, and the tasks' own `cron`, say is due.
+        limit: most requests to run.
+
+    Returns:
+        What was run, in order.
+
+    Raises:
+        UnknownTask: a request is for none of the tasks, and `reraise` is true.
+        RowleaseError: more than `limit` requests were pending.
+        Whatever a task raises, if `reraise` is true.
+    """
+    store = where.store if isinstance(where, Client) else where
+    known = _registry(tasks)
+    if schedules:
+        Schedules(store, WORKER, known, Events()).step()
+    done: list[Ran] = []
+    while leased := _next(store, queues):
+        if len(done) >= limit:
+            store.abandon([leased])
+            raise RowleaseError(
+                f"{limit} requests were run, and there are more: a task may enqueue itself for "
+                "ever; raise `limit` if not"
+            )
+        ran = _run(store, known, leased)
+        done.append(ran)
+        is_signal = isinstance(ran.error, Retry | DeadLetter)
+        if ran.error and not is_signal and (reraise or not isinstance(ran.error, Exception)):
+            raise ran.error
+    return done
+
+
+def _registry(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
+    if isinstance(tasks, str):
+        return load_tasks(tasks)
+    if isinstance(tasks, Registry):
+        return tasks
+    return Registry([tasks] if isinstance(tasks, Task) else tasks)
+
+
+def _next(store: Store, queues: Sequence[str] | None) -> LeasedRequest | None:
+    while True:
+        names = sorted({row.queue_name for row in store.depth()}) if queues is None else queues
+        if not names:
+            return None
+        claim = store.dequeue(WORKER, names, 1, lease=LEASE)
+        if claim.requests:
+            return claim.requests[0]
+        if not claim.more:
+            return None
+
+
+def _run(store: Store, tasks: Registry, leased: LeasedRequest) -> Ran:
+    task = tasks.get(leased.kind)
+    if task is None:
+        unknown = UnknownTask(tasks.unknown(leased.kind))
+        return Ran(leased, None, unknown, _fail(store, leased, Failure(str(unknown))))
+    context = Context(
+        leased.request_id,
+        leased.num_attempts,
+        leased.max_attempts,
+        1,
+        child.now() + LEASE.total_seconds(),
+        _Inline(),
+    )
+    token = running.set(context)
+    try:
+        result = task.run(leased.payload)
+    except BaseException as error:
+        code, body = child.failed(task, error)
+        return Ran(leased, None, error, _fail(store, leased, failure(code, body)))
+    finally:
+        running.reset(token)
+    (outcome,) = store.complete([leased], [result])
+    return Ran(leased, None if result is None else json.loads(result), None, outcome)
+
+
+def _fail(store: Store, leased: LeasedRequest, said: Failure) -> Outcome:
+    (outcome,) = store.fail([leased], [said])
+    return outcome

@@ -1,0 +1,148 @@
+"""What waits in the queues, for tests to look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from rowlease.client import Client
+from rowlease.store import Store
+from rowlease.tasks import Task
+
+#: How many requests a test looks at.
+MOST = 1000
+#: How many of them a failed assertion shows.
+SHOWN = 20
+WAITING = ("Scheduled", "Pending")
+
+
+class Waiting(NamedTuple):
+    """A request that waits, its payload as JSON gives it back."""
+
+    request_id: int
+    kind: str
+    payload: Any
+    queue: str
+    status: str
+    priority: int
+    due_time: datetime
+    dedup_key: str | None
+    group_key: str | None
+
+
+class _Anything:
+    def __repr__(self) -> str:
+        return "anything"
+
+
+ANYTHING: Any = _Anything()
+
+
+def enqueued(
+    where: Client | Store,
+    kind: Task | str | None = None,
+    payload: Any = ANYTHING,
+    *,
+    queue: str | None = None,
+) -> list[Waiting]:
+    """The requests that wait (Scheduled or Pending), in the order they were enqueued.
+
+    Args:
+        kind: of this task only.
+        payload: with this payload only; of a mapping, those that have at least its items.
+        queue: in this queue only.
+    """
+    name = kind.name if isinstance(kind, Task) else kind
+    found = []
+    for row in _store(where).list_requests(queue, name, WAITING, limit=MOST):
+        said = None if row.payload is None else json.loads(row.payload)
+        if payload is ANYTHING or _holds(said, payload):
+            found.append(
+                Waiting(row.request_id, row.kind, said, row.queue_name, row.status, row.priority,
+                        row.due_time, row.dedup_key, row.group_key)
+            )  # fmt: skip
+    return found
+
+
+def assert_enqueued(
+    where: Client | Store,
+    kind: Task | str | None = None,
+    payload: Any = ANYTHING,
+    *,
+    queue: str | None = None,
+    count: int | None = None,
+) -> list[Waiting]:
+    """Fail unless such requests wait: at least one, or exactly `count`.
+
+    Args:
+        kind, payload, queue: as `enqueued`.
+
+    Returns:
+        The requests.
+
+    Raises:
+        AssertionError: there are others, or none; it shows what there is.
+    """
+    __tracebackhide__ = True
+    found = enqueued(where, kind, payload, queue=queue)
+    if (len(found) != count) if count is not None else not found:
+        wanted = "a request" if count is None else f"{count} requests"
+        raise AssertionError(
+            f"{wanted} should wait {_wanted(kind, payload, queue)}, and {len(found)} do; "
+            + _all_that_waits(where)
+        )
+    return found
+
+
+def refute_enqueued(
+    where: Client | Store,
+    kind: Task | str | None = None,
+    payload: Any = ANYTHING,
+    *,
+    queue: str | None = None,
+) -> None:
+    """Fail if any such request waits; arguments as `enqueued`.
+
+    Raises:
+        AssertionError: it shows what there is.
+    """
+    __tracebackhide__ = True
+    if found := enqueued(where, kind, payload, queue=queue):
+        raise AssertionError(
+            f"no request should wait {_wanted(kind, payload, queue)}, and {len(found)} do; "
+            + _all_that_waits(where)
+        )
+
+
+def _store(where: Client | Store) -> Store:
+    return where.store if isinstance(where, Client) else where
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    # As it would be read back: a tuple is a list, a number key is a text.
+    wanted = json.loads(json.dumps(dict(wanted) if isinstance(wanted, Mapping) else wanted))
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(key in found and _holds(found[key], value) for key, value in wanted.items())
+    return bool(found == wanted)
+
+
+def _wanted(kind: Task | str | None, payload: Any, queue: str | None) -> str:
+    name = kind.name if isinstance(kind, Task) else kind
+    of = "of any kind" if name is None else f"of kind {name!r}"
+    given = "" if payload is ANYTHING else f" with payload {payload!r}"
+    return f"{of}{given}" + ("" if queue is None else f" in queue {queue!r}")
+
+
+def _all_that_waits(where: Client | Store) -> str:
+    rows = enqueued(where)
+    if not rows:
+        return "nothing waits"
+    lines = [
+        f"  {row.request_id} {row.kind} {json.dumps(row.payload)} in {row.queue}, {row.status}"
+        + (f" for {row.due_time:%Y-%m-%d %H:%M:%S} UTC" if row.status == "Scheduled" else "")
+        for row in rows[:SHOWN]
+    ]
+    more = [f"  ... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    return "\n".join(["what waits:", *lines, *more])

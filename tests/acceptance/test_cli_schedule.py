@@ -1,0 +1,98 @@
+"""`rowlease schedule`: as an operator uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.test_cli import Run, run_in
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+A_TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+
+
+@pytest.fixture
+def schedule(dsn: str, tmp_path: Path) -> Run:
+    return partial(run_in(tmp_path), "schedule", ROWLEASE_DSN=dsn)
+
+
+def said(schedule: Run, *arguments: str) -> str:
+    done = schedule(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return str(done.stdout).strip()
+
+
+def test_a_schedule_s_life(schedule: Run, sql: Sql) -> None:
+    assert said(schedule, "list").startswith("there is no schedule; `rowlease schedule add --help`")
+    nightly = ("add", "nightly", "30 3 * * *", "tidy", "--time-zone", "Europe/Berlin")
+    assert said(schedule, *nightly, "--dry-run") == "would make the schedule nightly"
+    assert sql("select count(*) from rowlease.schedule") == [(0,)]
+    made = said(schedule, *nightly)
+    assert re.fullmatch(rf"schedule nightly: made; it first fires at {A_TIME}", made)
+    assert said(schedule, *nightly) == "schedule nightly: it was so already"
+    assert said(schedule, *nightly, "--priority", "3") == "schedule nightly: changed"
+    line = said(schedule, "list")
+    assert line.startswith("nightly: 30 3 * * * (Europe/Berlin), tidy in default, next at ")
+    assert made.rpartition("at ")[2] in line
+    assert line.endswith("last fired for -")
+
+    assert said(schedule, "pause", "nightly") == "schedule nightly: paused"
+    assert said(schedule, "pause", "nightly") == "schedule nightly: paused already"
+    assert ", paused; " in said(schedule, "list")
+    assert said(schedule, "resume", "nightly") == "schedule nightly: resumed"
+
+    would = "the schedule nightly: 30 3 * * * (Europe/Berlin), tidy"
+    assert said(schedule, "fire", "nightly", "--dry-run") == f"would fire {would}"
+    assert said(schedule, "fire", "nightly") == "schedule nightly: fired, request 1"
+    assert sql("select kind, priority from rowlease.queue") == [("tidy", 3)]
+    assert re.search(rf"last fired for {A_TIME}$", said(schedule, "list"))
+
+    assert said(schedule, "remove", "nightly", "--dry-run") == f"would remove {would}"
+    assert said(schedule, "remove", "nightly") == "schedule nightly: removed"
+    assert sql("select count(*) from rowlease.schedule") == [(0,)]
+
+
+def test_what_programs_read(schedule: Run) -> None:
+    made = json.loads(said(schedule, "add", "a", "* * * * *", "tidy", "--json"))
+    assert (made["schedule_name"], made["outcome"]) == ("a", "ok")
+    (row,) = json.loads(said(schedule, "list", "--json"))
+    assert (row["cron"], row["paused"], row["next_time"]) == ("* * * * *", False, None)
+    assert json.loads(said(schedule, "pause", "a", "--json"))["outcome"] == "ok"
+    assert json.loads(said(schedule, "fire", "a", "--json")) == {"request_id": 1, "outcome": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("add", "a", "61 * * * *", "x"), 2, "cron is '61 * * * *': bad minute; write minute hour"),
+        (("add", "a", "@daily", "x"), 2, "cron is '@daily': wrong number of fields"),
+        (
+            ("add", "a", "* * * * *", "x", "--time-zone", "Berlin"),
+            2,
+            "time_zone is 'Berlin', which",
+        ),
+        (("add", "a", "* * * * *", "x", "--payload", "{"), 2, "the payload or result is not JSON"),
+        (("add", "a", "* * * * *", "x", "--queue", "q"), 2, 'queue "q" does not exist'),
+        (("add", "a", "* * * * *", "x", "--catch-up", "0"), 2, "0 is not in the range"),
+        (("pause", "a"), 2, "there is no schedule 'a'; `rowlease schedule list` shows"),
+        (("resume", "a"), 2, "there is no schedule 'a'"),
+        (("remove", "a"), 2, "there is no schedule 'a'"),
+        (("remove", "a", "--dry-run"), 2, "there is no schedule 'a'"),
+        (("fire", "a"), 2, "there is no schedule 'a'"),
+    ],
+)
+def test_a_refusal_is_one_sentence(
+    schedule: Run, sql: Sql, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    done = schedule(*arguments)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert sql("select count(*) from rowlease.schedule") == [(0,)]

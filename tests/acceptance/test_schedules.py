@@ -1,0 +1,111 @@
+"""Schedules with real workers, of which one dies at the worst moment.
+
+The database's clock stands still but where the test moves it; nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from rowlease.store import Store
+from rowlease.tasks import task
+from rowlease.testing import frozen
+from tests.acceptance.test_worker import line
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@task(cron="0 * * * *", queue="bounded")
+def tick(scheduled_time: str) -> str:
+    return scheduled_time
+
+
+@task
+def idle() -> None: ...
+
+
+@contextmanager
+def worker(dsn: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker that looks for schedules often; its log is in its stdout. Killed at the end."""
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}\n"
+        "import logging\n"
+        "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
+        "from rowlease.worker import Worker, schedules\n"
+        "schedules.LOOK = 0.1\n"
+        f"Worker({dsn!r}, {__name__!r}, ['bounded'], 1).run()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(sql: Sql, query: str) -> list[tuple[Any, ...]]:
+    """Ask until there is an answer."""
+    while not (found := sql(query)):
+        pass
+    return found
+
+
+WAITS = (
+    "select a.pid from pg_stat_activity a"
+    " where a.datname = current_database() and cardinality(pg_blocking_pids(a.pid)) > 0"
+    "   and a.query like '%fire_schedule%'"
+)
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["its word is lost", "its word arrives"])
+def test_a_worker_killed_while_it_fires_is_followed_by_another(
+    dsn: str, store: Store, sql: Sql, commits: bool
+) -> None:
+    store.configure_queue("bounded", capacity=100)
+    with ExitStack() as stack:
+        clock = stack.enter_context(frozen(store, NOON))
+        processes = {}
+        for _ in range(2):
+            process = stack.enter_context(worker(dsn))
+            line(process, "worker started")
+            processes[process.pid] = process
+        until(sql, "select 1 from rowlease.schedule where next_time is not null")
+        for hour in range(1, 3):
+            with psycopg.connect(dsn) as blocker:
+                # Whoever fires waits here, when it has leased the schedule.
+                blocker.execute("select 1 from rowlease.queue_settings"
+                                " where queue_name = 'bounded' for update")  # fmt: skip
+                clock.advance(HOUR)
+                ((backend,),) = until(sql, WAITS)
+                ((leader,),) = sql("select locked_by from rowlease.schedule")
+                pid = int(leader.split(":")[1])
+                processes[pid].send_signal(signal.SIGKILL)
+                processes.pop(pid).wait()
+                if not commits:
+                    sql("select pg_terminate_backend(%s, 5000)", [backend])
+            clock.advance(seconds=10)  # its lease
+            scheduled = f"{NOON + hour * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+            until(
+                sql, f"select 1 from rowlease.queue_history where result #>> '{{}}' = '{scheduled}'"
+            )
+            clock.advance(seconds=-10)
+            process = stack.enter_context(worker(dsn))  # and another takes its place
+            line(process, "worker started")
+            processes[process.pid] = process
+        assert sql("select dedup_key from rowlease.requests order by 1") == [
+            (f"tick@2030-01-01T{12 + hour}:00:00Z",) for hour in (1, 2)
+        ]
+        ((next_time,),) = sql("select next_time from rowlease.schedule")
+        assert next_time == NOON + 3 * HOUR
