@@ -44,7 +44,7 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, ro
                           rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
                           rowlease.worker_bye, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
-                          rowlease.fire_schedule
+                          rowlease.fire_schedule, rowlease.report_progress
    to rowlease_worker;
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;

@@ -49,6 +49,17 @@ begin
   get diagnostics num_rows = row_count;
   if num_rows > 0 then return next; end if;
 
+  what := 'progress dropped';
+  delete from rowlease.progress p
+   where p.request_id = any(array(
+           select o.request_id from rowlease.progress o
+            where not exists (select from rowlease.queue q
+                               where q.request_id = o.request_id and q.lock_token = o.lock_token
+                                 and q.locked_by is not null)
+            limit p_limit for update skip locked));
+  get diagnostics num_rows = row_count;
+  if num_rows > 0 then return next; end if;
+
   what := 'waiters expired';
   delete from rowlease.queue_waiter w where w.expires_time < v_now - interval '1 minute';
   get diagnostics num_rows = row_count;

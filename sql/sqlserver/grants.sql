@@ -27,6 +27,7 @@ grant execute on rowlease.depth to rowlease_worker;
 grant execute on rowlease.put_schedule to rowlease_worker;
 grant execute on rowlease.claim_schedules to rowlease_worker;
 grant execute on rowlease.fire_schedule to rowlease_worker;
+grant execute on rowlease.report_progress to rowlease_worker;
 
 grant execute on rowlease.depth to rowlease_operator;
 grant execute on rowlease.explain to rowlease_operator;
@@ -57,6 +58,7 @@ grant select on rowlease.QueueDepth to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueWaiter to rowlease_reader, rowlease_operator;
 grant select on rowlease.Staging to rowlease_reader, rowlease_operator;
 grant select on rowlease.[Load] to rowlease_reader, rowlease_operator;
+grant select on rowlease.Progress to rowlease_reader, rowlease_operator;
 grant select on rowlease.Schedule to rowlease_reader, rowlease_operator;
 grant select on rowlease.Worker to rowlease_reader, rowlease_operator;
 grant select on rowlease.EnqueueReceipt to rowlease_reader, rowlease_operator;

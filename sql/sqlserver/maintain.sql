@@ -35,6 +35,11 @@ begin
   insert into @done (What, NumRows) values (N'receipts dropped', @@rowcount);
   delete from rowlease.Worker with (rowlock, readpast) where HeartbeatTime < dateadd(hour, -1, @now);
   insert into @done (What, NumRows) values (N'workers forgotten', @@rowcount);
+  delete top (@p_limit) from rowlease.Progress with (rowlock, readpast)
+   where not exists (select 1 from rowlease.Queue as q
+                      where q.RequestId = Progress.RequestId and q.LockToken = Progress.LockToken
+                        and q.LockedBy is not null);
+  insert into @done (What, NumRows) values (N'progress dropped', @@rowcount);
   delete from rowlease.QueueWaiter with (rowlock, readpast)
    where ExpiresTime < dateadd(minute, -1, @now);
   insert into @done (What, NumRows) values (N'waiters expired', @@rowcount);

@@ -25,7 +25,8 @@ from tests.conftest import in_database, scratch_database
 T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
-          "queue_waiter", "queue_settings", "schedule")  # fmt: skip
+          "queue_waiter", "queue_settings", "schedule",
+          "progress")  # fmt: skip
 
 
 #: For a parameter that is a time of PostgreSQL's calendar and of no other.

@@ -20,7 +20,7 @@ PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "listen"}
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
     "worker_bye", "depth", "listen", "announce_idle", "put_schedule", "claim_schedules",
-    "fire_schedule",
+    "fire_schedule", "report_progress",
 }  # fmt: skip
 READER = EVERYONE | {"depth", "explain", "list_requests", "list_schedules"}
 OPERATOR = READER | {

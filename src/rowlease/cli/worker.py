@@ -169,8 +169,7 @@ def run_supervised(tasks: str, dsn: str | None, fd: int, limits: dict[str, Any])
     with stacks_on_sigquit(lambda: None), opened(tasks, dsn, limits) as pool:
         line = WorkersEnd(fd, gone=pool.stop)
         with Beacon(pool.health.report, [line], pool.health.changed):
-            summary = pool.run()
-        line.summary(summary)
+            line.summary(pool.run())
 
 
 def run_supervisor(

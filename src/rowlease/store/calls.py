@@ -210,6 +210,21 @@ class Store(ScheduleCalls):
         )
         return [Renewal(request_id, Outcome(outcome), until) for request_id, outcome, until in rows]
 
+    def report_progress(self, said: Sequence[tuple[Held | LeasedRequest, float, str]]) -> int:
+        """Keep what running requests say of themselves: a fraction of 0 to 1, and a note.
+
+        Returns:
+            Of how many it was kept: those whose lease is held.
+        """
+        ((kept,),) = self._call(
+            "report_progress",
+            p_request_ids=[held.request_id for held, _, _ in said],
+            p_lock_tokens=[held.lock_token for held, _, _ in said],
+            p_fractions=[fraction for _, fraction, _ in said],
+            p_notes=[note for _, _, note in said],
+        )
+        return int(kept)
+
     def exchange(
         self,
         worker_id: str,

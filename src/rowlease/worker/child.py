@@ -39,9 +39,12 @@ SECONDS = struct.Struct("=d")
 
 #: The shared memory: how many requests the child has begun; when the last one began; the range of
 #: requests that the worker takes back; the one it asks to stop; and until when which one's lease
-#: was prolonged. Each word has one writer.
+#: was prolonged. Then the child's own again: what which request last said of its progress, a
+#: fraction and the bytes of a note; TURN is odd while they change. Each word has one writer.
 BEGUN, STARTED, TAKEN_FROM, TAKEN_TO, STOP, PROLONGED, ENDS = range(7)
-MARKS_BYTES = 56
+TURN, SAID_BY, FRACTION, NOTE_BYTES = range(7, 11)
+NOTE_AT, MAX_NOTE = 88, 400
+MEMORY_BYTES = NOTE_AT + MAX_NOTE
 
 #: What last_error holds (characters).
 MAX_ERROR = 8000
@@ -76,14 +79,17 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, worker_pid: int) ->
         write(outcomes_fd, BROKEN, 0.0, describe(error))
         return
     write(outcomes_fd, READY, 0.0, b"")
-    with mmap.mmap(memory_fd, MARKS_BYTES) as memory, memoryview(memory) as view:
+    with mmap.mmap(memory_fd, MEMORY_BYTES) as memory, memoryview(memory) as view:
         serve(tasks, frames, outcomes_fd, view)
 
 
-class Marks:
-    """The shared memory, as the context of a running task reads it."""
+class Line:
+    """The shared memory, as the context of a running task uses it."""
 
-    def __init__(self, marks: memoryview[int], times: memoryview[float]) -> None:
+    def __init__(
+        self, memory: memoryview, marks: memoryview[int], times: memoryview[float]
+    ) -> None:
+        self._memory = memory
         self._marks = marks
         self._times = times
 
@@ -92,6 +98,15 @@ class Marks:
 
     def lease_ends(self, number: int) -> float | None:
         return self._times[ENDS] if self._marks[PROLONGED] == number else None
+
+    def tell(self, number: int, fraction: float, note: str) -> None:
+        said = note.encode(errors="replace")[:MAX_NOTE]
+        self._marks[TURN] += 1
+        self._marks[SAID_BY] = number
+        self._times[FRACTION] = fraction
+        self._marks[NOTE_BYTES] = len(said)
+        self._memory[NOTE_AT : NOTE_AT + len(said)] = said
+        self._marks[TURN] += 1
 
 
 def serve(
@@ -105,7 +120,7 @@ def serve(
     pid = os.getpid()
     spare = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
     with memory.cast("Q") as marks, memory.cast("d") as times:
-        line = Marks(marks, times)
+        line = Line(memory, marks, times)
         for number, (about, payload) in enumerate(frames, 1):
             _, task_number, lease_ends, request_id, attempt, max_attempts = about
             started = now()

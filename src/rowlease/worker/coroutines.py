@@ -45,6 +45,7 @@ class CoroutineSlot:
         self._given = 0
         self._begun = 0
         self._stop = 0
+        self._said: tuple[int, float, str] | None = None
         self._current: tuple[Lease, float] | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -102,6 +103,11 @@ class CoroutineSlot:
     def prolong(self, number: int, ends: float) -> None:
         """Nothing to do: the context asks the lease itself."""
 
+    def progress(self, number: int) -> tuple[float, str] | None:
+        """What its n-th request last said of itself, if that runs. Safe in any thread."""
+        said = self._said
+        return said[1:] if said and said[0] == number else None
+
     def kill(self) -> None:
         """Cancel what it runs now."""
         if current := self._current:
@@ -133,6 +139,13 @@ class CoroutineSlot:
     def lease_ends(self, number: int) -> float | None:
         current = self._current
         return current[0].ends if current and current[0].number == number else None
+
+    def tell(self, number: int, fraction: float, note: str) -> None:
+        self._said = (
+            number,
+            fraction,
+            note.encode(errors="replace")[: child.MAX_NOTE].decode(errors="replace"),
+        )
 
     # -- the loop's side -------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class Dispatcher:
         self._answered = 0
         self._average = math.inf  # seconds a request runs; nothing is known yet
         self.task_seconds = 0.0
-        self.stepped_at = 0.0
+        self.stepped_at = now()
         self.capacity = 0
         self.ahead = 0
         self.idle = 0

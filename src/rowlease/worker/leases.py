@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Protocol
 
 from rowlease.errors import StoreError
-from rowlease.events import CancelRequested, Events, LeaseLost, Renewed
+from rowlease.events import CancelRequested, Events, LeaseLost, ProgressKept, Renewed
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Store
 from rowlease.worker.child import now
@@ -31,6 +31,7 @@ class Slot(Protocol):
     def has_begun(self, number: int) -> bool: ...
     def stop(self, number: int) -> None: ...
     def prolong(self, number: int, ends: float) -> None: ...
+    def progress(self, number: int) -> tuple[float, str] | None: ...
 
 
 class Lease:
@@ -109,6 +110,10 @@ class Lease:
         if self.has_begun() and (slot := self.slot):
             slot.stop(self.number)
 
+    def progress(self) -> tuple[float, str] | None:
+        """What the task has said of itself last, if it runs. Safe from any thread."""
+        return slot.progress(self.number) if (slot := self.slot) else None
+
     def prolong(self, ends: float) -> None:
         """It has been renewed."""
         self.ends = ends
@@ -119,13 +124,15 @@ class Lease:
 class Leases:
     """The leases that a worker holds and has no outcome for.
 
-    Safe to use from several threads: the pump adds, the dispatcher drops, `run` renews.
+    Safe to use from several threads: the pump adds, the dispatcher drops, `run` renews and tells
+    of progress.
     """
 
     def __init__(self, store: Store, events: Events) -> None:
         self._store = store
         self._events = events
         self._held: set[Lease] = set()
+        self._told: dict[Lease, tuple[float, str]] = {}
         self._pause = LONGEST_PAUSE
         self._stopped = False
         self.num_lost = 0
@@ -157,6 +164,7 @@ class Leases:
             self._wake.clear()
             for lease in self.renew():
                 lost(lease)
+            self.tell_progress()
 
     def stop(self) -> None:
         """End `run`; what is still held runs out."""
@@ -181,6 +189,24 @@ class Leases:
                 if not error.transient:
                     raise
         return lost
+
+    def tell_progress(self) -> None:
+        """Write down what running tasks have said of themselves since it was last written.
+
+        Where the database is away it is told at the next look.
+        """
+        said = {one: words for one in tuple(self._held) if (words := one.progress())}
+        news = [
+            (one.request, *words) for one, words in said.items() if self._told.get(one) != words
+        ]
+        try:
+            if news:
+                self._events.emit(ProgressKept(self._store.report_progress(news)))
+        except StoreError as error:
+            if not error.transient:
+                raise
+        else:
+            self._told = said
 
     def _renew(self, leases: list[Lease], seconds: float) -> list[Lease]:
         asked_at = now()

@@ -31,6 +31,7 @@ class WorkersEnd:
         os.set_inheritable(fd, False)  # a task's processes must not hold the line
         self._socket = socket.socket(fileno=fd)
         self._gone = gone
+        self._sending = threading.Lock()
         threading.Thread(target=self._listen, name="rowlease-line", daemon=True).start()
 
     def show(self, report: Report) -> None:
@@ -42,10 +43,14 @@ class WorkersEnd:
         self._send({"summary": summary})
 
     def close(self) -> None:
-        """Nothing to do: the line ends with the process, after its last word."""
+        """Hang up."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # the listener is gone then, too
+        self._socket.close()
 
     def _send(self, message: dict[str, Any]) -> None:
-        with suppress(OSError):  # nobody is there to hear it
+        # An error: nobody is there to hear it.
+        with suppress(OSError), self._sending:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def _listen(self) -> None:

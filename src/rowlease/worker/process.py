@@ -6,12 +6,10 @@ Nothing in it blocks: a child that is stopped, stuck or dead never holds up the 
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +18,7 @@ from datetime import timedelta
 from rowlease.model import Failure
 from rowlease.worker import child
 from rowlease.worker.leases import Lease
+from rowlease.worker.memory import SharedMemory
 from rowlease.worker.slot import Answer
 
 #: -P: the child's folder is no place to import from; -u: what a task prints appears at once.
@@ -35,7 +34,7 @@ TAKE_BACK_SECONDS = 0.01
 class ChildProcess:
     """One slot: a child process, and the requests given to it that it has not answered.
 
-    Used by one thread; `has_begun`, `stop` and `prolong` are for others, too.
+    Used by one thread; `has_begun`, `stop`, `prolong` and `progress` are for others, too.
 
     Attributes:
         held: given and unanswered, in order; None stands for what was taken back.
@@ -62,14 +61,11 @@ class ChildProcess:
         self._answered = 0
         self._incoming = bytearray()
         self._outgoing = bytearray()
-        memory = _memory_file()
+        self._memory = SharedMemory()
         requests, self._requests = os.pipe()
         self._outcomes, outcomes = os.pipe()
-        theirs = (requests, outcomes, memory)
+        theirs = (requests, outcomes, self._memory.fd)
         try:
-            self._memory = mmap.mmap(memory, child.MARKS_BYTES)
-            self._marks = memoryview(self._memory).cast("Q")
-            self._times = memoryview(self._memory).cast("d")
             # In a process group of its own: Ctrl-C is for the worker, and a kill takes along
             # what the task has started.
             self._process = subprocess.Popen(
@@ -143,25 +139,26 @@ class ChildProcess:
 
     def stop(self, number: int) -> None:
         """Ask its n-th request to stop, if that runs. Safe in any thread."""
-        self._marks[child.STOP] = number
+        self._memory.stop(number)
 
     def prolong(self, number: int, ends: float) -> None:
         """Tell its n-th request until when its lease is good. For the thread that renews."""
-        self._marks[child.PROLONGED] = 0
-        self._times[child.ENDS] = ends
-        self._marks[child.PROLONGED] = number
+        self._memory.prolong(number, ends)
+
+    def progress(self, number: int) -> tuple[float, str] | None:
+        """What its n-th request last said of itself, if that runs. Safe in any thread."""
+        return self._memory.progress(number)
 
     def running(self) -> tuple[Lease, float] | None:
         """The request it runs now, and since when."""
         place = self._begun() - self._answered - 1
         if not 0 <= place < len(self.held) or (lease := self.held[place]) is None:
             return None
-        return lease, self._times[child.STARTED]
+        return lease, self._memory.started
 
     def ask_back(self, now: float) -> None:
         """Stop it from starting what it has not begun; `taken_back` has the requests soon."""
-        self._marks[child.TAKEN_FROM] = self._begun() + 1
-        self._marks[child.TAKEN_TO] = self._given
+        self._memory.take_back(self._begun() + 1, self._given)
         self.take_back_at = now + TAKE_BACK_SECONDS
 
     def taken_back(self) -> list[Lease]:
@@ -173,7 +170,7 @@ class ChildProcess:
         """
         self.take_back_at = None
         first = max(0, self._begun() - self._answered)
-        last = self._marks[child.TAKEN_TO] - self._answered
+        last = self._memory.taken_to - self._answered
         back = []
         for place in range(first, min(last, len(self.held))):
             if lease := self.held[place]:
@@ -266,7 +263,7 @@ class ChildProcess:
         return f"was killed by signal {-code}"
 
     def _begun(self) -> int:
-        return min(self._marks[child.BEGUN], self._given)
+        return min(self._memory.begun, self._given)
 
 
 def failure(code: int, body: bytes) -> Failure:
@@ -278,13 +275,3 @@ def failure(code: int, body: bytes) -> Failure:
         if not math.isnan(seconds):
             after = timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
     return Failure(body.decode(errors="replace"), after, dead=code == child.DEAD)
-
-
-def _memory_file() -> int:
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("rowlease")
-    else:
-        fd, name = tempfile.mkstemp()
-        os.unlink(name)
-    os.ftruncate(fd, child.MARKS_BYTES)
-    return fd

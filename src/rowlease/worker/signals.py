@@ -63,6 +63,7 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
     def handle(*_: object) -> None:
         threading.Thread(target=show_more, name="rowlease-stacks", daemon=True).start()
 
+    faulthandler.unregister(signal.SIGQUIT)  # or it would not see that the handler has changed
     before = signal.signal(signal.SIGQUIT, handle)
     # Chained: it writes first, then comes the handler above.
     faulthandler.register(signal.SIGQUIT, STDERR, all_threads=True, chain=True)

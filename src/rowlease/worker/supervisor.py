@@ -6,11 +6,9 @@ that lose it drain and end.
 
 from __future__ import annotations
 
-import random
 import selectors
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,18 +18,12 @@ from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawne
 from rowlease.worker.beacon import INTERVAL, Outlet
 from rowlease.worker.child import now
 from rowlease.worker.health import Report
-from rowlease.worker.line import SupervisorsEnd
+from rowlease.worker.seat import Seat, ending
 from rowlease.worker.signals import TURN, say, stacks_on_sigquit
 from rowlease.worker.summary import Summary
 
-#: Seconds before a worker that died is started again: doubled each time, half of it random.
-FIRST_RESTART, LAST_RESTART = 0.2, 30.0
-#: Seconds a worker must have lived for its next death to count as the first.
-STEADY = 60.0
 #: Seconds a worker may take to end beyond the grace time, for its last words to the database.
 FAREWELL = 15.0
-#: Seconds without a report after which a worker is taken for stuck; one comes every second.
-SILENT = 10.0
 #: Seconds in which this process must have looked around.
 STALLED = 10.0
 #: The exit code of a mistake: the same command would end the same way again.
@@ -41,48 +33,6 @@ USAGE = 2
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: How a worker ends on those before it listens to them.
 STOPPED_EARLY = (-signal.SIGTERM, -signal.SIGINT, 130)
-
-
-class Seat:
-    """A place for a worker: the process that has it now, and how those before it fared."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.process: subprocess.Popen[bytes] | None = None
-        self.line: SupervisorsEnd | None = None
-        self.began_at = 0.0
-        self.heard_at = 0.0
-        self.num_deaths = 0
-        self.start_at: float | None = 0.0
-        self.signals_sent = 0
-
-    @property
-    def is_over(self) -> bool:
-        """Nothing runs here, and nothing will."""
-        return self.process is None and self.start_at is None
-
-    def send(self, number: signal.Signals) -> None:
-        if self.process:
-            self.process.send_signal(number)
-
-    def report(self, at: float) -> Report:
-        """How its worker is."""
-        name = f"worker {self.number}"
-        if self.process is None:
-            if self.start_at is None:
-                return Report(True, False, (f"{name} has ended",))
-            left = max(0.0, self.start_at - at)
-            return Report(True, False, (f"{name} has died and is started in {left:.0f} s",))
-        line = self.line
-        said = line.report if line else None
-        if said is None:
-            return Report(True, False, (f"{name} is starting",))
-        why = [f"{name}: {each}" for each in said.why]
-        silence = at - self.heard_at
-        if silence > SILENT:
-            why.append(f"{name} has not been heard of for {silence:.0f} s")
-            said = said._replace(live=False, ready=False)
-        return said._replace(why=tuple(why))
 
 
 class Supervisor:
@@ -180,27 +130,15 @@ class Supervisor:
     # -- one worker ------------------------------------------------------------------------------
 
     def _start(self, seat: Seat) -> None:
-        seat.start_at = None
-        line = SupervisorsEnd()
-        fd = line.theirs.fileno()
         try:
-            # In a process group of its own: Ctrl-C is for the supervisor, which passes it on.
-            process = subprocess.Popen(
-                [part.replace("{}", str(fd)) for part in self._command],
-                pass_fds=[fd],
-                env=self._environment,
-                process_group=0,
-            )
+            seat.start(self._command, self._environment)
         except OSError as error:
-            line.close()
-            self._died(seat, f"could not be started: {error}")
+            self._died(seat, None, f"could not be started: {error}")
             return
-        line.handed_over()
-        seat.process, seat.line = process, line
-        seat.began_at = seat.heard_at = now()
-        seat.signals_sent = 0
-        self._selector.register(line, selectors.EVENT_READ, seat)
-        self._events.emit(WorkerSpawned(seat.number, process.pid))
+        assert seat.process
+        assert seat.line
+        self._selector.register(seat.line, selectors.EVENT_READ, seat)
+        self._events.emit(WorkerSpawned(seat.number, seat.process.pid))
 
     def _hear(self, seat: Seat) -> None:
         if seat.line is None:
@@ -227,33 +165,21 @@ class Supervisor:
             self._ended(seat, pid, code)
 
     def _ended(self, seat: Seat, pid: int, code: int) -> None:
-        how = f"exited with code {code}"
-        if code < 0:
-            how = f"was killed by signal {-code}"
-            with suppress(ValueError):
-                how += f" ({signal.Signals(-code).name})"
         if self._stops or (self._burst and code >= 0):
             asked = self._stops > 0 and code in STOPPED_EARLY
             if code != 0 and not asked:
                 self.exit_code = self.exit_code or max(code, 1)
-                self._events.emit(WorkerDied(seat.number, pid, how, None))
-            return
-        if code == USAGE and not self._was_ready:
+                self._events.emit(WorkerDied(seat.number, pid, ending(code), None))
+        elif code == USAGE and not self._was_ready:
             self.exit_code = code
-            self._events.emit(WorkerDied(seat.number, pid, how, None))
+            self._events.emit(WorkerDied(seat.number, pid, ending(code), None))
             self.stop()
-            return
-        self._died(seat, how, pid)
+        else:
+            self._died(seat, pid, ending(code))
 
-    def _died(self, seat: Seat, how: str, pid: int | None = None) -> None:
-        at = now()
-        if at - seat.began_at >= STEADY:
-            seat.num_deaths = 0
-        pause = min(LAST_RESTART, FIRST_RESTART * 2**seat.num_deaths) * random.uniform(0.5, 1)
-        seat.num_deaths = min(seat.num_deaths + 1, 20)
-        seat.start_at = at + pause
+    def _died(self, seat: Seat, pid: int | None, how: str) -> None:
         self.num_restarts += 1
-        self._events.emit(WorkerDied(seat.number, pid, how, pause))
+        self._events.emit(WorkerDied(seat.number, pid, how, seat.start_again()))
 
     # -- all of them -----------------------------------------------------------------------------
 

@@ -1,0 +1,370 @@
+"""`rowlease worker --processes N` with real processes and real signals.
+
+Nothing sleeps: tests wait for a line of the log, which is JSON, or at a pipe that a task waits at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rowlease
+from rowlease.client import Client
+from rowlease.worker.cores import usable_cores
+
+PATIENCE = 30.0  # seconds; only a failing test waits that long
+SOURCE = Path(rowlease.__file__).parents[1]
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+JOBS = """
+import os
+from pathlib import Path
+from rowlease import task
+
+@task
+def pid():
+    return os.getppid()
+
+@task
+def wait_at_the_gate(gate):
+    return Path(gate).read_text()
+
+@task
+def end_the_worker():
+    os.kill(os.getppid(), 9)
+"""
+
+
+class Command:
+    """A running `rowlease worker`, and what it says."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.pid = process.pid
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self.said: list[str] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self._lines.put(line)
+        self._lines.put(None)  # every process that could write has ended
+
+    def until(self, accepts: Callable[[str], Any]) -> Any:
+        """The first line from here on that is accepted, as what `accepts` makes of it."""
+        while (line := self._lines.get(timeout=PATIENCE)) is not None:
+            self.said.append(line)
+            if found := accepts(line):
+                return found
+        raise AssertionError("".join(self.said))
+
+    def event(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.until(lambda line: parsed(line, name))
+        return found
+
+    def events(self, name: str, count: int) -> list[dict[str, Any]]:
+        return [self.event(name) for _ in range(count)]
+
+    def all_ended(self) -> None:
+        """Wait until nothing of it runs any more, the workers and their children included."""
+        while (line := self._lines.get(timeout=PATIENCE)) is not None:
+            self.said.append(line)
+
+    def ended(self) -> tuple[int, dict[str, Any]]:
+        """Its exit code and its summary."""
+        assert self.process.stdout
+        code = self.process.wait(PATIENCE)
+        text = self.process.stdout.read()
+        return code, json.loads(text) if text else {}
+
+
+def parsed(line: str, name: str) -> dict[str, Any] | None:
+    if not line.startswith("{"):
+        return None
+    said: dict[str, Any] = json.loads(line)
+    return said if said.get("event") == name else None
+
+
+@contextmanager
+def working(
+    dsn: str, folder: Path, *options: str, tasks: str = "jobs", **environment: str
+) -> Iterator[Command]:
+    (folder / "jobs.py").write_text(JOBS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rowlease", "worker", tasks, "--json", *options],
+        cwd=folder,
+        env={
+            **os.environ,
+            "ROWLEASE_DSN": dsn,
+            "PYTHONPATH": str(SOURCE),
+            "ROWLEASE_LOG_FORMAT": "json",
+            **environment,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    try:
+        yield Command(process)
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe
+            pipe.close()
+
+
+def probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, json.load(refusal)
+
+
+def port_of(command: Command) -> int:
+    def port(line: str) -> int:
+        said = json.loads(line).get("message", "") if line.startswith("{") else ""
+        return int(said.rpartition("/")[0].rpartition(":")[2]) if "health probes" in said else 0
+
+    return int(command.until(port))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "gate")
+    return tmp_path / "gate"
+
+
+@pytest.fixture
+def client(dsn: str) -> Iterator[Client]:
+    with Client(dsn) as opened:
+        yield opened
+
+
+def test_the_workers_share_the_cores_and_drain_together(dsn: str, tmp_path: Path) -> None:
+    with working(dsn, tmp_path, "--processes", "2") as command:
+        started = command.events("worker_started", 2)
+        assert [one["slots"] for one in started] == [max(1, usable_cores() // 2)] * 2
+        assert len({one["process"] for one in started} | {command.pid}) == 3
+        command.process.send_signal(signal.SIGTERM)
+        command.events("worker_stopped", 2)
+        code, summary = command.ended()
+        command.all_ended()
+    assert code == 0
+    assert summary["processes"] == 2
+    assert summary["restarts"] == 0
+    assert summary["slots"] == 2 * started[0]["slots"]
+
+
+def test_a_burst_ends_by_itself_and_its_summary_counts_all(
+    dsn: str, tmp_path: Path, client: Client
+) -> None:
+    client.enqueue_many([rowlease.NewRequest(kind="pid")] * 20)
+    with working(dsn, tmp_path, "--processes", "2", "--burst") as command:
+        code, summary = command.ended()
+    assert (code, summary["finished"], summary["restarts"]) == (0, 20, 0)
+
+
+def test_a_worker_that_dies_is_replaced_also_in_a_burst(
+    dsn: str, tmp_path: Path, client: Client, sql: Sql
+) -> None:
+    sql("select rowlease.configure_queue('default', '{\"lease_seconds\": 1, \"max_crashes\": 2}')")
+    client.enqueue("end_the_worker")
+    client.enqueue("pid")
+    with working(dsn, tmp_path, "--processes", "2", "--burst") as command:
+        died = command.event("worker_died")
+        code, summary = command.ended()
+    assert died["how"] == "was killed by signal 9 (SIGKILL)"
+    assert 0.1 <= died["restart"] <= 0.2
+    assert (code, summary["finished"]) == (0, 1)
+    assert summary["restarts"] == 1
+
+
+def test_a_second_signal_hands_back_what_runs(
+    dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
+) -> None:
+    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    with working(dsn, tmp_path, "--processes", "2", "--log-level", "debug") as command:
+        command.event("started")
+        command.process.send_signal(signal.SIGINT)
+        command.events("worker_stopping", 2)
+        assert sql("select status from rowlease.queue") == [("Processing",)]
+        command.process.send_signal(signal.SIGINT)
+        code, summary = command.ended()
+        command.all_ended()
+    assert (code, summary["abandoned"]) == (0, 1)
+    assert sql("select status, num_attempts from rowlease.queue") == [("Pending", 0)]
+
+
+def test_workers_whose_supervisor_is_killed_drain_and_end(
+    dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
+) -> None:
+    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    with working(dsn, tmp_path, "--processes", "2", "--log-level", "debug") as command:
+        command.event("started")
+        command.process.kill()
+        command.events("worker_stopping", 2)
+        gate.write_text("through")
+        command.all_ended()
+    assert sql("select status, result #>> '{}' from rowlease.requests") == [("Complete", "through")]
+    assert sql("select count(*) from rowlease.worker") == [(0,)]
+
+
+def test_sigquit_shows_where_everything_stands_and_harms_nothing(
+    dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
+) -> None:
+    ((request_id,),) = [client.enqueue("wait_at_the_gate", {"gate": str(gate)})[:1]]
+    options = ("--processes", "2", "--concurrency", "1", "--log-level", "debug", "--health", "0")
+    with working(dsn, tmp_path, *options) as command:
+        port = port_of(command)
+        command.event("started")
+        while probe(port, "/ready")[0] != 200:
+            pass
+        command.process.send_signal(signal.SIGQUIT)
+        command.until(lambda line: "supervisor.py" in line and "_wait" in line)
+        command.until(lambda line: line.startswith("worker 1 (process "))
+        command.until(lambda line: "dispatcher.py" in line and "step" in line)
+        command.until(lambda line: line.startswith("worker 2 (process "))
+        everything = "".join(command.said)
+        if "in wait_at_the_gate" not in everything:
+            command.until(lambda line: "in wait_at_the_gate" in line)
+        running = f"runs request {request_id} (wait_at_the_gate) for "
+        assert any(running in line for line in command.said)
+        gate.write_text("through")
+        command.event("finished")
+        command.process.send_signal(signal.SIGTERM)
+        code, summary = command.ended()
+    assert (code, summary["finished"], summary["crashed"], summary["restarts"]) == (0, 1, 0, 0)
+    assert sql("select num_attempts from rowlease.queue_history") == [(1,)]
+
+
+def test_a_worker_alone_shows_its_stacks_too(
+    dsn: str, tmp_path: Path, client: Client, gate: Path
+) -> None:
+    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    with working(dsn, tmp_path, "--concurrency", "1", "--log-level", "debug") as command:
+        command.event("started")
+        command.process.send_signal(signal.SIGQUIT)
+        command.until(lambda line: "in wait_at_the_gate" in line)
+        gate.write_text("through")
+        command.event("finished")
+
+
+def test_a_mistake_ends_all_of_it_with_its_exit_code(dsn: str, tmp_path: Path) -> None:
+    with working(dsn, tmp_path, "--processes", "2", tasks="nothing_of_that_name") as command:
+        code, _ = command.ended()
+        command.all_ended()
+    assert code == 2
+    assert any("there is no module 'nothing_of_that_name'" in line for line in command.said)
+
+
+def test_a_database_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+    nowhere = "postgresql://127.0.0.1:1/x"
+    with working(nowhere, tmp_path, "--processes", "2") as command:
+        code, _ = command.ended()
+        command.all_ended()
+    assert code == 3
+    assert len(command.said) == 1
+    assert "cannot reach" in command.said[0]
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_probes_are_answered_over_http(
+    processes: str, dsn: str, tmp_path: Path, client: Client, gate: Path
+) -> None:
+    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    options = ("--processes", processes, "--health", "0", "--log-level", "debug")
+    with working(dsn, tmp_path, *options) as command:
+        port = port_of(command)
+        assert probe(port, "/live")[0] == 200
+        assert probe(port, "/nonsense")[0] == 404
+        command.event("started")
+        code, said = probe(port, "/ready")
+        while code != 200:
+            assert code == 503
+            assert said["why"]
+            code, said = probe(port, "/ready")
+        command.process.send_signal(signal.SIGTERM)
+        command.events("worker_stopping", int(processes))
+        code, said = probe(port, "/ready")
+        while code != 503:
+            code, said = probe(port, "/ready")
+        assert "it drains, and claims no more" in said["why"][0]
+        assert said["draining"]
+        assert probe(port, "/live")[0] == 200
+        gate.write_text("through")
+        assert command.ended()[0] == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_files_say_whether_it_is_live_and_ready(processes: str, dsn: str, tmp_path: Path) -> None:
+    live, ready = tmp_path / "health", tmp_path / "health.ready"
+    ready.touch()  # left behind by one that was killed
+    options = ("--processes", processes, "--health-file", str(live))
+    with working(dsn, tmp_path, *options) as command:
+        command.event("worker_started")
+        while not ready.exists():
+            assert command.process.poll() is None
+        assert live.exists()
+        command.process.send_signal(signal.SIGTERM)
+        assert command.ended()[0] == 0
+        assert not live.exists()
+        assert not ready.exists()
+
+
+@pytest.mark.parametrize("address", ["{folder}/notify", "@rowlease-test-{pid}"])
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_systemd_is_told(processes: str, address: str, dsn: str, tmp_path: Path) -> None:
+    address = address.format(folder=tmp_path, pid=os.getpid())
+    said: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address.replace("@", "\0", 1))
+        manager.settimeout(PATIENCE)
+
+        def hear(line: str) -> None:
+            while line not in said:
+                said.extend(manager.recv(4096).decode().splitlines())
+
+        with working(
+            dsn,
+            tmp_path,
+            *("--processes", processes, "--concurrency", "1"),
+            NOTIFY_SOCKET=address,
+            WATCHDOG_USEC="200000",
+        ) as command:
+            hear("READY=1")
+            hear("WATCHDOG=1")
+            hear(f"STATUS=0 of {processes} slots busy, 0 finished")
+            assert "STOPPING=1" not in said
+            command.process.send_signal(signal.SIGTERM)
+            hear("STOPPING=1")
+            assert command.ended()[0] == 0
+    assert said.count("READY=1") == 1
+
+
+def test_an_address_that_is_taken_is_said(dsn: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with working(dsn, tmp_path, "--health", str(port)) as command:
+            code, _ = command.ended()
+            command.all_ended()
+    assert code == 2
+    assert f"cannot listen for health probes at 127.0.0.1:{port}" in command.said[-1]

@@ -1,0 +1,103 @@
+"""Lines of JSON: what a collector of logs may count on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.cli.logs import JsonLines
+from rowlease.events import Claimed, Failed, WorkerStarted, WorkerStopping, log
+from rowlease.model import LeasedRequest
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+REQUEST = LeasedRequest(
+    *(7, "default", "add", 0, AT, AT, AT, AT + timedelta(seconds=30), 1, 2, 5, 0, None, None),
+    payload='{"password": "hunter2"}',
+)
+
+
+class Lines(logging.Handler):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(JsonLines())
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+    @property
+    def last(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.texts[-1])
+        return found
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    logger, handler = logging.getLogger("rowlease"), Lines()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def test_an_event_is_its_name_and_its_fields(lines: Lines) -> None:
+    log(Failed(REQUEST, 0.25, 'ValueError: "no"\nTraceback ...', False))
+    said = lines.last
+    assert datetime.fromisoformat(said.pop("time")).tzinfo == UTC
+    assert isinstance(said.pop("process"), int)
+    assert said == {
+        "level": "warning",
+        "event": "failed",
+        "request_id": 7,
+        "queue_name": "default",
+        "kind": "add",
+        "attempt": 2,
+        "seconds": 0.25,
+        "error": 'ValueError: "no"',
+        "dead": False,
+    }
+
+
+def test_durations_are_seconds_and_lists_are_lists(lines: Lines) -> None:
+    log(WorkerStopping("w", timedelta(seconds=90)))
+    assert lines.last["grace"] == 90.0
+    log(WorkerStarted("w", ("a", "b"), 4))
+    assert lines.last["queues"] == ["a", "b"]
+
+
+def test_no_payload_is_ever_written(lines: Lines) -> None:
+    log(Claimed((REQUEST,)))
+    log(Failed(REQUEST, 0.25, "no", True))
+    assert "hunter2" not in "".join(lines.texts)
+
+
+def test_a_line_is_one_line_whatever_is_in_it(lines: Lines) -> None:
+    logger = logging.getLogger("rowlease")
+    try:
+        raise ValueError("one\ntwo")
+    except ValueError:
+        logger.exception("it went\nwrong")
+    assert "\n" not in lines.texts[-1]
+    assert lines.last["message"] == "it went\nwrong"
+    assert "ValueError: one\ntwo" in lines.last["exception"]
+    assert "event" not in lines.last
+
+
+def test_another_librarys_line_names_it(lines: Lines) -> None:
+    record = logging.LogRecord("urllib3", 30, "x.py", 1, "slow %s", ("host",), None)
+    assert json.loads(JsonLines().format(record)) | {"time": 0, "process": 0} == {
+        "time": 0,
+        "process": 0,
+        "level": "warning",
+        "logger": "urllib3",
+        "message": "slow host",
+    }

@@ -1,0 +1,288 @@
+"""Live, ready, and why not; and how systemd, files and HTTP are told."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import queue
+import socket
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rowlease.errors import ConfigError
+from rowlease.events import (
+    Events,
+    StoreLost,
+    StoreRecovered,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
+from rowlease.worker import health as module
+from rowlease.worker.beacon import Beacon, interval_of
+from rowlease.worker.health import SILENT, STALLED, STUCK, Health, Report
+from rowlease.worker.probes import HealthFile, HealthServer, answer, read_address
+from rowlease.worker.systemd import Systemd
+
+READY = Report(True, True, (), slots=4, busy=1, finished=1234)
+
+
+class Parts:
+    """A dispatcher, a receiver and the housekeeping, as far as health reads them."""
+
+    def __init__(self) -> None:
+        self.stepped_at = self.answered_at = 0.0
+        self.calling_since: float | None = None
+        self.slots_able = 4
+
+    def busy(self) -> int:
+        return 1
+
+    def able(self) -> int:
+        return self.slots_able
+
+
+@pytest.fixture
+def events() -> Events:
+    return Events()
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts()
+
+
+@pytest.fixture
+def health(events: Events, parts: Parts, clock: list[float]) -> Health:
+    """Of a worker that runs."""
+    found = Health(events, 4)
+    found.watch(parts, parts, parts, lambda: 1234)
+    events.emit(WorkerStarted("w", ("default",), 4))
+    return found
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Its last number is the time."""
+    times = [0.0]
+    monkeypatch.setattr(module, "now", lambda: times[-1])
+    return times
+
+
+def test_before_its_slots_are_warm_a_worker_is_live_and_not_ready(events: Events) -> None:
+    report = Health(events, 4).report()
+    assert report == Report(True, False, ("its slots are not warm yet",), slots=4)
+
+
+def test_a_worker_that_runs_is_ready(health: Health) -> None:
+    assert health.report() == READY
+    assert str(READY) == "1 of 4 slots busy, 1,234 finished"
+
+
+def test_a_dispatcher_that_stands_still_is_not_live(
+    health: Health, parts: Parts, clock: list[float]
+) -> None:
+    parts.answered_at = 100.0
+    clock.append(STALLED)
+    assert health.report().live
+    clock.append(STALLED + 1)
+    assert health.report()[:3] == (
+        False,
+        False,
+        ("its dispatcher has stood still for 11 s",),
+    )
+
+
+def test_an_exchange_may_take_long_but_not_for_ever(
+    health: Health, parts: Parts, clock: list[float]
+) -> None:
+    parts.calling_since = 0.0
+    for at, live in ((STUCK, True), (STUCK + 1, False)):
+        clock.append(at)
+        parts.stepped_at = parts.answered_at = at
+        assert health.report().live is live
+
+
+def test_a_database_that_is_away_makes_it_not_ready_and_leaves_it_live(
+    health: Health, parts: Parts, events: Events, clock: list[float]
+) -> None:
+    events.emit(StoreLost("no route to host\nmore"))
+    assert health.report()[:3] == (True, False, ("the database is away: no route to host",))
+    events.emit(StoreRecovered(1.0))
+    assert health.report().ready
+    clock.append(SILENT + 1)
+    parts.stepped_at = clock[-1]
+    report = health.report()
+    assert report[:3] == (True, False, ("the database has not answered for 11 s",))
+
+
+def test_without_a_slot_it_is_not_ready(health: Health, parts: Parts) -> None:
+    parts.slots_able = 0
+    report = health.report()
+    assert report.live
+    assert not report.ready
+    assert "no slot can run anything" in report.why[0]
+
+
+def test_one_that_drains_is_live_to_its_end(
+    health: Health, events: Events, clock: list[float]
+) -> None:
+    health.changed.clear()
+    events.emit(WorkerStopping("w", timedelta(seconds=1)))
+    assert health.changed.is_set()
+    report = health.report()
+    assert report.live
+    assert report.draining
+    assert not report.ready
+    assert str(report).startswith("draining; 1 of 4")
+    events.emit(WorkerStopped("w", 0))
+    clock.append(1000.0)
+    assert health.report().live
+
+
+@pytest.mark.parametrize(
+    ("path", "report", "code"),
+    [
+        ("/live", READY, 200),
+        ("/live?x=1", READY._replace(live=False), 503),
+        ("/ready", READY, 200),
+        ("/ready/", READY._replace(ready=False, why=("x",)), 503),
+        ("/", READY, 404),
+        ("/slots", READY, 404),
+        ("/_replace", READY, 404),
+    ],
+)
+def test_a_path_is_answered(path: str, report: Report, code: int) -> None:
+    assert answer(path, report)[0] == code
+
+
+def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
+    with (
+        HealthServer("127.0.0.1", 0, lambda: READY) as server,
+        socket.create_connection(("127.0.0.1", server.port)),
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection.request("HEAD", "/ready")
+        response = connection.getresponse()
+        assert response.status == 200
+        assert response.read() == b""
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("8080", ("127.0.0.1", 8080)),
+        ("0.0.0.0:80", ("0.0.0.0", 80)),
+        ("[::1]:80", ("::1", 80)),
+        ("host:0", ("host", 0)),
+    ],
+)
+def test_addresses_that_can_be_read(text: str, address: tuple[str, int]) -> None:
+    assert read_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", ":8080", "host", "host:", "host:http", "99999", "1:-1"])
+def test_addresses_that_cannot(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no address for health probes"):
+        read_address(text)
+
+
+def test_files_follow_the_reports(tmp_path: Path) -> None:
+    live, ready = tmp_path / "worker", tmp_path / "worker.ready"
+    file = HealthFile(live)
+    assert live.exists()
+    file.show(READY)
+    assert ready.exists()
+    os.utime(live, (0, 0))
+    file.show(READY._replace(live=False, ready=False))
+    assert live.stat().st_mtime == 0
+    assert not ready.exists()
+    file.show(READY._replace(ready=False))
+    assert live.stat().st_mtime > 0
+    file.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_health_file_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot keep the health file .*No such file"):
+        HealthFile(tmp_path / "nowhere" / "file")
+
+
+def test_systemd_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
+    path = str(tmp_path / "notify")
+    environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "30000000", "OTHER": "1"}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.setblocking(False)
+
+        def hear() -> list[str]:
+            try:
+                return manager.recv(4096).decode().splitlines()
+            except BlockingIOError:
+                return []
+
+        systemd = Systemd.of_environment(environment)
+        assert systemd
+        assert environment == {"OTHER": "1"}
+        assert systemd.watchdog == 30.0
+        systemd.show(READY._replace(ready=False, why=("its slots are\nnot warm yet",)))
+        assert hear() == [
+            "WATCHDOG=1",
+            "STATUS=1 of 4 slots busy, 1,234 finished; its slots are not warm yet",
+        ]
+        systemd.show(READY)
+        assert hear() == ["READY=1", "WATCHDOG=1", "STATUS=1 of 4 slots busy, 1,234 finished"]
+        systemd.show(READY)
+        assert hear() == ["WATCHDOG=1"]
+        systemd.show(READY._replace(live=False))
+        assert hear() == []
+        systemd.show(READY._replace(draining=True))
+        assert hear()[0] == "STOPPING=1"
+    os.unlink(path)
+    systemd.show(READY)  # it is being restarted: nothing is raised
+    systemd.close()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:2:1", "WATCHDOG_USEC": "1"}],
+)
+def test_without_a_socket_nobody_is_told(environment: dict[str, str]) -> None:
+    assert Systemd.of_environment(environment) is None
+
+
+def test_a_watchdog_of_another_process_is_not_fed(tmp_path: Path) -> None:
+    systemd = Systemd.of_environment(
+        {"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
+    )
+    assert systemd
+    assert systemd.watchdog is None
+    systemd.close()
+
+
+def test_a_beacon_shows_at_once_what_has_changed() -> None:
+    changed = threading.Event()
+    shown: queue.Queue[Report | None] = queue.Queue()
+
+    class Outlet:
+        def show(self, report: Report) -> None:
+            shown.put(report)
+
+        def close(self) -> None:
+            shown.put(None)
+
+    with Beacon(lambda: READY, [Outlet()], changed, interval=1000.0):
+        assert shown.get(timeout=30) == READY
+        changed.set()
+        assert shown.get(timeout=30) == READY
+    assert shown.get(timeout=30) is None
+
+
+def test_watchdogs_hear_twice_within_their_time() -> None:
+    assert interval_of([]) == 1.0
+    assert interval_of([30.0]) == 1.0
+    assert interval_of([0.5]) == 0.25

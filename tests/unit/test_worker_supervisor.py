@@ -1,0 +1,225 @@
+"""The supervisor's rules, with programs that end in every way in the place of workers."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+
+from rowlease.events import Event, Events, WorkerDied, WorkerSpawned
+from rowlease.worker import seat as seat_module
+from rowlease.worker import supervisor as module
+from rowlease.worker.child import now
+from rowlease.worker.health import Report
+from rowlease.worker.line import SupervisorsEnd, WorkersEnd
+from rowlease.worker.seat import SILENT, Seat
+from rowlease.worker.summary import Summary
+from rowlease.worker.supervisor import Supervisor
+
+REPORTING = """
+import json, socket, sys
+line = socket.socket(fileno=int(sys.argv[1]))
+say = lambda **message: line.sendall(json.dumps(message).encode() + b"\\n")
+say(report=[True, True, [], False, 2, 1, 5])
+"""
+SUMMARY = Summary(3, 2, 1, 0, 0, 0, 0, 4.0, 2, 1.5)
+
+
+def supervisor(code: str, events: Events | None = None, **options: object) -> Supervisor:
+    return Supervisor(
+        [sys.executable, "-S", "-c", code, "{}"],
+        1,
+        events or Events(),
+        **{"grace": timedelta(seconds=5), **options},  # type: ignore[arg-type]
+    )
+
+
+def deaths_of(code: str, count: int, **options: object) -> tuple[Supervisor, list[WorkerDied]]:
+    """Run until so many have died, then stop."""
+    events, died = Events(), list[WorkerDied]()
+
+    def note(event: Event) -> None:
+        assert isinstance(event, WorkerDied)
+        died.append(event)
+        if len(died) == count:
+            run.stop()
+
+    events.subscribe(note, WorkerDied)
+    run = supervisor(code, events, **options)
+    run.run()
+    return run, died
+
+
+def test_each_death_in_a_row_doubles_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(seat_module, "LAST_RESTART", 0.04)
+    run, died = deaths_of("raise SystemExit(1)", 4)
+    pauses = [each.restart or 0 for each in died]
+    for pause, most in zip(pauses, (0.01, 0.02, 0.04, 0.04), strict=True):
+        assert most / 2 <= pause <= most
+    assert {each.how for each in died} == {"exited with code 1"}
+    assert run.exit_code == 0
+
+
+def test_one_that_has_lived_for_long_is_replaced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(seat_module, "STEADY", 0.0)
+    _, died = deaths_of("raise SystemExit(1)", 4)
+    assert all((each.restart or 1) <= 0.01 for each in died)
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [("", "exited with code 0"), ("import os; os.kill(os.getpid(), 9)", "SIGKILL")],
+)
+def test_whoever_ends_unasked_is_replaced(
+    code: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+    run, died = deaths_of(code, 2)
+    assert how in died[0].how
+    assert run.num_restarts == 2
+
+
+def test_a_mistake_before_anybody_was_ready_ends_it_all() -> None:
+    run = supervisor("raise SystemExit(2)")
+    run.run()
+    assert (run.exit_code, run.num_restarts) == (2, 0)
+
+
+def test_a_mistake_later_on_may_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+    run, died = deaths_of(REPORTING + "raise SystemExit(2)", 2)
+    assert run.num_restarts == 2
+    assert died[0].restart
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [("", 0), ("raise SystemExit(3)", 3)])
+def test_a_burst_replaces_nobody_that_says_why_it_ends(code: str, exit_code: int) -> None:
+    run = supervisor(code, burst=True)
+    run.run()
+    assert (run.exit_code, run.num_restarts) == (exit_code, 0)
+
+
+def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FAREWELL", 0.1)
+    deaf = (
+        "import signal; signal.signal(15, signal.SIG_IGN); signal.signal(2, signal.SIG_IGN)\n"
+        + REPORTING
+        + "signal.pause()"
+    )
+    run = supervisor(deaf, grace=timedelta(0), interval=0.01, outlets=[stop_when_ready := Stop()])
+    stop_when_ready.run = run
+    run.run()
+    assert run.exit_code == 1
+
+
+class Stop:
+    """An outlet that stops the supervisor once all is ready."""
+
+    run: Supervisor
+    closed = False
+
+    def __init__(self, times: int = 1) -> None:
+        self._times = times
+        self.reports: list[Report] = []
+
+    def show(self, report: Report) -> None:
+        self.reports.append(report)
+        if report.ready:
+            for _ in range(self._times):
+                self.run.stop()
+            self._times = 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_what_the_workers_say_is_put_together() -> None:
+    code = REPORTING + f"import signal; signal.sigwait([15]); say(summary={list(SUMMARY)})"
+    code = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [15])\n" + code
+    run = Supervisor(
+        [sys.executable, "-S", "-c", code, "{}"],
+        2,
+        Events(),
+        grace=timedelta(seconds=5),
+        interval=0.01,
+        outlets=[stop := Stop()],
+    )
+    stop.run = run
+    done = run.run()
+    first, *_, last = stop.reports
+    assert not first.ready
+    assert first.why == ("worker 1 is starting", "worker 2 is starting")
+    ready = next(report for report in stop.reports if report.ready)
+    assert ready == Report(True, True, (), False, slots=4, busy=2, finished=10)
+    assert last.draining
+    assert stop.closed
+    assert (done.claimed, done.finished, done.slots, run.exit_code) == (6, 4, 4, 0)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_second_stop_reaches_a_worker_as_another_signal(times: int) -> None:
+    """Two of one kind may arrive as one."""
+    code = (
+        "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [2, 15])\n"
+        + REPORTING
+        + f"raise SystemExit(10 + sum(signal.sigwait([2, 15]) for _ in range({times})))"
+    )
+    run = supervisor(code, interval=0.01, outlets=[stop := Stop(times)])
+    stop.run = run
+    run.run()
+    assert run.exit_code == 10 + sum([signal.SIGTERM, signal.SIGINT][:times])
+
+
+def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+    events, died = Events(), list[Event]()
+    events.subscribe(died.append, WorkerDied)
+    events.subscribe(lambda event: run.stop(), WorkerDied)
+    events.subscribe(lambda event: pytest.fail("it was started"), WorkerSpawned)
+    run = Supervisor(["/nowhere/python"], 1, events, grace=timedelta(0))
+    run.run()
+    assert "could not be started" in str(died[0])
+
+
+def test_silence_makes_a_worker_not_live() -> None:
+    seat = Seat(7)
+    seat.process = object()  # type: ignore[assignment]
+    seat.line = SupervisorsEnd()
+    seat.line.report = Report(True, True, (), slots=2)
+    assert seat.report(SILENT).ready
+    silent = seat.report(SILENT + 1)
+    assert not silent.live
+    assert not silent.ready
+    assert silent.why == ("worker 7 has not been heard of for 11 s",)
+    assert silent.slots == 2
+    seat.line.close()
+
+
+def test_the_supervisor_itself_must_look_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = supervisor("")
+    assert run.report().live
+    later = now() + 2 * module.STALLED
+    monkeypatch.setattr(module, "now", lambda: later)
+    assert not run.report().live
+    assert "the supervisor has stood still for 20 s" in run.report().why
+
+
+def test_the_line_carries_reports_and_its_end() -> None:
+    ends = SupervisorsEnd()
+    gone = threading.Event()
+    worker = WorkersEnd(ends.theirs.detach(), gone=gone.set)
+    sent = Report(False, False, ("a", "b"), True, 1, 2, 3)
+    worker.show(sent)
+    worker.summary(SUMMARY)
+    assert ends.read()
+    assert (ends.report, ends.summary) == (sent, SUMMARY)
+    assert ends.read()  # nothing has come
+    ends.close()
+    assert gone.wait(30)
+    worker.show(sent)  # nobody hears it, and nothing is raised
+    worker.close()
