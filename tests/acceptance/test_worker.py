@@ -183,14 +183,16 @@ def drain(dsn: str | Store, **settings: Any) -> Summary:
 
 
 @contextmanager
-def worker_process(dsn: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+def worker_process(
+    dsn: str, tasks: str = __name__, **settings: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A worker in a process of its own, whose log is in its stdout; killed at the end."""
     code = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
         "import logging, datetime\n"
         "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
         "from rowlease.worker import Worker\n"
-        f"print(Worker({dsn!r}, {__name__!r}, **{settings!r}).run(), flush=True)\n"
+        f"print(Worker({dsn!r}, {tasks!r}, **{settings!r}).run(), flush=True)\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
