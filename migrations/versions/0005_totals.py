@@ -17,11 +17,10 @@ down_revision = "0004"
 
 def upgrade() -> None:
     if op.get_bind().dialect.name == "mssql":
-        op.get_bind().exec_driver_sql(
-            "alter table rowlease.QueueDepth add NumFinished bigint not null"
-            " constraint queue_depth_finished default 0, NumFailures bigint not null"
-            " constraint queue_depth_failures default 0"
-        )
+        for name in ("NumFinished", "NumFailures"):
+            op.get_bind().exec_driver_sql(
+                f"alter table rowlease.QueueDepth add {name} bigint not null default 0"
+            )
         return
     for name in ("num_finished", "num_failures"):
         op.add_column(
