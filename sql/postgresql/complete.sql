@@ -48,8 +48,9 @@ begin
            case when s.keep_history is not false then d.result::json end
       from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing)
-    select d.queue_name, d.priority, -count(*) from done d group by d.queue_name, d.priority)
+    insert into rowlease.queue_depth (queue_name, priority, processing, num_finished)
+    select d.queue_name, d.priority, -count(*), count(*)
+      from done d group by d.queue_name, d.priority)
   select coalesce(array_agg(d.request_id), '{}'),
          array_agg(d.queue_name) filter (where d.group_key is not null),
          array_agg(d.group_key) filter (where d.group_key is not null)

@@ -63,9 +63,11 @@ begin
      where q.request_id = j.id and q.lock_token = j.token and q.locked_by is not null
     returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, pending, failed)
+    insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, pending, failed,
+                                      num_failures)
     select f.queue_name, f.priority, -count(*), count(*) filter (where f.status = 'Scheduled'),
-           count(*) filter (where f.status = 'Pending'), count(*) filter (where f.status = 'Failed')
+           count(*) filter (where f.status = 'Pending'), count(*) filter (where f.status = 'Failed'),
+           count(*)
       from failed f group by f.queue_name, f.priority)
   select coalesce(array_agg(f.request_id), '{}'),
          array_agg(f.request_id) filter (where f.cancel_requested),

@@ -15,11 +15,12 @@ as $$
                                limit p_limit for update skip locked))
     returning d.*),
   added as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
+    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed,
+                                      num_finished, num_failures)
     select f.queue_name, f.priority, sum(f.scheduled), sum(f.pending), sum(f.processing),
-           sum(f.failed)
+           sum(f.failed), sum(f.num_finished), sum(f.num_failures)
       from folded f group by f.queue_name, f.priority
     having sum(f.scheduled) <> 0 or sum(f.pending) <> 0 or sum(f.processing) <> 0
-        or sum(f.failed) <> 0)
+        or sum(f.failed) <> 0 or sum(f.num_finished) <> 0 or sum(f.num_failures) <> 0)
   select count(*) from folded;
 $$;

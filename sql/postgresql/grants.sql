@@ -44,12 +44,13 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, ro
                           rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
                           rowlease.worker_bye, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
-                          rowlease.fire_schedule, rowlease.report_progress
+                          rowlease.fire_schedule, rowlease.report_progress,
+                          rowlease.list_queues, rowlease.list_workers
    to rowlease_worker;
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.depth, rowlease.explain, rowlease.list_requests,
-                          rowlease.list_schedules
+                          rowlease.list_schedules, rowlease.list_queues, rowlease.list_workers
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.cancel, rowlease.requeue, rowlease.purge, rowlease.pause,
                           rowlease.resume, rowlease.configure_queue, rowlease.maintain,

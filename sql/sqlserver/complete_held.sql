@@ -42,8 +42,8 @@ select q.RequestId, q.QueueName, q.Kind, 'Complete', q.Priority, q.RequestedTime
   from @done as d
   join rowlease.Queue as q on q.RequestId = d.RequestId
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
-insert into rowlease.QueueDepth (QueueName, Priority, Processing)
-select q.QueueName, q.Priority, -count(*)
+insert into rowlease.QueueDepth (QueueName, Priority, Processing, NumFinished)
+select q.QueueName, q.Priority, -count(*), count(*)
   from @done as d join rowlease.Queue as q on q.RequestId = d.RequestId
  group by q.QueueName, q.Priority;
 delete from rowlease.Queue where RequestId in (select d.RequestId from @done as d);

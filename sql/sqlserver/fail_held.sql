@@ -43,11 +43,12 @@ select q.RequestId,
   left join openjson(@p_retries_ms) as m on cast(m.[key] as int) = g.place
   left join openjson(@p_dead) as d on cast(d.[key] as int) = g.place
  where g.turn = 1;
-insert into rowlease.QueueDepth (QueueName, Priority, Processing, Scheduled, Pending, Failed)
+insert into rowlease.QueueDepth (QueueName, Priority, Processing, Scheduled, Pending, Failed,
+                                 NumFailures)
 select q.QueueName, q.Priority, -count(*),
        sum(case when j.IsDead = 0 and j.DelayMs > 0 then 1 else 0 end),
        sum(case when j.IsDead = 0 and j.DelayMs = 0 then 1 else 0 end),
-       sum(cast(j.IsDead as int))
+       sum(cast(j.IsDead as int)), count(*)
   from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
  group by q.QueueName, q.Priority;
 update q

@@ -18,12 +18,15 @@ if @granted = 0
 insert into @old (DepthId)
 select top (@p_limit) d.DepthId
   from rowlease.QueueDepth as d with (readpast, readcommittedlock) order by d.DepthId;
-insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Processing, Failed)
+insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Processing, Failed,
+                                 NumFinished, NumFailures)
 output inserted.DepthId into @folded (DepthId)
-select d.QueueName, d.Priority, sum(d.Scheduled), sum(d.Pending), sum(d.Processing), sum(d.Failed)
+select d.QueueName, d.Priority, sum(d.Scheduled), sum(d.Pending), sum(d.Processing), sum(d.Failed),
+       sum(d.NumFinished), sum(d.NumFailures)
   from rowlease.QueueDepth as d
  where d.DepthId in (select o.DepthId from @old as o)
  group by d.QueueName, d.Priority
-having sum(d.Scheduled) <> 0 or sum(d.Pending) <> 0 or sum(d.Processing) <> 0 or sum(d.Failed) <> 0;
+having sum(d.Scheduled) <> 0 or sum(d.Pending) <> 0 or sum(d.Processing) <> 0 or sum(d.Failed) <> 0
+    or sum(d.NumFinished) <> 0 or sum(d.NumFailures) <> 0;
 delete from rowlease.QueueDepth where DepthId in (select o.DepthId from @old as o);
 set @p_folded = @@rowcount;

@@ -24,12 +24,16 @@ grant execute on rowlease.maintain to rowlease_worker;
 grant execute on rowlease.worker_heartbeat to rowlease_worker;
 grant execute on rowlease.worker_bye to rowlease_worker;
 grant execute on rowlease.depth to rowlease_worker;
+grant execute on rowlease.list_queues to rowlease_worker;
+grant execute on rowlease.list_workers to rowlease_worker;
 grant execute on rowlease.put_schedule to rowlease_worker;
 grant execute on rowlease.claim_schedules to rowlease_worker;
 grant execute on rowlease.fire_schedule to rowlease_worker;
 grant execute on rowlease.report_progress to rowlease_worker;
 
 grant execute on rowlease.depth to rowlease_operator;
+grant execute on rowlease.list_queues to rowlease_operator;
+grant execute on rowlease.list_workers to rowlease_operator;
 grant execute on rowlease.explain to rowlease_operator;
 grant execute on rowlease.cancel to rowlease_operator;
 grant execute on rowlease.requeue to rowlease_operator;
@@ -47,6 +51,8 @@ grant execute on rowlease.list_schedules to rowlease_operator;
 grant execute on rowlease.list_requests to rowlease_operator;
 
 grant execute on rowlease.depth to rowlease_reader;
+grant execute on rowlease.list_queues to rowlease_reader;
+grant execute on rowlease.list_workers to rowlease_reader;
 grant execute on rowlease.explain to rowlease_reader;
 grant execute on rowlease.list_schedules to rowlease_reader;
 grant execute on rowlease.list_requests to rowlease_reader;

@@ -242,3 +242,38 @@ class Request(NamedTuple):
     payload: str | None
     last_error: str | None
     result: str | None
+
+
+class QueueState(NamedTuple):
+    """A queue as it stands, in the column order of the routine `list_queues`.
+
+    Attributes:
+        num_finished: requests completed so far; it only ever grows.
+        num_failures: attempts that failed so far.
+        oldest: how long the request that was due first has been waiting; None: nothing waits.
+    """
+
+    queue_name: str
+    paused: bool
+    num_finished: int
+    num_failures: int
+    oldest: timedelta | None
+
+
+class WorkerState(NamedTuple):
+    """A worker as its last heartbeat says, in the column order of the routine `list_workers`.
+
+    Attributes:
+        silent: since the last heartbeat; they come every 5 s.
+    """
+
+    worker_id: str
+    host: str
+    pid: int
+    version: str
+    queue_names: tuple[str, ...]
+    slots: int
+    busy: int
+    consumer_priority: int
+    started_time: datetime
+    silent: timedelta

@@ -39,7 +39,7 @@ SOURCE = Path(rowlease.__file__).parents[1]
 SECRET = "hunter2"
 PATIENCE = 30.0  # seconds; only a failing test waits that long
 
-COMMANDS = ("migrate", "enqueue", "worker", "depth", "demo")
+COMMANDS = ("migrate", "enqueue", "worker", "depth", "top", "demo")
 
 
 Done = subprocess.CompletedProcess[str]

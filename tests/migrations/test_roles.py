@@ -20,9 +20,11 @@ PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "listen"}
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
     "worker_bye", "depth", "listen", "announce_idle", "put_schedule", "claim_schedules",
-    "fire_schedule", "report_progress",
+    "fire_schedule", "report_progress", "list_queues", "list_workers",
 }  # fmt: skip
-READER = EVERYONE | {"depth", "explain", "list_requests", "list_schedules"}
+READER = EVERYONE | {
+    "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
+}  # fmt: skip
 OPERATOR = READER | {
     "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain", "put_schedule",
     "fire_schedule", "pause_schedule", "resume_schedule", "remove_schedule",

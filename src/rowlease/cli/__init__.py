@@ -15,6 +15,7 @@ from rowlease.cli.depth import depth
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.migrate import migrate
 from rowlease.cli.schedule import schedule
+from rowlease.cli.top import top
 from rowlease.cli.worker import worker
 from rowlease.errors import RowleaseError
 
@@ -42,11 +43,12 @@ def cli() -> None:
       rowlease enqueue resize --payload '{"image": "a.png"}'
       rowlease worker myapp.tasks               lease requests and run them
       rowlease depth                            what waits, runs and has failed
+      rowlease top                              queues and workers, live
       rowlease schedule list                    what is enqueued again and again
     """
 
 
-for command in (migrate, enqueue, worker, depth, schedule, demo):
+for command in (migrate, enqueue, worker, depth, top, schedule, demo):
     cli.add_command(command)
 
 

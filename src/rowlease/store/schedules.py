@@ -1,14 +1,24 @@
-"""The routines for schedules and for looking at requests, as Python calls."""
+"""The routines for schedules and for looking around, as Python calls."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from rowlease.cron import Cron
-from rowlease.model import DueSchedule, Enqueued, Outcome, Request, Schedule, ScheduleClaim
+from rowlease.model import (
+    DueSchedule,
+    Enqueued,
+    Outcome,
+    QueueState,
+    Request,
+    Schedule,
+    ScheduleClaim,
+    WorkerState,
+)
 
 
 class ScheduleCalls(ABC):
@@ -112,6 +122,23 @@ class ScheduleCalls(ABC):
         """Delete a schedule: `ok` or `not_found`. A worker whose code has it makes it again."""
         return self._outcome("remove_schedule", name)
 
+    def list_queues(self) -> list[QueueState]:
+        """Every queue: what it has done so far, and how long its oldest request waits."""
+        return [
+            QueueState(
+                *(name, bool(paused), finished, failures),
+                None if ms is None else _duration(ms),
+            )
+            for name, paused, finished, failures, ms in self._call("list_queues")
+        ]
+
+    def list_workers(self) -> list[WorkerState]:
+        """Every worker that has not said bye, by host and process."""
+        return [
+            WorkerState._make((*row[:4], tuple(json.loads(row[4])), *row[5:9], _duration(row[9])))
+            for row in self._call("list_workers")
+        ]
+
     def list_schedules(self) -> list[Schedule]:
         """Every schedule, by name."""
         return [Schedule._make(row) for row in self._call("list_schedules")]
@@ -137,3 +164,7 @@ class ScheduleCalls(ABC):
     def _outcome(self, routine: str, name: str) -> Outcome:
         ((outcome,),) = self._call(routine, p_schedule_name=name)
         return Outcome(outcome)
+
+
+def _duration(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)

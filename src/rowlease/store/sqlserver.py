@@ -35,6 +35,7 @@ REPEATABLE = frozenset({
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "worker_bye",
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules", "list_requests",
+    "list_queues", "list_workers",
 })  # fmt: skip
 #: What an integer parameter holds.
 RANGES = {"smallint": 2**15, "int": 2**31, "integer": 2**31, "bigint": 2**63}

@@ -1,0 +1,45 @@
+"""`rowlease top`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.errors import ConfigError
+
+#: Seconds between the two looks that the rates of a single frame need.
+APART = 1.0
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one frame and end.")
+@dsn_option
+@json_option
+def top(dsn: str | None, as_json: bool, once: bool) -> None:
+    """Show queues and workers live: depth, rates, ages, who is busy. q leaves.
+
+    It reads counters and small tables once a second, so it may run beside anything. --json prints
+    one frame. Roles: reader, operator or worker.
+    """
+    from rich.console import Console
+
+    from rowlease.store import connect
+    from rowlease.top import Frame, Sampler, watch
+
+    console = Console()
+    if not (once or as_json or console.is_terminal):
+        raise ConfigError("stdout is no terminal; use --once or --json")
+    with connect(dsn, application_name="rowlease top") as store:
+        sampler = Sampler(store)
+        if once or as_json:
+            sampler.look()
+            time.sleep(APART)
+            sample = sampler.look()
+            show_json(sample.as_json()) if as_json else console.print(Frame(sample, store.where))
+            return
+        try:
+            watch(sampler, store.where, console)
+        except KeyboardInterrupt:
+            return  # Ctrl-C is the usual way to leave

@@ -1,0 +1,101 @@
+"""What is shown: counts as they stand, and rates between two looks at them."""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic
+from typing import Any, NamedTuple
+
+from rowlease.model import Depth, WorkerState
+from rowlease.store import Store
+
+#: Seconds over which a rate is taken: long enough to be read, short enough to be true.
+RATE_WINDOW = 5.0
+
+
+class Queue(NamedTuple):
+    """One queue.
+
+    Attributes:
+        pending: how many wait, by priority, the most urgent first.
+        finished_rate, failed_rate: requests completed and attempts failed, per second; None at the
+            first look.
+        oldest_seconds: how long the oldest has been waiting since it was due.
+    """
+
+    name: str
+    paused: bool
+    pending: dict[int, int]
+    scheduled: int
+    processing: int
+    failed: int
+    finished_rate: float | None
+    failed_rate: float | None
+    oldest_seconds: float | None
+
+
+class Sample(NamedTuple):
+    """One look at a database."""
+
+    queues: list[Queue]
+    workers: list[WorkerState]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same, for programs."""
+        workers = []
+        for worker in self.workers:
+            seconds = worker.silent.total_seconds()
+            workers.append({**worker._asdict(), "silent_seconds": seconds})
+            del workers[-1]["silent"]
+        return {"queues": [queue._asdict() for queue in self.queues], "workers": workers}
+
+
+class Sampler:
+    """Looks at a database again and again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._looks: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
+
+    def look(self) -> Sample:
+        """What is there now.
+
+        Raises:
+            StoreError: as the store's routines.
+        """
+        depths: dict[str, list[Depth]] = {}
+        for depth in self._store.depth():
+            depths.setdefault(depth.queue_name, []).append(depth)
+        states, at = self._store.list_queues(), monotonic()
+        while self._looks and self._looks[0][0] < at - RATE_WINDOW:
+            self._looks.popleft()
+        totals = {each.queue_name: (each.num_finished, each.num_failures) for each in states}
+        self._looks.append((at, totals))
+        queues = []
+        for state in states:
+            found = depths.get(state.queue_name, [])
+            finished, failed = self._rates(state.queue_name)
+            queues.append(
+                Queue(
+                    state.queue_name,
+                    state.paused,
+                    {one.priority: one.pending for one in found if one.pending},
+                    sum(one.scheduled for one in found),
+                    sum(one.processing for one in found),
+                    sum(one.failed for one in found),
+                    finished,
+                    failed,
+                    None if state.oldest is None else state.oldest.total_seconds(),
+                )
+            )
+        return Sample(queues, self._store.list_workers())
+
+    def _rates(self, name: str) -> tuple[float | None, float | None]:
+        (before, then), (at, now) = self._looks[0], self._looks[-1]
+        if at <= before or name not in then:
+            return None, None
+        finished, failed = (
+            max(0, late - early) / (at - before)
+            for early, late in zip(then[name], now[name], strict=True)
+        )
+        return finished, failed

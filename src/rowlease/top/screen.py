@@ -1,0 +1,81 @@
+"""The terminal: a frame each second, until somebody presses q."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+
+from rowlease.errors import StoreError
+from rowlease.top.frame import Frame
+from rowlease.top.sample import Sample, Sampler
+
+#: Seconds between two looks.
+INTERVAL = 1.0
+QUIT = (b"q", b"Q", b"\x03", b"\x04", b"\x1b")
+
+
+def watch(sampler: Sampler, where: str, console: Console) -> None:
+    """Show a frame each second until q or Ctrl-C is pressed.
+
+    Raises:
+        StoreError: the database refused the first look; later ones are tried again.
+    """
+    sample, said = sampler.look(), ""
+    with keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(Frame(sample, where, said), refresh=True)
+            if pressed(INTERVAL):
+                return
+            sample, said = again(sampler, sample)
+
+
+def again(sampler: Sampler, last: Sample) -> tuple[Sample, str]:
+    """The next sample; the last one and what went wrong, if the database is away."""
+    try:
+        return sampler.look(), ""
+    except StoreError as error:
+        if not error.transient:
+            raise
+        return last, f"{time.strftime('%H:%M:%S')}  {error}".splitlines()[0]
+
+
+@contextmanager
+def keys() -> Iterator[Key]:
+    """Answers whether somebody wants to leave; waits for that so many seconds."""
+    fd = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else None
+    before = termios.tcgetattr(fd) if fd is not None else None
+    try:
+        if fd is not None:
+            tty.setcbreak(fd)
+        yield Key(fd)
+    finally:
+        if fd is not None and before is not None:
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+class Key:
+    """Waits for a key."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    def __call__(self, seconds: float) -> bool:
+        """Wait so long; was it one that means to leave?"""
+        until = time.monotonic() + seconds
+        while self._fd is not None:
+            left = max(0.0, until - time.monotonic())
+            if not select.select([self._fd], [], [], left)[0]:
+                return False
+            if (pressed := os.read(self._fd, 1)) in QUIT or not pressed:
+                return True
+        time.sleep(seconds)
+        return False
