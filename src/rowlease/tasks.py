@@ -45,6 +45,7 @@ class Task:
         soft_time_limit: how long it may run until SoftTimeLimitExceeded is raised in it.
         retry_base: how long to wait after the first failed attempt, unless the producer says
             otherwise; doubled after each, half of it random. None takes the queue's.
+        executor: what its workers run it in: "process", "thread" or "coroutine" (see `Worker`).
         retry_on: exceptions after which another attempt may help. The default is all.
         dead_letter_on: exceptions after which none will; they win over `retry_on`.
         cron: when workers enqueue it: five fields, minute hour day month weekday, read by the wall
@@ -67,6 +68,7 @@ class Task:
         time_limit: timedelta | None = None,
         soft_time_limit: timedelta | None = None,
         retry_base: timedelta | None = None,
+        executor: str | None = None,
         retry_on: Exceptions = BaseException,
         dead_letter_on: Exceptions = (),
         cron: str | None = None,
@@ -85,6 +87,7 @@ class Task:
         self.time_limit = time_limit
         self.soft_time_limit = soft_time_limit
         self.retry_base = retry_base
+        self.executor = executor
         self.retry_on = self._checked("retry_on", retry_on)
         self.dead_letter_on = self._checked("dead_letter_on", dead_letter_on)
         self.cron = None if cron is None else cron_for(function, self.name, cron, time_zone)
@@ -202,6 +205,7 @@ def task(
     time_limit: timedelta | None = None,
     soft_time_limit: timedelta | None = None,
     retry_base: timedelta | None = None,
+    executor: str | None = None,
     retry_on: Exceptions = BaseException,
     dead_letter_on: Exceptions = (),
     cron: str | None = None,

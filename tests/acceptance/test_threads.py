@@ -182,6 +182,32 @@ def test_a_plain_function_is_no_coroutine(store: Store) -> None:
         Worker(store, TASKS, executor="coroutine")
 
 
+def test_tasks_choose_their_executor(store: Store, sql: Sql) -> None:
+    @task(executor="thread")
+    def threaded() -> str:
+        return threading.current_thread().name
+
+    put(store, "", kind="threaded")
+    put(store, "", kind="native")
+    summary = Worker(store, [threaded, native], burst=True).run()
+    assert (summary.finished, summary.slots) == (2, 32)
+    assert sql("select result from rowlease.queue_history where kind = 'threaded'") == [
+        ("rowlease-task",)
+    ]
+
+
+def test_two_tasks_that_want_different_executors_are_refused(store: Store) -> None:
+    @task(executor="thread")
+    def one() -> None: ...
+
+    @task(executor="process")
+    def other() -> None: ...
+
+    said = r"the task one wants 'thread' and other wants 'process'; give each a queue"
+    with pytest.raises(ConfigError, match=said):
+        Worker(store, [one, other])
+
+
 def test_an_executor_that_there_is_not_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="must be one of process, thread, coroutine"):
         Worker(store, TASKS, executor="greenlet")

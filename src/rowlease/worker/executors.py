@@ -50,21 +50,19 @@ def executor_for(
     prefetch: int | None,
     processes: int,
 ) -> Executor:
-    """The executor of this name, or else the one that all the tasks can run in.
+    """The executor of this name, or else the one that the tasks want.
 
     Args:
         processes: how many workers share the usable cores.
 
     Raises:
-        ConfigError: an argument is wrong; a task cannot run there.
+        ConfigError: an argument is wrong; tasks want different ones; a task cannot run there.
     """
     if concurrency is not None and concurrency < 1:
         raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
     if prefetch is not None and prefetch < 0:
         raise ConfigError(f"prefetch is {prefetch}; it must be 0 or more")
-    if name is None:
-        alike = all(each.is_coroutine for each in tasks.values())
-        name = "coroutine" if alike else "process"
+    name = name or wanted(tasks)
     if name not in DEFAULTS:
         raise ConfigError(f"executor is {name!r}; it must be one of {', '.join(DEFAULTS)}")
     if name == "coroutine":
@@ -81,3 +79,16 @@ def executor_for(
         ahead if prefetch is None else prefetch,
         set_up(tasks) if name == "process" else None,
     )
+
+
+def wanted(tasks: Registry) -> str:
+    """The executor that the tasks name; without that, coroutines where all of them are such."""
+    told = {task.executor: task for task in tasks.values() if task.executor}
+    if len(told) > 1:
+        said = " and ".join(f"{task.name} wants {name!r}" for name, task in told.items())
+        raise ConfigError(
+            f"a worker has one executor, but the task {said}; give each a queue and a worker of "
+            "its own, or tell the worker which executor to use"
+        )
+    alike = all(task.is_coroutine for task in tasks.values())
+    return next(iter(told), None) or ("coroutine" if alike else "process")
