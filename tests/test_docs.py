@@ -39,6 +39,27 @@ def test_the_quick_start_runs_as_it_stands(
     ]
 
 
+def test_the_example_of_the_testing_page_passes(
+    repository: Path, tmp_path: Path, server_dsn: str
+) -> None:
+    (program,) = code_blocks(repository / "docs" / "testing.md", "python")
+    (tmp_path / "test_reminders.py").write_text(program)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "rowlease.testing.plugin"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "ROWLEASE_TEST_DSN": server_dsn,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it may be there twice otherwise
+            "PYTHONPATH": str(repository / "src"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
 def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
     (program, *_) = code_blocks(repository / "README.md", "python")
     assert len(program.splitlines()) <= 20

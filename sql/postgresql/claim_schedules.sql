@@ -16,10 +16,13 @@ create or replace function rowlease.claim_schedules(
   changed_time timestamptz, lock_token bigint, claimed_time timestamptz, wait_ms bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := rowlease.now();
+  v_now  timestamptz := rowlease.now();
+  v_next timestamptz;
 begin
   if (p_worker_id <> '' and p_lease_ms between 100 and 86400000
       and p_limit between 1 and 10000) is not true then
@@ -28,13 +31,21 @@ begin
                 'to 10000';
   end if;
   return query
-    with due as materialized (
+    with unplanned as materialized (
       select s.schedule_name from rowlease.schedule s
-       where not s.paused and (s.next_time is null or s.next_time <= v_now)
+       where not s.paused and s.next_time is null
          and (s.lock_expires_time is null or s.lock_expires_time <= v_now)
-       order by s.next_time nulls first, s.schedule_name
        limit p_limit
-         for update skip locked)
+         for update skip locked),
+    planned as materialized (
+      select s.schedule_name from rowlease.schedule s
+       where not s.paused and s.next_time <= v_now
+         and (s.lock_expires_time is null or s.lock_expires_time <= v_now)
+       order by s.next_time
+       limit p_limit - (select count(*) from unplanned)
+         for update skip locked),
+    due as materialized (
+      select u.schedule_name from unplanned u union all select p.schedule_name from planned p)
     update rowlease.schedule s
        set locked_by = p_worker_id, lock_expires_time = v_now + p_lease_ms * interval '1 ms',
            lock_token = s.lock_token + 1
@@ -42,17 +53,15 @@ begin
      where s.schedule_name = d.schedule_name
     returning s.schedule_name::text, s.cron::text, s.time_zone::text, s.catch_up, s.next_time,
               s.changed_time, s.lock_token, v_now, null::bigint;
-  return query
-    select null::text, null::text, null::text, null::integer, null::timestamptz,
-           null::timestamptz, null::bigint, v_now,
-           ceil(extract(epoch from
-                  greatest(v_now, min(case when s.next_time > v_now then s.next_time
-                                           else s.lock_expires_time end)) - v_now) * 1000)::bigint
-      from rowlease.schedule s
-     where not s.paused
-    having count(*) > 0;
-  if not found then
-    return query select null::text, null::text, null::text, null::integer, null::timestamptz,
-                        null::timestamptz, null::bigint, v_now, null::bigint;
-  end if;
+  v_next := least(
+    (select s.next_time from rowlease.schedule s
+      where not s.paused and s.next_time > v_now order by s.next_time limit 1),
+    (select min(s.lock_expires_time) from rowlease.schedule s
+      where not s.paused and s.next_time <= v_now),
+    (select min(s.lock_expires_time) from rowlease.schedule s
+      where not s.paused and s.next_time is null));
+  claimed_time := v_now;
+  wait_ms := case when v_next is not null
+                  then greatest(0, ceil(extract(epoch from v_next - v_now) * 1000)) end;
+  return next;
 end $$;

@@ -10,6 +10,8 @@
 --           update, which looks at the status again. Who is refused passes over the request. A round
 --           may bring less than was asked for because it met requests that others hold, or that stand
 --           behind another of their group; those are set aside, and the next round goes on behind.
+--           A session whose context says rowlease_claim_locks = off does without the requests' own
+--           locks, which keep claims from waiting for each other; so what they cost can be measured.
 create or alter procedure rowlease.claim
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
   @p_policy varchar(10), @p_limit int, @p_slots int, @p_more bit output
@@ -19,6 +21,8 @@ set xact_abort on;
 declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
 declare @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
 declare @met_ids nvarchar(max);
+declare @locks bit =
+  case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
 create table #candidate (Place int identity primary key, RequestId bigint not null);
 -- Turn: null while nothing is known, or if others hold it; 0: behind another of its group.
 declare @met table (Place int identity primary key, RequestId bigint not null unique,
@@ -73,7 +77,7 @@ begin
       end;
     end;
     set @name = concat(N'rowlease:r:', @id);
-    if @granted = 1
+    if @granted = 1 and @locks = 1
       exec rowlease.try_lock @name, @granted output;
     if @granted = 1
     begin

@@ -41,8 +41,16 @@ output inserted.ScheduleName, inserted.Cron, inserted.TimeZone, inserted.CatchUp
    and Paused = 0 and (NextTime is null or NextTime <= @now)
    and (LockExpiresTime is null or LockExpiresTime <= @now);
 commit transaction;
-set @next = (select min(case when s.NextTime > @now then s.NextTime else s.LockExpiresTime end)
-               from rowlease.Schedule as s with (readpast, readcommittedlock) where s.Paused = 0);
+set @next = (
+  select min(e.Time)
+    from (select min(s.NextTime) as Time from rowlease.Schedule as s with (readpast, readcommittedlock)
+           where s.Paused = 0 and s.NextTime > @now
+           union all
+          select min(s.LockExpiresTime) from rowlease.Schedule as s with (readpast, readcommittedlock)
+           where s.Paused = 0 and s.NextTime <= @now
+           union all
+          select min(s.LockExpiresTime) from rowlease.Schedule as s with (readpast, readcommittedlock)
+           where s.Paused = 0 and s.NextTime is null) as e);
 set @us = rowlease.us_until(@now, @next);
 set @wait_ms = case when @us > 0 then (@us + 999) / 1000 when @us <= 0 then 0 end;
 select d.ScheduleName as schedule_name, d.Cron as cron, d.TimeZone as time_zone,

@@ -32,9 +32,12 @@ if exists (select 1 from openjson(@p_settings) as j
     N'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of priority 1 and so on', 1;
 if exists (select 1 from openjson(@p_settings) as j
             where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history')
-              and j.type <> 0 and try_cast(j.value as bigint) is null)
+              and j.type <> 0
+              and (try_cast(j.value as bigint) is null
+                   or j.[key] = 'max_priority' and try_cast(j.value as smallint) is null
+                   or j.[key] <> 'capacity' and try_cast(j.value as int) is null))
 begin
-  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it is no number');
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it is no number that fits');
   throw 51010, @says, 1;
 end;
 begin try

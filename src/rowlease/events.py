@@ -105,6 +105,13 @@ class Renewed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressKept(Event):
+    """What running tasks have said of their progress was written down, in one call."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested(Event):
     """Somebody wants a running request to stop."""
 

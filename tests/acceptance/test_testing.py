@@ -365,10 +365,10 @@ def test_a_user_s_own_tests_run_with_the_fixtures(
     kept = {key: value for key, value in os.environ.items() if not key.startswith("ROWLEASE")}
     given = {"ROWLEASE_TEST_DSN": server_dsn} if server == "given" else {}
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "rowlease.testing.plugin", "-p", "no:randomly",
+        [sys.executable, "-m", "pytest", "-p", "rowlease.testing.plugin",
          "-q", "-W", "error", "--basetemp", str(tmp_path / "base")],
         cwd=tmp_path,
-        env={**kept, **given, "PYTHONPATH": str(SOURCE), "ROWLEASE_HOME": str(tmp_path / "home")},
+        env={**kept, **given, "PYTHONPATH": str(SOURCE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=110,

@@ -12,7 +12,7 @@ import pytest
 
 from rowlease.context import current
 from rowlease.errors import ConfigError
-from rowlease.events import Failed, Finished, Started
+from rowlease.events import Failed, Finished, ProgressKept, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks import task
@@ -39,6 +39,9 @@ def plain(do: str = "ok") -> object:
             raise StopIteration("no more")
         case "meet":
             together.wait(PATIENCE)
+        case "report":
+            current().progress(0.25, "a quarter")
+            assert let_go.wait(PATIENCE)
         case "stay":
             assert let_go.wait(PATIENCE)
     return {"attempt": current().attempt, "thread": threading.current_thread().name}
@@ -159,6 +162,19 @@ def test_what_was_left_behind_reports_nothing(store: Store, sql: Sql) -> None:
         put(store, "ok")
         assert heard.first(Finished).request.kind == "plain"
     assert statuses(sql) == {"Complete": 1, "Scheduled": 1}
+
+
+def test_what_a_thread_says_of_its_progress_can_be_seen(store: Store, sql: Sql) -> None:
+    lease = timedelta(seconds=0.3)
+    with working_with(store, tasks=TASKS, concurrency=2, executor="thread", lease=lease) as (
+        _,
+        heard,
+    ):
+        put(store, "report")
+        assert heard.first(ProgressKept).count == 1
+        assert sql("select fraction, note from rowlease.progress") == [(0.25, "a quarter")]
+        let_go.set()
+        assert heard.first(Finished)
 
 
 def test_a_plain_function_is_no_coroutine(store: Store) -> None:

@@ -137,3 +137,16 @@ def test_the_wheel_migrates_a_database_and_runs_a_worker(
             "select status, (payload ->> 'n')::int, result::text::int from rowlease.requests"
         ).fetchall()
     assert sorted(found) == [("Complete", n, 2 * n) for n in range(20)]
+
+
+def test_pytest_finds_the_fixtures_of_the_wheel(call: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import os\nos.environ['ROWLEASE_TEST_DSN'] = os.environ['ROWLEASE_DSN']\n"
+    )
+    (tmp_path / "test_jobs.py").write_text(
+        JOBS + "\n\ndef test_double(rowlease_client):\n"
+        "    from rowlease.testing import drain\n"
+        "    rowlease_client.enqueue(double, {'n': 21})\n"
+        "    assert [ran.result for ran in drain(rowlease_client, double)] == [42]\n"
+    )
+    assert "1 passed" in call("python", "-m", "pytest", "-q", "-W", "error")

@@ -32,6 +32,7 @@ from rowlease.events import (
     Events,
     Failed,
     Finished,
+    ProgressKept,
     Renewed,
     Started,
     StoreLost,
@@ -94,6 +95,9 @@ def act(do: str = "ok", **given: Any) -> object:
             while not current().should_stop:
                 threading.Event().wait(0.001)
             raise RuntimeError("stopped, as asked")
+        case "report":
+            current().progress(0.25, "a quarter")
+            return Path(given["gate"]).read_text()
         case "wait":
             return Path(given["gate"]).read_text()
         case "wait once":
@@ -179,14 +183,16 @@ def drain(dsn: str | Store, **settings: Any) -> Summary:
 
 
 @contextmanager
-def worker_process(dsn: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+def worker_process(
+    dsn: str, tasks: str = __name__, **settings: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A worker in a process of its own, whose log is in its stdout; killed at the end."""
     code = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
         "import logging, datetime\n"
         "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
         "from rowlease.worker import Worker\n"
-        f"print(Worker({dsn!r}, {__name__!r}, **{settings!r}).run(), flush=True)\n"
+        f"print(Worker({dsn!r}, {tasks!r}, **{settings!r}).run(), flush=True)\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -610,6 +616,18 @@ def test_a_task_is_killed_before_its_lease_ends_when_the_database_stays_away(
         again = heard.first(Started).request
         assert (again.request_id, again.lock_token) == (lease.request_id, lease.lock_token + 1)
         assert not over
+        open_gate(gate)
+        heard.first(Finished)
+
+
+def test_what_a_task_says_of_its_progress_can_be_seen_while_it_runs(
+    store: Store, gate: Path, sql: Sql
+) -> None:
+    (request_id,) = put(store, {"do": "report", "gate": str(gate)})
+    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
+        assert heard.first(ProgressKept).count == 1
+        found = sql("select request_id, lock_token, fraction, note from rowlease.progress")
+        assert found == [(request_id, 1, 0.25, "a quarter")]
         open_gate(gate)
         heard.first(Finished)
 

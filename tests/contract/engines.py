@@ -7,8 +7,10 @@ runs the suite and writes the page. Nothing is claimed there that did not run.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,8 @@ from tests.contract.sessions import SERVERS
 PAGE = packaged("sql").parent / "docs" / "engines.md"
 NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 FOLDER = "tests/contract"
+#: Written by benchmarks/sqlserver_claims.py, and kept.
+CLAIMS = "## What keeps two claims apart"
 
 
 def available() -> list[str]:
@@ -31,8 +35,7 @@ def available() -> list[str]:
 
 def stale() -> str | None:
     """A sentence, if docs/engines.md tells of other routines than those of sql/sqlserver."""
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    if scripts_hash("sqlserver") in text:
+    if _ran_with("sqlserver") in written():
         return None
     return (
         "docs/engines.md tells of another sql/sqlserver than this one; "
@@ -81,8 +84,27 @@ class Recorder:
         self.results.append(Result(engine, promise, test, report.outcome, reason))
 
 
-def page(results: list[Result]) -> str:
-    """docs/engines.md."""
+def section(text: str, heading: str) -> list[str]:
+    """A section of a page, from its heading to the next one; empty if there is none."""
+    found = re.search(rf"^{re.escape(heading)}\n.*?(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return found[0].rstrip().splitlines() if found else []
+
+
+def write_section(heading: str, lines: list[str]) -> None:
+    """Put a section into docs/engines.md in the place of the one that was there, or at the end."""
+    text = written()
+    old = "\n".join(section(text, heading))
+    new = "\n".join([heading, "", *lines])
+    text = text.replace(old, new) if old else f"{text}\n{new}\n"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def _ran_with(folder: str) -> str:
+    return f"* sql/{folder}: `{scripts_hash(folder)}`"
+
+
+def page(results: list[Result], kept: Sequence[str] = ()) -> str:
+    """docs/engines.md; `kept` are the lines of sections that something else has written."""
     engines = [engine for engine in NAMES if any(r.engine == engine for r in results)]
     lines = [
         "# Engines",
@@ -93,8 +115,8 @@ def page(results: list[Result]) -> str:
         "",
         f"* run: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         *(f"* {NAMES[engine]}: {SERVERS.get(engine, 'not known')}" for engine in engines),
-        f"* sql/sqlserver: `{scripts_hash('sqlserver')}` (the suite warns when it has changed)",
-        f"* sql/postgresql: `{scripts_hash('postgresql')}`",
+        f"{_ran_with('sqlserver')} (the suite warns when it has changed)",
+        _ran_with("postgresql"),
         "",
         *_what_ran(),
         "",
@@ -112,6 +134,8 @@ def page(results: list[Result]) -> str:
     lines.append(f"| **all** | {' | '.join(totals)} |")
     for engine in engines:
         lines += _details(engine, [r for r in results if r.engine == engine])
+    if kept:
+        lines += ["", *kept]
     return "\n".join(lines) + "\n"
 
 
@@ -143,18 +167,29 @@ def _cell(results: list[Result]) -> str:
 
 def _details(engine: str, results: list[Result]) -> list[str]:
     lines: list[str] = []
-    reasons: dict[str, int] = defaultdict(int)
+    skipped: dict[str, list[str]] = defaultdict(list)
     for result in results:
         if result.outcome == "skipped":
-            reasons[result.reason] += 1
-    if reasons:
+            skipped[result.reason].append(result.test)
+    if skipped:
         lines += ["", f"## Skipped on {NAMES[engine]}", ""]
-        lines += [f"* {count}: {reason}" for reason, count in sorted(reasons.items())]
+        lines += [_skips(reason, tests) for reason, tests in sorted(skipped.items())]
     failed = [result for result in results if result.outcome == "failed"]
     if failed:
         lines += ["", f"## Failed on {NAMES[engine]}", ""]
         lines += [f"* {result.promise.replace('_', ' ')}: `{result.test}`" for result in failed]
     return lines
+
+
+def _skips(reason: str, tests: list[str]) -> str:
+    """A reason, and the tests that were skipped for it, without their parameters."""
+    names = sorted({test.partition("[")[0].removeprefix("test_") for test in tests})
+    return f"* {len(tests)}: {reason} ({', '.join(name.replace('_', ' ') for name in names)})"
+
+
+def written() -> str:
+    """The page as it is, or nothing."""
+    return PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
 
 
 def main(arguments: list[str]) -> int:
@@ -163,7 +198,7 @@ def main(arguments: list[str]) -> int:
         return 1
     recorder = Recorder()
     code = pytest.main([FOLDER, "-q", *arguments], plugins=[recorder])
-    PAGE.write_text(page(recorder.results), encoding="utf-8")
+    PAGE.write_text(page(recorder.results, section(written(), CLAIMS)), encoding="utf-8")
     return int(code)
 
 

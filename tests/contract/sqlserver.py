@@ -34,6 +34,8 @@ from tests.contract.sessions import TABLES, Measured, Session
 T = TypeVar("T")
 
 VARIABLE = "ROWLEASE_TEST_MSSQL_DSN"
+#: What else must be said of that server, which it does not say of itself.
+LABEL = "ROWLEASE_TEST_MSSQL_LABEL"
 IMAGE = "mcr.microsoft.com/mssql/server:2022-latest"
 #: Columns that hold JSON text, and are looked at as what it says.
 JSON_COLUMNS = {"Payload", "Result", "QueueNames", "PolicyWeights", "RequestIds"}
@@ -230,7 +232,9 @@ class MssqlSession(SqlServerStore, Session):
 
     def version(self) -> str:
         lines = str(self._observer.execute("select @@version").fetchval()).splitlines()
-        return "; ".join((lines[0], lines[-1])) if self._is_babelfish else lines[0].strip()
+        said = "; ".join((lines[0], lines[-1])) if self._is_babelfish else lines[0].strip()
+        label = os.environ.get(LABEL)
+        return f"{said}; {label}" if label else said
 
     def spelt(self, name: str) -> str:
         return spelt(name)
@@ -282,15 +286,16 @@ class MssqlSession(SqlServerStore, Session):
 
     @contextmanager
     def shipped_clock(self) -> Iterator[None]:
-        def put(text: str) -> None:
-            for batch in rewritten(text) if self._is_babelfish else [text]:
-                self._observer.execute(batch)
-
-        put(load_routines("sqlserver")["now"].body)
+        self.put_routine(load_routines("sqlserver")["now"].body)
         try:
             yield
         finally:
-            put(FROZEN_CLOCK)
+            self.put_routine(FROZEN_CLOCK)
+
+    def put_routine(self, text: str) -> None:
+        """Replace a routine of this database by another text."""
+        for batch in rewritten(text) if self._is_babelfish else [text]:
+            self._observer.execute(batch)
 
     def freeze(self, time: datetime | None) -> None:
         with suppress(pyodbc().Error):  # it may have been killed

@@ -24,7 +24,7 @@ def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> 
     )
     assert "| promise | PostgreSQL | SQL Server |" in text
     assert text.index("| 3 order | 1 passed | 1 failed |") < text.index("| 10 speed | 1 passed |")
-    assert "* 1: pages are PostgreSQL's" in text
+    assert "* 1: pages are PostgreSQL's (a)" in text
     assert "* 3 order: `test_b`" in text
     assert "| **all** | 2 passed | 1 failed, 1 skipped |" in text
 

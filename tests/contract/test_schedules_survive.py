@@ -22,7 +22,7 @@ from tests.contract.sessions import Clock, Session
 
 module_database, dsn = sessions.module_database, sessions.emptied_database
 
-EXAMPLES = {"postgresql": int(os.environ.get("ROWLEASE_SCHEDULE_EXAMPLES", "150")), "sqlserver": 4}
+EXAMPLES = {"postgresql": int(os.environ.get("ROWLEASE_SCHEDULE_EXAMPLES", "60")), "sqlserver": 4}
 #: Name, expression, time zone; the test begins at noon on 1 January 2026.
 SCHEDULES = (
     ("minutely", "* * * * *", "UTC"),

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.contract import sqlserver
+
 
 @pytest.fixture(scope="session")
 def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -32,6 +34,7 @@ def spark(event_log: Path) -> Iterator[Any]:
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": event_log.as_uri(),
             },
+            dsn=None if sqlserver.missing() else "mssql://localhost/any",
         )
     except ConfigError as error:
         pytest.skip(f"Spark cannot start here: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import Any
 import pytest
 
 from rowlease.errors import ConfigError
-from rowlease.spark import session
-from rowlease.spark.session import driver_settings, local_session, why_not_started
+from rowlease.spark.drivers import POSTGRESQL, SQLSERVER, check_driver, driver_settings, drivers_for
+from rowlease.spark.session import local_session, why_not_started
 
 UNRESOLVABLE = """
-from rowlease.spark import session
+from rowlease.spark import drivers, session
 from rowlease.errors import ConfigError
-session.JDBC_DRIVER = "org.postgresql:postgresql:0.0.0-nowhere"
+drivers.POSTGRESQL = drivers.POSTGRESQL._replace(package="org.postgresql:postgresql:0.0.0-nowhere")
 try:
     session.local_session()
 except ConfigError as error:
@@ -45,10 +46,10 @@ def test_the_reason_is_the_one_that_mavens_client_gave(monkeypatch: pytest.Monke
         "java.lang.RuntimeException: [unresolved dependency: x: not found]\n"
     )
     assert "(javax.net.ssl.SSLHandshakeException: PKIX path building failed)" in str(
-        why_not_started(refused)
+        why_not_started(refused, [POSTGRESQL])
     )
     other = "WARNING: x\nError: Could not create the Java Virtual Machine.\nmore\n"
-    assert str(why_not_started(other)) == (
+    assert str(why_not_started(other, [POSTGRESQL])) == (
         "Spark's JVM at /jdk did not start: Error: Could not create the Java Virtual Machine."
     )
 
@@ -61,12 +62,27 @@ def test_jars_of_the_environment_are_used_and_a_missing_one_is_named(
     second.touch()
     for separator in (",", ", ", ":"):
         monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first}{separator}{second}")
-        assert driver_settings() == {"spark.jars": f"{first},{second}"}
+        assert driver_settings([POSTGRESQL]) == {"spark.jars": f"{first},{second}"}
     monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first},{tmp_path / 'c.jar'}")
     with pytest.raises(ConfigError, match=r"ROWLEASE_JDBC_JARS names .*/c\.jar, which is no file"):
-        driver_settings()
+        driver_settings([POSTGRESQL])
     monkeypatch.setenv("ROWLEASE_JDBC_JARS", "")
-    assert driver_settings()["spark.jars.packages"] == session.JDBC_DRIVER
+    assert driver_settings([POSTGRESQL])["spark.jars.packages"] == POSTGRESQL.package
+
+
+def test_a_session_for_sql_server_has_both_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROWLEASE_JDBC_JARS", raising=False)
+    assert drivers_for("postgresql://host/x") == drivers_for(None) == [POSTGRESQL]
+    packages = driver_settings(drivers_for("mssql://host/x"))["spark.jars.packages"]
+    assert packages == f"{POSTGRESQL.package},{SQLSERVER.package}"
+
+
+def test_a_driver_that_is_not_what_was_published_is_refused(spark: Any) -> None:
+    if os.environ.get("ROWLEASE_JDBC_JARS"):
+        pytest.skip("the driver is a jar of ROWLEASE_JDBC_JARS, which has no hash to compare")
+    check_driver(spark, POSTGRESQL)
+    with pytest.raises(ConfigError, match=r"postgresql-\S+\.jar is not the JDBC driver"):
+        check_driver(spark, POSTGRESQL._replace(sha256="0" * 64))
 
 
 def test_a_second_session_of_a_process_is_the_first(spark: Any) -> None:

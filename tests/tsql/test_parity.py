@@ -15,9 +15,8 @@ PUBLIC = (
     "abandon", "cancel", "claim_schedules", "complete", "configure_queue", "depth", "dequeue",
     "enqueue", "enqueue_many", "exchange", "explain", "fail", "fire_schedule", "list_queues",
     "list_requests", "list_schedules", "list_workers", "maintain", "pause", "pause_schedule",
-    "promote", "purge", "put_schedule",
-    "remove_schedule", "renew", "requeue", "resume", "resume_schedule", "schema_version",
-    "worker_bye", "worker_heartbeat",
+    "promote", "purge", "put_schedule", "remove_schedule", "renew", "report_progress", "requeue",
+    "resume", "resume_schedule", "schema_version", "worker_bye", "worker_heartbeat",
 )  # fmt: skip
 #: A type of PostgreSQL's, and what stands for it; arrays and json are JSON text.
 TYPES = {

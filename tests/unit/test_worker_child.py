@@ -104,6 +104,28 @@ def test_an_endless_recursion_is_a_failure() -> None:
     assert run(endless)[1].startswith("RecursionError: maximum recursion depth exceeded")
 
 
+def test_what_a_task_says_of_its_progress_is_read_from_the_shared_memory() -> None:
+    with a_line() as line:
+        line.send(b"1", b"2", b"3")
+        seen = []
+        long = "\u00e9" * child.MAX_NOTE
+
+        def call(payload: str) -> None:
+            told = {"1": (0.5, "half"), "2": (7.0, long)}.get(payload)
+            if told:
+                current().progress(*told)
+            turn, number, size = (
+                line.marks[at] for at in (child.TURN, child.SAID_BY, child.NOTE_BYTES)
+            )
+            note = bytes(line.memory[child.NOTE_AT : child.NOTE_AT + size])
+            fraction = line.memory.cast("d")[child.FRACTION]
+            seen.append((turn, number, fraction, note))
+
+        line.serve(call)
+    cut = long.encode()[: child.MAX_NOTE]
+    assert seen == [(2, 1, 0.5, b"half"), (4, 2, 1.0, cut), (4, 2, 1.0, cut)]
+
+
 class Line:
     """Both ends of the pipes and the shared memory of a child that runs here."""
 

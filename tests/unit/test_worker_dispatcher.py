@@ -59,6 +59,9 @@ class Slot:
         for lease in leases:
             lease.slot, lease.number = self, lease.request.request_id
 
+    def progress(self, number: int) -> tuple[float, str] | None:
+        return None
+
     def has_begun(self, number: int) -> bool:
         head = self.held[0] if self.held else None
         return head is not None and head.number == number

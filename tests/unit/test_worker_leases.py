@@ -88,6 +88,9 @@ class Begun:
     def prolong(self, number: int, ends: float) -> None:
         self.told.append((number, ends))
 
+    def progress(self, number: int) -> tuple[float, str] | None:
+        return None
+
 
 @pytest.mark.parametrize(
     ("outcome", "told"),

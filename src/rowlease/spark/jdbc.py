@@ -16,7 +16,9 @@ from rowlease.errors import (
     StoreError,
     StoreUnavailable,
 )
-from rowlease.store import jdbc_options, redact
+from rowlease.spark.drivers import Driver, drivers_for
+from rowlease.store import is_sqlserver, jdbc_options, redact
+from rowlease.store.sqlserver_errors import Said, our_error
 
 #: Letters, digits and a few signs that mean nothing to SQL, to a JDBC driver or to Spark.
 HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
@@ -38,6 +40,39 @@ def connection_options(dsn: str) -> dict[str, str]:
         ConfigError: the DSN cannot be read.
     """
     return jdbc_options(dsn)
+
+
+def staged(frame: Any, dsn: str) -> tuple[str, Any]:
+    """The table that loads are written to, and the frame as that table wants it."""
+    if not is_sqlserver(dsn):
+        return "rowlease.staging", frame
+    if "due_time" in frame.columns:
+        frame = frame.withColumn("due_time", _utc_wall_clock("due_time"))
+    names = {name: "".join(part.capitalize() for part in name.split("_")) for name in frame.columns}
+    return "rowlease.Staging", frame.withColumnsRenamed(names)
+
+
+def _utc_wall_clock(column: str) -> Any:
+    """What a clock in UTC shows at a timestamp.
+
+    Microsoft's driver writes what a clock in the JVM's own time zone shows, and datetime2 knows no
+    zones. A cast would go through the session's zone, which shows some hours twice.
+    """
+    from pyspark.sql import functions as F
+
+    return F.expr(
+        f"timestamp_ntz'1970-01-01 00:00:00' + unix_micros({column}) * interval '0.000001' second"
+    )
+
+
+def writing_options(dsn: str) -> dict[str, str]:
+    """What makes the driver of this database send many rows at once.
+
+    On SQL Server that is bulk copy, which `connection_options` asks for.
+    """
+    if is_sqlserver(dsn):
+        return {"isolationLevel": "READ_COMMITTED"}
+    return {"reWriteBatchedInserts": "true"}
 
 
 def literal(text: str) -> str:
@@ -81,13 +116,17 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
     where = redact(dsn)
     found = _innermost_sql_exception(error)
     if found is None:
-        if "org.postgresql.Driver" in str(error):
+        driver: Driver = drivers_for(dsn)[-1]
+        if driver.class_name in str(error):
             return ConfigError(
-                f"{doing}: this Spark session has no PostgreSQL JDBC driver; start it with "
+                f"{doing}: this Spark session has no {driver.database} JDBC driver; start it with "
                 "rowlease.spark.local_session, or with spark.jars or spark.jars.packages set"
             )
         return None
-    state, said = found
+    state, code, said = found
+    if is_sqlserver(dsn):
+        ours = our_error(Said(state, code, said, in_connecting=False), where)
+        return type(ours)(f"{doing}: {ours}")
     if state.startswith(UNREACHABLE):
         return StoreUnavailable(
             f"{doing}: cannot reach the database at {where}: {said}; check the DSN and that the "
@@ -105,8 +144,8 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
     return StoreError(f"{doing}: {said} ({state})")
 
 
-def _innermost_sql_exception(error: Exception) -> tuple[str, str] | None:
-    """SQLSTATE and first line of the last java.sql.SQLException in the chain of causes."""
+def _innermost_sql_exception(error: Exception) -> tuple[str, int, str] | None:
+    """SQLSTATE, number and first line of the last java.sql.SQLException in the chain of causes."""
     found = None
     # PySpark keeps the Java exception under one of two names.
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
@@ -115,7 +154,8 @@ def _innermost_sql_exception(error: Exception) -> tuple[str, str] | None:
             break
         if _is_sql_exception(thrown.getClass()):
             said = str(thrown.getMessage() or "").strip().partition("\n")[0]
-            found = (str(thrown.getSQLState() or ""), said.removeprefix("ERROR: "))
+            state, code = str(thrown.getSQLState() or ""), int(thrown.getErrorCode())
+            found = (state, code, said.removeprefix("ERROR: "))
         thrown = thrown.getCause()
     return found
 

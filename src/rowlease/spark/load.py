@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from rowlease.errors import InvalidRequest, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
-from rowlease.spark.jdbc import connection_options, database_errors
+from rowlease.spark.jdbc import connection_options, database_errors, staged, writing_options
 from rowlease.store import Store, open_store
 
-STAGING = "rowlease.staging"
 #: Characters of a load id; the column is that wide.
 MAX_LOAD_ID = 100
 #: Rows that the driver gathers before it sends them; the rewritten INSERT is what makes it fast.
@@ -68,7 +67,7 @@ def enqueue(
     Args:
         df: a batch DataFrame. It is computed once and kept (memory, then disk) until the rows are
             written, so it need not be deterministic.
-        dsn: `postgresql://user:password@host:port/database`.
+        dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
         kind: the task's name, for all rows if it is a str; a Column of strings gives each its own.
         priority: an int of 0 or more for all rows, or a column of integers; bigger is more urgent,
@@ -157,10 +156,11 @@ def stage(
     )
     counted = Observation(f"rowlease load {load_id}")
     observed = numbered.observe(counted, F.count(F.lit(1)).alias("num_rows"))
+    table, written = staged(observed, dsn)
     try:
         with database_errors(dsn, "the rows could not be staged, nothing was enqueued"):
-            observed.write.format("jdbc").options(
-                **options, dbtable=STAGING, batchsize=BATCH_SIZE, reWriteBatchedInserts="true"
+            written.write.format("jdbc").options(
+                **options, **writing_options(dsn), dbtable=table, batchsize=BATCH_SIZE
             ).mode("append").save()
     finally:
         numbered.unpersist()

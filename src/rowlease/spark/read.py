@@ -7,6 +7,7 @@ from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.jdbc import connection_options, database_errors, literal
+from rowlease.store import is_sqlserver
 
 #: Rows that the driver holds at once; PostgreSQL's would read a whole partition into memory.
 FETCH_SIZE = 10_000
@@ -45,7 +46,7 @@ def read_requests(
 
     Raises:
         InvalidRequest: an unknown column or status.
-        ConfigError: the DSN cannot be read, or the session has no JDBC driver.
+        ConfigError: the DSN cannot be read or names SQL Server, or the session has no JDBC driver.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: from the database.
     """
     from pyspark.sql import functions as F
@@ -55,6 +56,11 @@ def read_requests(
         raise ConfigError(f"partitions must be 1 or more, not {partitions}")
     table, conditions = _selection(queue, load_id, status)
     where = f" where {' and '.join(conditions)}" if conditions else ""
+    if is_sqlserver(dsn):
+        raise ConfigError(
+            "requests are read back from PostgreSQL only; read the view rowlease.Requests of SQL "
+            "Server with Spark's own JDBC source"
+        )
     options = {**connection_options(dsn), "fetchsize": str(FETCH_SIZE)}
     with database_errors(dsn, "the requests could not be read"):
         bounds = _query(

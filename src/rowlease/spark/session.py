@@ -1,4 +1,4 @@
-"""Starts a Spark session on this machine that can reach PostgreSQL, or says why it cannot."""
+"""Starts a Spark session on this machine that can reach a database, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rowlease.errors import ConfigError
+from rowlease.spark.drivers import (
+    JARS_VARIABLE,
+    Driver,
+    check_driver,
+    driver_settings,
+    drivers_for,
+)
 from rowlease.spark.java import java_home
 from rowlease.worker.cores import usable_cores
 
-#: Resolved by Spark from Maven Central where ROWLEASE_JDBC_JARS names no jar.
-JDBC_DRIVER = "org.postgresql:postgresql:42.7.14"
-#: Annotations for a compiler, which the driver's POM lists.
-JDBC_EXCLUDES = "org.checkerframework:checker-qual"
-JDBC_DRIVER_CLASS = "org.postgresql.Driver"
-JARS_VARIABLE = "ROWLEASE_JDBC_JARS"
 #: Marks of a failed download in what Spark's start writes to stderr.
 NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)
 #: Lines of that text that give the reason.
@@ -38,6 +38,7 @@ def local_session(
     cores: int | None = None,
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
+    dsn: str | None = None,
 ) -> Any:
     """Start a Spark session inside this process, on 127.0.0.1 only.
 
@@ -50,20 +51,23 @@ def local_session(
         cores: tasks that run at once; None takes the cores this process may use.
         memory: the JVM's heap, as Spark writes sizes.
         settings: further Spark settings; they win over the ones set here.
+        dsn: a database that the session must be able to reach; None is some PostgreSQL.
 
     Returns:
         A pyspark.sql.SparkSession; its owner stops it.
 
     Raises:
         ConfigError: no Java, a jar of ROWLEASE_JDBC_JARS that is not there, a JDBC driver that
-            cannot be resolved from Maven, or a JVM that does not start.
+            cannot be resolved from Maven or is not in the session that runs, or a JVM that does
+            not start.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    drivers = drivers_for(dsn)
     if SparkContext._active_spark_context is not None:
         running = SparkSession.builder.getOrCreate()
-        _check_driver(running)
+        check_driver(running, drivers[-1])
         return running
     cores = cores or usable_cores()
     conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app_name)
@@ -77,38 +81,19 @@ def local_session(
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **driver_settings(),
+        **driver_settings(drivers),
         **(settings or {}),
     }.items():
         conf.set(key, value)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    _launch_jvm(conf)
+    _launch_jvm(conf, drivers)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
-    _check_driver(session)
+    check_driver(session, drivers[-1])
     return session
 
 
-def driver_settings() -> dict[str, str]:
-    """Where Spark finds the JDBC driver: jars of ROWLEASE_JDBC_JARS, else Maven.
-
-    Raises:
-        ConfigError: a jar that the variable names is not there.
-    """
-    named = os.environ.get(JARS_VARIABLE, "")
-    jars = [Path(name.strip()) for name in re.split(f"[,{os.pathsep}]", named) if name.strip()]
-    for jar in jars:
-        if not jar.is_file():
-            raise ConfigError(
-                f"{JARS_VARIABLE} names {jar}, which is no file; name the jar of the PostgreSQL "
-                "JDBC driver, several separated by commas"
-            )
-    if jars:
-        return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
-    return {"spark.jars.packages": JDBC_DRIVER, "spark.jars.excludes": JDBC_EXCLUDES}
-
-
-def _launch_jvm(conf: Any) -> None:
+def _launch_jvm(conf: Any, drivers: list[Driver]) -> None:
     """Start Spark's JVM as PySpark would, but read what it writes.
 
     PySpark says only that the JVM has gone; the reason stands on the JVM's stderr.
@@ -126,7 +111,7 @@ def _launch_jvm(conf: Any) -> None:
     except BaseException as error:
         said = output.close()
         if isinstance(error, PySparkRuntimeError):
-            raise why_not_started(said) from error
+            raise why_not_started(said, drivers) from error
         if isinstance(error, OSError):
             raise ConfigError(f"Spark could not be started: {error}") from error
         raise
@@ -196,31 +181,16 @@ class JvmOutput:
         return "".join(self._lines)
 
 
-def why_not_started(output: str) -> ConfigError:
+def why_not_started(output: str, drivers: list[Driver]) -> ConfigError:
     """The sentence for a JVM that ended before Spark was up, from what it wrote."""
     if NOT_RESOLVED.search(output):
         reason = next((a or b for a, b in REASONS.findall(output)), "no repository has it")
+        packages = " and ".join(driver.package for driver in drivers)
         return ConfigError(
-            f"the JDBC driver {JDBC_DRIVER} could not be resolved from Maven ({reason}); "
-            f"set {JARS_VARIABLE} to a local jar of the PostgreSQL JDBC driver"
+            f"the JDBC driver {packages} could not be resolved from Maven ({reason}); "
+            f"set {JARS_VARIABLE} to a local jar of the {drivers[-1].database} JDBC driver"
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|exception|cannot|could not", line, re.I)]
     said = (telling or lines or ["it wrote nothing"])[0]
     return ConfigError(f"Spark's JVM at {os.environ['JAVA_HOME']} did not start: {said}")
-
-
-def _check_driver(session: Any) -> None:
-    from py4j.protocol import Py4JError
-
-    jvm = session.sparkContext._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        jvm.java.lang.Class.forName(JDBC_DRIVER_CLASS, True, loader)
-    except Py4JError as error:
-        named = os.environ.get(JARS_VARIABLE)
-        where = f"; {JARS_VARIABLE} names {named}" if named else ""
-        raise ConfigError(
-            f"this Spark session cannot load the JDBC driver {JDBC_DRIVER_CLASS}{where}; set "
-            f"{JARS_VARIABLE} to a jar of the PostgreSQL JDBC driver before Spark is started"
-        ) from error

@@ -109,8 +109,9 @@ class PostgresStore(Store):
         if state == "RL001":
             raise RoutineError(said) from error
         if state == "22P02":
+            detail = error.diag.message_detail  # what PostgreSQL itself adds; a routine has said it
             raise InvalidRequest(
-                f"the payload or result is not JSON: {error.diag.message_detail or said}"
+                f"the payload or result is not JSON: {detail}" if detail else said
             ) from error
         if isinstance(error, pg.UntranslatableCharacter | pg.CharacterNotInRepertoire) or (
             isinstance(error, psycopg.DataError) and not state

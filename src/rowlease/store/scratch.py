@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from rowlease.errors import ConfigError
 from rowlease.store.calls import Store
-from rowlease.store.postgresql import PostgresStore, libpq_dsn
+from rowlease.store.libpq import libpq_dsn
+from rowlease.store.postgresql import PostgresStore
 from rowlease.store.routines import load_routines, packaged
 
 #: What the name of a database must hold for its clock to be stopped.

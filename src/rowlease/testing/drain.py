@@ -50,6 +50,9 @@ class _Inline:
     def is_asked_to_stop(self, number: int) -> bool:
         return False
 
+    def tell(self, number: int, fraction: float, note: str) -> None:
+        """Nobody looks."""
+
     def lease_ends(self, number: int) -> float | None:
         return None
 

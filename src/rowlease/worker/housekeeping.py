@@ -59,23 +59,21 @@ class Housekeeping:
         Raises:
             RowleaseError: the store refused, and not just for now.
         """
-        beat_at = look_at = 0.0
+        chores = [self._beat, *([self._schedules.step] if self._schedules else []), self._tidy]
+        due = [0.0] * len(chores)
         pause = 0.0
         while not self._stopped.wait(pause):
-            pause = (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)
-            try:
-                if now() >= beat_at:
-                    self._beat()
-                    beat_at = now() + HEARTBEAT * random.uniform(0.9, 1.1)
-                if self._schedules:
-                    if now() >= look_at:
-                        look_at = now() + self._schedules.step()
-                    pause = min(pause, max(SHORTEST, look_at - now()))
-                self._store.maintain()
-                self.answered_at = now()
-            except StoreError as error:
-                if not error.transient:
-                    raise
+            for place, chore in enumerate(chores):
+                if now() < due[place]:
+                    continue
+                due[place] = now() + MAINTAIN * random.uniform(0.8, 1.2)  # should it fail
+                try:
+                    due[place] = now() + chore()
+                    self.answered_at = now()
+                except StoreError as error:
+                    if not error.transient:
+                        raise
+            pause = max(SHORTEST, min(due) - now())
         with suppress(RowleaseError):
             self._store.worker_bye(self._worker_id)
 
@@ -83,7 +81,7 @@ class Housekeeping:
         """Say bye and end `run`."""
         self._stopped.set()
 
-    def _beat(self) -> None:
+    def _beat(self) -> float:
         self._store.worker_heartbeat(
             self._worker_id,
             host=socket.gethostname(),
@@ -94,6 +92,11 @@ class Housekeeping:
             busy=self._busy(),
             consumer_priority=self._consumer_priority,
         )
+        return HEARTBEAT * random.uniform(0.9, 1.1)
+
+    def _tidy(self) -> float:
+        self._store.maintain()
+        return (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)
 
 
 def _version() -> str:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Protocol
 
 from rowlease.errors import StoreError
-from rowlease.events import CancelRequested, Events, LeaseLost, Renewed
+from rowlease.events import CancelRequested, Events, LeaseLost, ProgressKept, Renewed
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Store
 from rowlease.worker.child import now
@@ -201,7 +201,7 @@ class Leases:
         ]
         try:
             if news:
-                self._store.report_progress(news)
+                self._events.emit(ProgressKept(self._store.report_progress(news)))
         except StoreError as error:
             if not error.transient:
                 raise

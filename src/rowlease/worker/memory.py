@@ -66,7 +66,7 @@ class SharedMemory:
     def _note(self) -> str:
         size = min(self._marks[child.NOTE_BYTES], child.MAX_NOTE)
         note = self._memory[child.NOTE_AT : child.NOTE_AT + size]
-        return note.decode(errors="replace")
+        return note.decode(errors="ignore")  # it may be cut inside a character
 
 
 def _file() -> int:

@@ -1,0 +1,145 @@
+"""How soon does an idle worker start a request, and how often does it ask when there is none?
+
+    python benchmarks/latency.py [--rate 200] [--seconds 10] [--runs 5] [--dsn postgresql://...]
+
+A worker of its own process, with a slot (a child process) for each core, and nothing else to do. A
+producer enqueues one request after the other at a steady rate, each call a transaction; the task
+says when it began. Both are on one host, so one clock serves both. The latency counts from before
+the call of `enqueue`, so it holds the producer's round trip, too.
+
+The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
+
+import psycopg
+from servers import add_dsn, database, server
+
+from rowlease import Client, task
+
+#: Milliseconds.
+GOALS = {"p50": 5.0, "p99": 30.0}
+#: Queries of an idle worker in a second.
+IDLE_GOAL = 1.0
+IDLE_SECONDS = 30.0
+
+
+@task
+def began() -> float:
+    return time.time()
+
+
+class Latencies(NamedTuple):
+    """Of one run, in milliseconds."""
+
+    p50: float
+    p99: float
+    longest: float
+
+
+@contextmanager
+def idle_worker(dsn: str) -> Iterator[None]:
+    """`rowlease worker`, ready."""
+    command = [sys.executable, "-m", "rowlease", "worker", "latency:began", "--log-level=debug"]
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "ROWLEASE_DSN": dsn}
+    with (
+        TemporaryFile("w+") as log,
+        subprocess.Popen(command, env=environment, stderr=log) as process,
+    ):
+        try:
+            while "worker idle" not in said(log):
+                if process.poll() is not None:
+                    raise SystemExit(said(log))
+                time.sleep(0.05)
+            yield
+        finally:
+            process.terminate()
+
+
+def said(log: IO[str]) -> str:
+    log.seek(0)
+    return log.read()
+
+
+def measure(dsn: str, rate: float, seconds: float) -> Latencies:
+    with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as sql:
+        sent: dict[int, float] = {}
+        start = time.time() + 0.1
+        count = int(rate * seconds)
+        for turn in range(count):
+            time.sleep(max(0.0, start + turn / rate - time.time()))
+            at = time.time()
+            sent[client.enqueue(began).request_id or 0] = at
+        while True:
+            found = sql.execute(
+                "select request_id, result::text from rowlease.queue_history"
+            ).fetchall()
+            rows = {request_id: json.loads(result) for request_id, result in found}
+            if sent.keys() <= rows.keys():
+                break
+            time.sleep(0.05)
+    late = sorted(1000 * (rows[request_id] - at) for request_id, at in sent.items())
+    return Latencies(statistics.median(late), late[int(0.99 * len(late))], late[-1])
+
+
+def idle_queries(dsn: str) -> float:
+    """Transactions in a second that the worker makes while there is nothing to do."""
+
+    def count() -> int:
+        ((commits,),) = sql.execute(
+            "select xact_commit + xact_rollback from pg_stat_database"
+            " where datname = current_database()"
+        ).fetchall()
+        return int(commits)
+
+    # Another database's session looks: it adds nothing to what is counted.
+    with psycopg.connect(dsn, autocommit=True) as sql:
+        time.sleep(5)  # what the worker does as it falls asleep
+        began_at, before = time.monotonic(), count()
+        time.sleep(IDLE_SECONDS)
+        return (count() - before - 1) / (time.monotonic() - began_at)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rate", type=float, default=200.0, help="requests a second")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run")
+    parser.add_argument("--runs", type=int, default=5)
+    add_dsn(parser)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        place = stack.enter_context(server(given.dsn))
+        dsn = stack.enter_context(database(place))
+        stack.enter_context(idle_worker(dsn))
+        queries = idle_queries(dsn)
+        runs = [measure(dsn, given.rate, given.seconds) for _ in range(given.runs)]
+    what = f"{given.rate:g} requests a second, idle worker"
+    print(f"\n| {what} | median of {given.runs} | spread | goal |")
+    print("|---|---|---|---|")
+    for name in Latencies._fields:
+        values = [getattr(run, name) for run in runs]
+        goal = f"{GOALS[name]:g} ms" if name in GOALS else ""
+        print(
+            f"| {name} | {statistics.median(values):.1f} ms "
+            f"| {min(values):.1f} to {max(values):.1f} ms | {goal} |"
+        )
+    print(f"| queries a second of an idle worker | {queries:.2f} | | {IDLE_GOAL:g} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""What keeps two claims apart on SQL Server, shown by taking it out.
+
+    python -m benchmarks.sqlserver_claims [--requests 20000] [--connections 8] [--runs 3] [--write]
+
+Many connections claim and complete until nothing is left, with the claim as it is shipped, then
+without the locks by request id, then without the second look at the status, then without both.
+The shipped claim must give no request to two connections and lose none, whatever the engine makes
+of UPDLOCK and READPAST; the second look must be what it hangs on. `--write` puts the table into
+docs/engines.md.
+
+The server is ROWLEASE_TEST_MSSQL_DSN's, else one from testcontainers. Databases are made and
+dropped again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import NamedTuple
+
+from rowlease.model import LeasedRequest, Outcome
+from rowlease.store.routines import load_routines, scripts_hash
+from tests.contract import engines, sqlserver
+from tests.contract.sqlserver import MssqlSession
+
+#: Longer than any run: a lease that ran out would be claimed a second time, and rightly.
+LEASE = timedelta(hours=1)
+BATCH = 10
+#: Seconds between two looks at who waits for a lock.
+LOOK_EVERY = 0.05
+#: Seconds without a single claim after which what is left counts as lost.
+PATIENCE = 30.0
+#: The second look at the status, where claim.sql changes the rows.
+RECHECK = "\n     and Status = 'Pending' and GroupBlocked = 0\n  option (maxdop 1);"
+WITHOUT_RECHECK = "\n  option (maxdop 1);"
+
+
+class Variant(NamedTuple):
+    """A claim; `name` says what is missing from it."""
+
+    name: str
+    has_locks: bool
+    has_recheck: bool
+
+
+VARIANTS = (
+    Variant("as shipped", has_locks=True, has_recheck=True),
+    Variant("without app lock", has_locks=False, has_recheck=True),
+    Variant("without re-check", has_locks=True, has_recheck=False),
+    Variant("without both", has_locks=False, has_recheck=False),
+)
+
+
+class Figures(NamedTuple):
+    """What one run showed.
+
+    Attributes:
+        shared: requests that two claims were given.
+        lost: requests that no claim was ever given, or that were never completed.
+        refused: completions that were told the lease is lost.
+        claims: calls of dequeue while requests were waiting.
+        empty: how many of them brought nothing, %.
+        found: requests per claim that brought some.
+        waiting: time that a connection waited for another's lock, %; looked at every 50 ms.
+        median_ms, slow_ms: of a claim, the median and the slowest of a hundred.
+        rate: requests finished per second.
+    """
+
+    shared: float
+    lost: float
+    refused: float
+    claims: float
+    empty: float
+    found: float
+    waiting: float
+    median_ms: float
+    slow_ms: float
+    rate: float
+
+
+HEADINGS = (
+    "shared", "lost", "refused", "claims", "empty, %", "found", "waiting, %", "ms, median",
+    "ms, 99 %", "requests/s",
+)  # fmt: skip
+
+
+@dataclass
+class Run:
+    """What the connections of one run have seen together."""
+
+    requests: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    given: Counter[int] = field(default_factory=Counter)
+    completed: set[int] = field(default_factory=set)
+    refused: int = 0
+    claims: int = 0
+    empty: int = 0
+    seconds: list[float] = field(default_factory=list)
+    looks: int = 0
+    waits: int = 0
+    last_claim: float = field(default_factory=time.perf_counter)
+
+    def work(self, session: MssqlSession, worker: str) -> None:
+        """Claim and complete until all requests were given out, or no more come."""
+        while len(self.given) < self.requests:
+            start = time.perf_counter()
+            found = session.dequeue(worker, ["default"], BATCH, lease=LEASE).requests
+            end = time.perf_counter()
+            with self.lock:
+                # The last requests may have been claimed by others while this call ran.
+                if found or len(self.given) < self.requests:
+                    self._note(found, end - start)
+            if found:
+                outcomes = session.complete(found)
+                with self.lock:
+                    self._note_outcomes(found, outcomes)
+            elif end - self.last_claim > PATIENCE:
+                return
+
+    def _note(self, found: Sequence[LeasedRequest], seconds: float) -> None:
+        self.claims += 1
+        self.empty += not found
+        self.seconds.append(seconds)
+        self.given.update(request.request_id for request in found)
+        if found:
+            self.last_claim = time.perf_counter()
+
+    def _note_outcomes(self, found: list[LeasedRequest], outcomes: list[Outcome]) -> None:
+        for request, outcome in zip(found, outcomes, strict=True):
+            if outcome is Outcome.OK:
+                self.completed.add(request.request_id)
+            else:
+                self.refused += 1
+
+    def watch(self, sessions: list[MssqlSession], done: threading.Event) -> None:
+        """Look who waits for a lock, again and again."""
+        while not done.wait(LOOK_EVERY):
+            self.looks += len(sessions)
+            self.waits += sum(session.waits_for_lock() for session in sessions)
+
+    def figures(self, seconds: float) -> Figures:
+        filled = self.claims - self.empty
+        return Figures(
+            shared=sum(times > 1 for times in self.given.values()),
+            lost=self.requests - len(self.completed),
+            refused=self.refused,
+            claims=self.claims,
+            empty=100 * self.empty / self.claims,
+            found=self.given.total() / max(filled, 1),
+            waiting=100 * self.waits / max(self.looks, 1),
+            median_ms=1000 * statistics.median(self.seconds),
+            slow_ms=1000 * statistics.quantiles(self.seconds, n=100)[-1],
+            rate=len(self.completed) / seconds,
+        )
+
+
+@contextmanager
+def sessions_of(dsn: str, variant: Variant, connections: int) -> Iterator[list[MssqlSession]]:
+    with ExitStack() as stack:
+        opened = [stack.enter_context(closing(MssqlSession(dsn))) for _ in range(connections)]
+        for session in opened:
+            session.execute(
+                "exec sp_set_session_context @key = N'rowlease_claim_locks', @value = ?",
+                ("on" if variant.has_locks else "off",),
+            )
+        yield opened
+
+
+def put_claim(session: MssqlSession, variant: Variant) -> None:
+    """Replace the routine `claim` of this database, and of no other, by the variant."""
+    text = load_routines("sqlserver")["claim"].body
+    if not variant.has_recheck:
+        assert text.count(RECHECK) == 1, "claim.sql looks at the status in other words now"
+        text = text.replace(RECHECK, WITHOUT_RECHECK)
+    session.put_routine(text)
+
+
+def run(dsn: str, variant: Variant, requests: int, connections: int) -> Figures:
+    sqlserver.emptied(dsn)
+    with closing(MssqlSession(dsn)) as owner:
+        put_claim(owner, variant)
+        owner.fill(requests)
+    seen, done = Run(requests), threading.Event()
+    with (
+        sessions_of(dsn, variant, connections) as sessions,
+        ThreadPoolExecutor(connections + 1) as pool,
+    ):
+        for session in sessions:  # compile the routines, which takes long on some engines
+            session.complete(session.dequeue("warm up", ["default"], 1, lease=LEASE).requests)
+        seen.requests -= connections
+        watcher = pool.submit(seen.watch, sessions, done)
+        began = time.perf_counter()
+        workers = [
+            pool.submit(seen.work, session, f"worker {number}")
+            for session, number in zip(sessions, count())
+        ]
+        for worker in workers:
+            worker.result()
+        seconds = time.perf_counter() - began
+        done.set()
+        watcher.result()
+    return seen.figures(seconds)
+
+
+def line(name: str, figures: Figures) -> str:
+    digits = (0, 0, 0, 0, 1, 1, 1, 1, 1, 0)
+    cells = (f"{value:,.{places}f}" for value, places in zip(figures, digits, strict=True))
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def median(runs: list[Figures]) -> Figures:
+    return Figures(*map(statistics.median, zip(*runs, strict=True)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="into docs/engines.md")
+    given = parser.parse_args()
+    if why := sqlserver.missing():
+        sys.stderr.write(f"{why}\n")
+        return 1
+    table = [f"| claim | {' | '.join(HEADINGS)} |", "|---|" + "---:|" * len(HEADINGS)]
+    print("\n".join(table))
+    found: dict[Variant, list[Figures]] = {variant: [] for variant in VARIANTS}
+    with sqlserver.server() as server, sqlserver.database(server) as dsn:
+        with closing(MssqlSession(dsn)) as session:
+            version = session.version()
+        for number in range(given.runs):
+            for variant in VARIANTS:  # in turns, so that what else the machine does falls on all
+                figures = run(dsn, variant, given.requests, given.connections)
+                found[variant].append(figures)
+                print(line(f"{variant.name}, run {number + 1}", figures), flush=True)
+    medians = [line(f"**{v.name}**", median(runs)) for v, runs in found.items()]
+    print("\n".join(medians))
+    if given.write:
+        engines.write_section(
+            engines.CLAIMS,
+            [
+                f"`python -m benchmarks.sqlserver_claims`: {given.connections} connections, "
+                f"{given.requests:,} requests, claims of {BATCH}; medians of {given.runs} runs "
+                f"on {datetime.now(UTC):%Y-%m-%d}, with sql/sqlserver "
+                f"`{scripts_hash('sqlserver')}`, on {version}.",
+                "",
+                *table,
+                *medians,
+            ],
+        )
+    shipped, no_lock, no_recheck, _ = found.values()
+    safe = all(not (f.shared or f.lost or f.refused) for f in (*shipped, *no_lock))
+    return 0 if safe and any(f.shared for f in no_recheck) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The JDBC drivers: which one a database needs, where Spark gets it, that it is the right one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from rowlease.errors import ConfigError
+from rowlease.store import is_sqlserver
+
+JARS_VARIABLE = "ROWLEASE_JDBC_JARS"
+
+
+class Driver(NamedTuple):
+    """A JDBC driver, resolved by Spark from Maven Central where ROWLEASE_JDBC_JARS names no jar.
+
+    Attributes:
+        package: `group:artifact:version`.
+        sha256: of that version's jar, as it was published.
+    """
+
+    database: str
+    package: str
+    class_name: str
+    sha256: str
+
+    @property
+    def jar(self) -> str:
+        """What Spark calls the jar that it has resolved."""
+        group, artifact, version = self.package.split(":")
+        return f"{group}_{artifact}-{version}.jar"
+
+
+POSTGRESQL = Driver(
+    "PostgreSQL",
+    "org.postgresql:postgresql:42.7.14",
+    "org.postgresql.Driver",
+    "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
+)
+SQLSERVER = Driver(
+    "SQL Server",
+    "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11",
+    "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    "2d137aa308c78932878952fe3624ea090ecfe644414b8b23e71a305f425698c5",
+)
+#: Annotations for a compiler, which PostgreSQL's driver lists in its POM.
+EXCLUDES = "org.checkerframework:checker-qual"
+
+
+def drivers_for(dsn: str | None) -> list[Driver]:
+    """The drivers of a session: PostgreSQL's always, and last the one that this database needs."""
+    return [POSTGRESQL, SQLSERVER] if dsn is not None and is_sqlserver(dsn) else [POSTGRESQL]
+
+
+def driver_settings(drivers: list[Driver]) -> dict[str, str]:
+    """Where Spark finds the JDBC drivers: jars of ROWLEASE_JDBC_JARS, else Maven.
+
+    Raises:
+        ConfigError: a jar that the variable names is not there.
+    """
+    named = os.environ.get(JARS_VARIABLE, "")
+    jars = [Path(name.strip()) for name in re.split(f"[,{os.pathsep}]", named) if name.strip()]
+    for jar in jars:
+        if not jar.is_file():
+            raise ConfigError(
+                f"{JARS_VARIABLE} names {jar}, which is no file; name the jar of the "
+                f"{drivers[-1].database} JDBC driver, several separated by commas"
+            )
+    if jars:
+        return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
+    return {
+        "spark.jars.packages": ",".join(driver.package for driver in drivers),
+        "spark.jars.excludes": EXCLUDES,
+    }
+
+
+def check_driver(session: Any, driver: Driver) -> None:
+    """Find a driver in a running session.
+
+    Raises:
+        ConfigError: it is not there, or what Maven brought is not what was published.
+    """
+    from py4j.protocol import Py4JError
+
+    jvm = session.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        # Found, and not yet run.
+        found = jvm.java.lang.Class.forName(driver.class_name, False, loader)
+        source = str(found.getProtectionDomain().getCodeSource().getLocation())
+    except Py4JError as error:
+        named = os.environ.get(JARS_VARIABLE)
+        where = f"; {JARS_VARIABLE} names {named}" if named else ""
+        raise ConfigError(
+            f"this Spark session cannot load the JDBC driver {driver.class_name}{where}; set "
+            f"{JARS_VARIABLE} to a jar of the {driver.database} JDBC driver before Spark is started"
+        ) from error
+    jar = Path(unquote(urlsplit(source).path))
+    if jar.name == driver.jar and hashlib.sha256(jar.read_bytes()).hexdigest() != driver.sha256:
+        raise ConfigError(
+            f"{jar} is not the JDBC driver {driver.package} that was published; delete it, or set "
+            f"{JARS_VARIABLE} to a jar that you trust"
+        )

@@ -1,0 +1,190 @@
+"""Bad input: every engine refuses it in the same sentence, which says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from rowlease.errors import InvalidRequest, QueueFull, RoutineError, RowleaseError
+from rowlease.model import Held, NewRequest
+from rowlease.store import Store
+from tests.contract import sessions
+from tests.contract.sessions import Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
+
+HELD = Held(1, 1)
+LONG = "[" + "1," * 524_288 + "1]"
+NO_QUEUE = 'queue "nowhere" does not exist; create it with rowlease.configure_queue'
+LENGTHS = "request ids, lock tokens and what goes with them must be arrays of one length"
+DEQUEUE = (
+    "dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms"
+)
+WEIGHTS = (
+    "policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of "
+    "priority 1 and so on"
+)
+RANGE = 'a setting of queue "default" is out of range'
+FULL = (
+    'queue "default" is full: 1 of 2 places are taken, 2 more do not fit; wait for workers, or '
+    "raise its capacity with rowlease.configure_queue"
+)
+WAITED_FOR = (
+    'queue "default" is full: 1 of 2 places are taken and 2 waited for, 1 more do not fit; wait '
+    "for workers, or raise its capacity with rowlease.configure_queue"
+)
+
+
+class Bad(NamedTuple):
+    """A call that every engine refuses.
+
+    Attributes:
+        code: of sql/README.md; empty where the store itself refuses.
+        says: the sentence. After a colon an engine may go on in its own words.
+    """
+
+    code: str
+    call: Callable[[Session], Any]
+    error: type[RowleaseError]
+    says: str
+
+
+def enqueue(queue: str = "default", **fields: Any) -> Callable[[Store], Any]:
+    return lambda store: store.enqueue_many(queue, [NewRequest(**{"kind": "a", **fields})])
+
+
+def dequeue(*arguments: Any, **options: Any) -> Callable[[Store], Any]:
+    return lambda store: store.dequeue(*arguments, **options)
+
+
+def configure(**settings: Any) -> Callable[[Store], Any]:
+    return lambda store: store.configure_queue("default", **settings)
+
+
+def promote(
+    load_id: str = "x",
+    queue: str = "default",
+    count: int = 1,
+    *,
+    kind: str | None = "a",
+    **row: Any,
+) -> Callable[[Session], Any]:
+    def call(store: Session) -> Any:
+        store.stage(load_id, [{"row_id": 0, **row}])
+        return store.promote(load_id, queue, count, kind=kind)
+
+    return call
+
+
+def promote_for_another_queue(store: Session) -> Any:
+    store.configure_queue("mail")
+    store.promote("x", "mail", 0)
+    return store.promote("x", "default", 0)
+
+
+def enqueue_too_many(store: Session) -> Any:
+    store.configure_queue("default", capacity=2)
+    store.put()
+    return store.put(2)
+
+
+def enqueue_before_another(store: Session) -> Any:
+    store.configure_queue("default", capacity=2)
+    store.put()
+    store.enqueue_many("default", [NewRequest(kind="a")] * 2, wait=timedelta(seconds=9))
+    return store.put()
+
+
+def complete_with(result: str) -> Callable[[Session], Any]:
+    def call(store: Session) -> Any:
+        store.put()
+        return store.complete(store.take(), [result])
+
+    return call
+
+
+REFUSED = [
+    Bad("RL001", dequeue("one", ["default"], 0), RoutineError, DEQUEUE),
+    Bad("RL001", dequeue("one", ["default"], 10_001), RoutineError, DEQUEUE),
+    Bad("RL001", dequeue("", ["default"], 1), RoutineError, DEQUEUE),
+    Bad("RL001", dequeue("one", ["default"], 1, lease=timedelta(0)), RoutineError, DEQUEUE),
+    Bad("RL001", lambda s: s.exchange("one", ["default"], 10_001), RoutineError, DEQUEUE),
+    Bad("RL001", lambda s: s.complete([HELD], ["1", "2"]), RoutineError, LENGTHS),
+    Bad("RL001", lambda s: s.fail([HELD], []), RoutineError, LENGTHS),
+    Bad("RL001", lambda s: s.renew([HELD], started=[]), RoutineError, LENGTHS),
+    Bad("RL001", lambda s: s.purge("default", ["Processing"]), RoutineError,
+        "purge deletes requests that are Scheduled, Pending or Failed; cancel what runs"),
+    Bad("RL001", lambda s: s.requeue(), RoutineError,
+        "requeue wants request ids, or a queue, kind or error to choose dead letters by"),
+    Bad("RL002", enqueue("nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", dequeue("one", ["nowhere"], 1), InvalidRequest, NO_QUEUE),
+    Bad("RL002", promote(queue="nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", lambda s: s.purge("nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", lambda s: s.pause("nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", lambda s: s.resume("nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", lambda s: s.depth("nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", lambda s: s.insert("inbox", queue_name="nowhere", kind="a"), InvalidRequest,
+        NO_QUEUE),
+    Bad("RL003", enqueue(priority=-1), InvalidRequest,
+        "priority is -1; it must be 0 or more, and bigger is more urgent"),
+    Bad("RL003", promote(priority=-4), InvalidRequest,
+        "priority is -4; it must be 0 or more, and bigger is more urgent"),
+    Bad("RL004", enqueue(payload=LONG), InvalidRequest,
+        "payload has 1048579 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
+        "where it is"),
+    Bad("RL004", enqueue(payload='"' + "€" * 349_525 + '"'), InvalidRequest,
+        "payload has 1048577 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
+        "where it is"),
+    Bad("RL005", enqueue_too_many, QueueFull, FULL),
+    Bad("RL005", enqueue_before_another, QueueFull, WAITED_FOR),
+    Bad("RL006", enqueue(kind=""), InvalidRequest, "kind must name a task in 1 to 200 characters"),
+    Bad("RL006", enqueue(kind="x" * 201), InvalidRequest,
+        "kind must name a task in 1 to 200 characters"),
+    Bad("RL006", promote(kind=None), InvalidRequest,
+        "kind must name a task in 1 to 200 characters"),
+    Bad("RL007", enqueue(max_attempts=0), InvalidRequest,
+        "max_attempts is 0; it must be 1 or more"),
+    Bad("RL008", promote(count=3), InvalidRequest,
+        'load "x" has 1 staged rows where 3 were expected; write it again'),
+    Bad("RL009", promote_for_another_queue, InvalidRequest,
+        'load "x" belongs to queue "mail", not to "default"; take another load id'),
+    Bad("RL010", configure(nonsense=1), InvalidRequest, 'queue_settings has no setting "nonsense"'),
+    Bad("RL010", configure(policy_weights=[1, "2"]), InvalidRequest, WEIGHTS),
+    Bad("RL010", configure(policy_weights={"0": 1}), InvalidRequest, WEIGHTS),
+    Bad("RL010", configure(policy="random"), InvalidRequest, RANGE),
+    Bad("RL010", configure(max_priority=256), InvalidRequest, RANGE),
+    Bad("RL010", configure(max_priority=10**9), InvalidRequest, RANGE),
+    Bad("RL010", configure(max_attempts="many"), InvalidRequest, RANGE),
+    Bad("RL010", configure(lease_seconds=None), InvalidRequest, RANGE),
+    Bad("22P02", enqueue(payload="{"), InvalidRequest, "the payload or result is not JSON"),
+    Bad("22P02", complete_with("{"), InvalidRequest, "the payload or result is not JSON"),
+    Bad("22P02", promote(payload="{"), InvalidRequest,
+        'load "x" has a payload that is not JSON; nothing was enqueued'),
+    Bad("", enqueue(dedup_key="k" * 401), InvalidRequest, "a name or key is too long"),
+    Bad("", enqueue(group_key="g" * 201), InvalidRequest, "a name or key is too long"),
+    Bad("", enqueue(due_time=datetime(9999, 12, 31, 12, tzinfo=UTC)), InvalidRequest,
+        "a number, time or delay is out of range"),
+    Bad("", enqueue(dedup_key="a\0b"), InvalidRequest,
+        "a text holds a character the database refuses"),
+]  # fmt: skip
+
+
+@pytest.fixture(params=REFUSED, ids=lambda bad: f"{bad.code} {bad.says[:40]}".strip())
+def bad(request: pytest.FixtureRequest) -> Bad:
+    found: Bad = request.param
+    return found
+
+
+def test_bad_input_is_refused_in_the_same_sentence_everywhere(store: Session, bad: Bad) -> None:
+    with pytest.raises(bad.error) as refused:
+        bad.call(store)
+    said = str(refused.value)
+    assert said == bad.says or said.startswith(f"{bad.says}: ")
+    assert type(refused.value) is bad.error
+
+
+def test_every_code_of_our_own_is_among_them() -> None:
+    assert {bad.code for bad in REFUSED} >= {f"RL{number:03}" for number in range(1, 11)}
