@@ -208,7 +208,7 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_mistake(run: Run) -> No
     assert "Commands:" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["enqueue"], ["worker"]])
+@pytest.mark.parametrize("arguments", [[], ["enqueue"], ["worker"], ["top"]])
 def test_help_loads_no_driver(arguments: list[str], tmp_path: Path) -> None:
     """What makes `--help` instant; the time itself is the machine's affair."""
     done = subprocess.run(

@@ -198,16 +198,18 @@ def test_a_burst_ends_by_itself_and_its_summary_counts_all(
 def test_a_worker_that_dies_is_replaced_also_in_a_burst(
     dsn: str, tmp_path: Path, client: Client, sql: Sql
 ) -> None:
-    sql("select rowlease.configure_queue('default', '{\"lease_seconds\": 1, \"max_crashes\": 2}')")
+    # By the time its lease runs out it has been quarantined, or nobody is there any more.
+    sql("select rowlease.configure_queue('default', '{\"max_crashes\": 1}')")
     client.enqueue("end_the_worker")
     client.enqueue("pid")
-    with working(dsn, tmp_path, "--processes", "2", "--burst") as command:
+    options = ("--processes", "2", "--concurrency", "1", "--burst")
+    with working(dsn, tmp_path, *options) as command:
         died = command.event("worker_died")
         code, summary = command.ended()
     assert died["how"] == "was killed by signal 9 (SIGKILL)"
     assert 0.1 <= died["restart"] <= 0.2
-    assert (code, summary["finished"]) == (0, 1)
-    assert summary["restarts"] == 1
+    assert (code, summary["restarts"]) == (0, 1)
+    assert sql("select status from rowlease.requests where kind = 'pid'") == [("Complete",)]
 
 
 def test_a_second_signal_hands_back_what_runs(
