@@ -429,7 +429,8 @@ def test_an_unbounded_queue_takes_no_lock(store: Session, another: Another) -> N
     store.configure_queue("bounded", capacity=9)
     holder = another()
     holder.begin()
-    holder.execute("select from rowlease.queue_settings for update")
+    holder.configure_queue("default")  # keeps the row of its settings
+    holder.put(queue="bounded")
     call = store.in_background(lambda: store.put())
     assert store.settles(call), "an enqueue to an unbounded queue waits for its settings"
     assert len(call.result()) == 1

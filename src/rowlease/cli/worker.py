@@ -69,6 +69,13 @@ def named_queues(
 )
 @click.option("--prefetch", type=click.IntRange(0), help="Most requests a slot may hold ahead.")
 @click.option("--lease", type=duration, help="How long a lease lasts. Default: the queue's.")
+@click.option(
+    "--consumer-priority",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Workers with a larger one and free slots get requests first.",
+)
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
 @click.option(
     "--grace",
