@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -34,7 +35,12 @@ from rowlease import Client, task
 GOALS = {"p50": 5.0, "p99": 30.0}
 #: Queries of an idle worker in a second.
 IDLE_GOAL = 1.0
-IDLE_SECONDS = 30.0
+IDLE_SECONDS = 60.0
+#: Milliseconds until what one host hands back is started by another that is idle.
+BACK_GOAL = 50.0
+HANDED_BACK = 20
+#: Seconds after which a worker that was stopped sleeps once more.
+ASLEEP_AGAIN = 1.5
 
 
 @task
@@ -51,7 +57,7 @@ class Latencies(NamedTuple):
 
 
 @contextmanager
-def idle_worker(dsn: str) -> Iterator[None]:
+def idle_worker(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     """`rowlease worker`, ready."""
     command = [sys.executable, "-m", "rowlease", "worker", "latency:began", "--log-level=debug"]
     paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
@@ -65,7 +71,7 @@ def idle_worker(dsn: str) -> Iterator[None]:
                 if process.poll() is not None:
                     raise SystemExit(said(log))
                 time.sleep(0.05)
-            yield
+            yield process
         finally:
             process.terminate()
 
@@ -96,6 +102,29 @@ def measure(dsn: str, rate: float, seconds: float) -> Latencies:
     return Latencies(statistics.median(late), late[int(0.99 * len(late))], late[-1])
 
 
+def handed_back(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
+    """Milliseconds from handing back what another host leased, to its start here."""
+    found = []
+    with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as sql:
+        for _ in range(HANDED_BACK):
+            worker.send_signal(signal.SIGSTOP)  # so that the other one gets it
+            client.enqueue(began)
+            held = client.store.dequeue("another host", ["default"], 1).requests
+            worker.send_signal(signal.SIGCONT)
+            time.sleep(ASLEEP_AGAIN)
+            at = time.time()
+            client.store.abandon(held)
+            while not (
+                rows := sql.execute(
+                    "select result::text::float from rowlease.queue_history where request_id = %s",
+                    (held[0].request_id,),
+                ).fetchall()
+            ):
+                time.sleep(0.02)
+            found.append(1000 * (rows[0][0] - at))
+    return sorted(found)
+
+
 def idle_queries(dsn: str) -> float:
     """Transactions in a second that the worker makes while there is nothing to do."""
 
@@ -124,8 +153,9 @@ def main() -> int:
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
         dsn = stack.enter_context(database(place))
-        stack.enter_context(idle_worker(dsn))
+        worker = stack.enter_context(idle_worker(dsn))
         queries = idle_queries(dsn)
+        back = handed_back(dsn, worker)
         runs = [measure(dsn, given.rate, given.seconds) for _ in range(given.runs)]
     what = f"{given.rate:g} requests a second, idle worker"
     print(f"\n| {what} | median of {given.runs} | spread | goal |")
@@ -138,6 +168,10 @@ def main() -> int:
             f"| {min(values):.1f} to {max(values):.1f} ms | {goal} |"
         )
     print(f"| queries a second of an idle worker | {queries:.2f} | | {IDLE_GOAL:g} |")
+    print(
+        f"| handed back by another host, p50 of {HANDED_BACK} | {statistics.median(back):.1f} ms "
+        f"| {back[0]:.1f} to {back[-1]:.1f} ms | {BACK_GOAL:g} ms |"
+    )
     return 0
 
 

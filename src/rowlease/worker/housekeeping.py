@@ -18,7 +18,7 @@ from rowlease.worker.schedules import Schedules
 #: Seconds between two heartbeats.
 HEARTBEAT = 5.0
 #: Seconds between two rounds of `maintain`: while there is work, and while there is none.
-MAINTAIN, MAINTAIN_IDLE = 1.0, 2.0
+MAINTAIN, MAINTAIN_IDLE = 1.0, 2.5
 #: Seconds between two rounds at least.
 SHORTEST = 0.02
 
