@@ -80,7 +80,7 @@ def keeping(store: Records, busy: int = 1, schedules: Any = None) -> Housekeepin
     return house
 
 
-@pytest.mark.parametrize(("busy", "pause"), [(1, 1.0), (0, 2.0)])
+@pytest.mark.parametrize(("busy", "pause"), [(1, 1.0), (0, 2.5)])
 def test_it_maintains_every_second_and_less_often_when_idle(
     store: Records, busy: int, pause: float
 ) -> None:
