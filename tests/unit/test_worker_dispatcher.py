@@ -13,7 +13,7 @@ from rowlease.events import Event, Events, Started
 from rowlease.model import Failure, LeasedRequest
 from rowlease.worker import child
 from rowlease.worker import dispatcher as dispatcher_module
-from rowlease.worker.dispatcher import Dispatcher
+from rowlease.worker.dispatcher import LAST_LOOK, Dispatcher
 from rowlease.worker.leases import Lease
 from rowlease.worker.process import LONGEST_RETRY, failure
 from rowlease.worker.pump import Outcomes
@@ -349,6 +349,18 @@ def test_draining_lets_run_what_runs_and_hands_back_the_rest(clock: Clock) -> No
         world.answer(slot)
     world.step(draining=True)
     world.step(draining=True)
+    assert world.dispatcher.held == 0
+    assert world.pause == LAST_LOOK  # it ends at once
+
+
+def test_what_died_just_before_giving_up_is_not_forgotten(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    (held,) = world.take(1)
+    slot = world.children[0]
+    slot.held.clear()
+    world.deaths.append(Death("exited with code 3", (held, 0.5), []))
+    world.dispatcher.give_up()
+    assert [one.lease for one in world.outcomes.not_done] == [held]
     assert world.dispatcher.held == 0
 
 

@@ -29,6 +29,8 @@ BLOCKED_SECONDS = 0.05
 WEIGHT = 0.05
 #: Seconds between giving a slot something and looking whether it has begun.
 LOOK = 0.02
+#: Seconds between two looks when nothing is held and a worker is about to end.
+LAST_LOOK = 0.005
 #: Seconds between two looks at everything.
 LONGEST_PAUSE = 1.0
 #: Seconds for the outcomes of many short requests to gather: they are cheaper together.
@@ -136,14 +138,19 @@ class Dispatcher:
         changed()
         if self.ahead and self.held > 2 * len(self._slots.children):
             time.sleep(GATHER)
-        answers, deaths = self._slots.poll(max(0.0, min(pause, longest)))
+        if draining and not self.held:
+            pause = LAST_LOOK  # only the receiver has something left to do
+        self._poll(max(0.0, min(pause, longest)))
+
+    def _poll(self, pause: float) -> None:
+        answers, deaths = self._slots.poll(pause)
         self._settle(answers)
         for death in deaths:
             self._inherit(death)
 
     def give_up(self) -> None:
         """Kill what still runs and hand back all that is held."""
-        self._settle(self._slots.poll(0)[0])
+        self._poll(0.0)
         for one in self._slots.children:
             if not one.load:
                 continue
