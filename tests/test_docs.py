@@ -60,6 +60,33 @@ def test_the_example_of_the_testing_page_passes(
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
+def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
+    repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    (program,) = code_blocks(repository / "docs" / "tasks.md", "python")
+    (tmp_path / "reports.py").write_text(program)
+    sql("select rowlease.configure_queue('web')")
+    sql("select rowlease.enqueue('default', 'report', '{\"customer\": 1}')")
+    sql("select rowlease.enqueue('default', 'report', '{\"customer\": -1}')")
+    sql("select rowlease.enqueue('default', 'report', '{\"nobody\": 1}')")
+    sql("select rowlease.enqueue('web', 'ping', '{\"host\": \"h\"}')")
+    for arguments in (["reports:report"], ["reports:ping", "--queue", "web"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "rowlease", "worker", *arguments, "--burst"],
+            cwd=tmp_path,
+            env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ran.returncode == 0, ran.stderr
+    assert sql("select result from rowlease.queue_history order by request_id") == [
+        ({"customer": 1, "attempt": 1},),
+        ("h is there",),
+    ]
+    assert sql("select status, num_attempts from rowlease.queue") == [("Failed", 1)] * 2
+
+
 def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
     (program, *_) = code_blocks(repository / "README.md", "python")
     assert len(program.splitlines()) <= 20
