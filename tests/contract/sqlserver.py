@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -111,7 +112,16 @@ def database(server_dsn: str) -> Iterator[str]:
                 kept.close()
             with suppress(pyodbc().Error):  # not every engine has it
                 connection.execute(f"alter database {name} set single_user with rollback immediate")
+            _await_nobody(connection, name)
             connection.execute(f"drop database {name}")
+
+
+def _await_nobody(connection: Any, name: str) -> None:
+    """Where sessions cannot be thrown out of a database: wait until those that closed have ended."""
+    sessions = "select count(*) from sys.dm_exec_sessions where database_id = db_id(?)"
+    deadline = time.monotonic() + 30
+    while connection.execute(sessions, name).fetchval() and time.monotonic() < deadline:
+        pass
 
 
 def apply(dsn: str) -> None:
