@@ -117,7 +117,7 @@ def database(server_dsn: str) -> Iterator[str]:
 
 
 def _await_nobody(connection: Any, name: str) -> None:
-    """Where sessions cannot be thrown out of a database: wait until those that closed have ended."""
+    """Wait until closed sessions have ended: not every engine can throw them out."""
     sessions = "select count(*) from sys.dm_exec_sessions where database_id = db_id(?)"
     deadline = time.monotonic() + 30
     while connection.execute(sessions, name).fetchval() and time.monotonic() < deadline:
@@ -218,6 +218,8 @@ class MssqlSession(SqlServerStore, Session):
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
         self.skips_locked = not self._is_babelfish
+        #: Does a time arrive as it was sent by bulk copy? Babelfish misreads it.
+        self.bulk_copies_times = not self._is_babelfish
         self._thread = ThreadPoolExecutor(1)
         self._calls: list[Future[Any]] = []
 
