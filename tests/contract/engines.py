@@ -7,6 +7,7 @@ runs the suite and writes the page. Nothing is claimed there that did not run.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter, defaultdict
@@ -24,6 +25,8 @@ from tests.contract.sessions import SERVERS
 PAGE = packaged("sql").parent / "docs" / "engines.md"
 NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 FOLDER = "tests/contract"
+#: How many examples the state machine tries.
+EXAMPLES = "ROWLEASE_MODEL_EXAMPLES"
 #: Written by benchmarks/sqlserver_claims.py, and kept.
 CLAIMS = "## What keeps two claims apart"
 
@@ -117,6 +120,8 @@ def page(results: list[Result], kept: Sequence[str] = ()) -> str:
         *(f"* {NAMES[engine]}: {SERVERS.get(engine, 'not known')}" for engine in engines),
         f"{_ran_with('sqlserver')} (the suite warns when it has changed)",
         _ran_with("postgresql"),
+        f"* the state machine of test_model.py: {os.environ.get(EXAMPLES, 'its own number of')}"
+        " examples",
         "",
         *_what_ran(),
         "",

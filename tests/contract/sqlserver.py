@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -111,7 +112,16 @@ def database(server_dsn: str) -> Iterator[str]:
                 kept.close()
             with suppress(pyodbc().Error):  # not every engine has it
                 connection.execute(f"alter database {name} set single_user with rollback immediate")
+            _await_nobody(connection, name)
             connection.execute(f"drop database {name}")
+
+
+def _await_nobody(connection: Any, name: str) -> None:
+    """Wait until closed sessions have ended: not every engine can throw them out."""
+    sessions = "select count(*) from sys.dm_exec_sessions where database_id = db_id(?)"
+    deadline = time.monotonic() + 30
+    while connection.execute(sessions, name).fetchval() and time.monotonic() < deadline:
+        pass
 
 
 def apply(dsn: str) -> None:
@@ -208,6 +218,8 @@ class MssqlSession(SqlServerStore, Session):
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
         self.skips_locked = not self._is_babelfish
+        #: Does a time arrive as it was sent by bulk copy? Babelfish misreads it.
+        self.bulk_copies_times = not self._is_babelfish
         self._thread = ThreadPoolExecutor(1)
         self._calls: list[Future[Any]] = []
 

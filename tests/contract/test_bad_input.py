@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import pytest
 from rowlease.errors import InvalidRequest, QueueFull, RoutineError, RowleaseError
 from rowlease.model import Held, NewRequest
 from rowlease.store import Store
+from rowlease.store.routines import packaged
 from tests.contract import sessions
 from tests.contract.sessions import Session
 
@@ -26,6 +28,10 @@ DEQUEUE = (
 WEIGHTS = (
     "policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of "
     "priority 1 and so on"
+)
+SCHEDULE = (
+    "a schedule wants a name, a cron expression of five fields (minute hour day month weekday), a "
+    "time zone and a catch-up of 1 to 1000 firings"
 )
 RANGE = 'a setting of queue "default" is out of range'
 FULL = (
@@ -159,6 +165,9 @@ REFUSED = [
     Bad("RL010", configure(max_priority=10**9), InvalidRequest, RANGE),
     Bad("RL010", configure(max_attempts="many"), InvalidRequest, RANGE),
     Bad("RL010", configure(lease_seconds=None), InvalidRequest, RANGE),
+    Bad("RL013", lambda s: s.put_schedule("", "0 0 * * *", "a"), InvalidRequest, SCHEDULE),
+    Bad("RL002", lambda s: s.put_schedule("nightly", "0 0 * * *", "a", queue="nowhere"),
+        InvalidRequest, NO_QUEUE),
     Bad("22P02", enqueue(payload="{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", complete_with("{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", promote(payload="{"), InvalidRequest,
@@ -187,4 +196,5 @@ def test_bad_input_is_refused_in_the_same_sentence_everywhere(store: Session, ba
 
 
 def test_every_code_of_our_own_is_among_them() -> None:
-    assert {bad.code for bad in REFUSED} >= {f"RL{number:03}" for number in range(1, 11)}
+    table = (packaged("sql") / "README.md").read_text(encoding="utf-8")
+    assert {bad.code for bad in REFUSED} >= set(re.findall(r"^\| `(RL\d{3})`", table, re.MULTILINE))
