@@ -20,18 +20,22 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from rowlease.errors import StoreConflict, StoreError
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store.routines import load_routines, scripts_hash
 from tests.contract import engines, sqlserver
 from tests.contract.sqlserver import MssqlSession
+
+T = TypeVar("T")
 
 #: Longer than any run: a lease that ran out would be claimed a second time, and rightly.
 LEASE = timedelta(hours=1)
@@ -68,6 +72,7 @@ class Figures(NamedTuple):
         shared: requests that two claims were given.
         lost: requests that no claim was ever given, or that were never completed.
         refused: completions that were told the lease is lost.
+        conflicts: calls that the database ended: deadlocks, locks not had in time; made again.
         claims: calls of dequeue while requests were waiting.
         empty: how many of them brought nothing, %.
         found: requests per claim that brought some.
@@ -79,6 +84,7 @@ class Figures(NamedTuple):
     shared: float
     lost: float
     refused: float
+    conflicts: float
     claims: float
     empty: float
     found: float
@@ -89,8 +95,8 @@ class Figures(NamedTuple):
 
 
 HEADINGS = (
-    "shared", "lost", "refused", "claims", "empty, %", "found", "waiting, %", "ms, median",
-    "ms, 99 %", "requests/s",
+    "shared", "lost", "refused", "conflicts", "claims", "empty, %", "found", "waiting, %",
+    "ms, median", "ms, 99 %", "requests/s",
 )  # fmt: skip
 
 
@@ -103,6 +109,7 @@ class Run:
     given: Counter[int] = field(default_factory=Counter)
     completed: set[int] = field(default_factory=set)
     refused: int = 0
+    conflicts: int = 0
     claims: int = 0
     empty: int = 0
     seconds: list[float] = field(default_factory=list)
@@ -114,18 +121,32 @@ class Run:
         """Claim and complete until all requests were given out, or no more come."""
         while len(self.given) < self.requests:
             start = time.perf_counter()
-            found = session.dequeue(worker, ["default"], BATCH, lease=LEASE).requests
+            found = self._again(
+                lambda: session.dequeue(worker, ["default"], BATCH, lease=LEASE).requests
+            )
             end = time.perf_counter()
             with self.lock:
                 # The last requests may have been claimed by others while this call ran.
                 if found or len(self.given) < self.requests:
                     self._note(found, end - start)
             if found:
-                outcomes = session.complete(found)
+                outcomes = self._again(partial(session.complete, found))
                 with self.lock:
                     self._note_outcomes(found, outcomes)
             elif end - self.last_claim > PATIENCE:
                 return
+
+    def _again(self, call: Callable[[], list[T]]) -> list[T]:
+        """Make the call until the database lets it through, as the store does for a worker."""
+        while True:
+            try:
+                return call()
+            except StoreError as error:
+                # Not every engine gives a deadlock SQL Server's number.
+                if not isinstance(error, StoreConflict) and "deadlock" not in str(error):
+                    raise
+                with self.lock:
+                    self.conflicts += 1
 
     def _note(self, found: Sequence[LeasedRequest], seconds: float) -> None:
         self.claims += 1
@@ -154,6 +175,7 @@ class Run:
             shared=sum(times > 1 for times in self.given.values()),
             lost=self.requests - len(self.completed),
             refused=self.refused,
+            conflicts=self.conflicts,
             claims=self.claims,
             empty=100 * self.empty / self.claims,
             found=self.given.total() / max(filled, 1),
@@ -213,7 +235,7 @@ def run(dsn: str, variant: Variant, requests: int, connections: int) -> Figures:
 
 
 def line(name: str, figures: Figures) -> str:
-    digits = (0, 0, 0, 0, 1, 1, 1, 1, 1, 0)
+    digits = (0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0)
     cells = (f"{value:,.{places}f}" for value, places in zip(figures, digits, strict=True))
     return f"| {name} | {' | '.join(cells)} |"
 

@@ -25,6 +25,8 @@ from tests.contract.sessions import SERVERS
 PAGE = packaged("sql").parent / "docs" / "engines.md"
 NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 FOLDER = "tests/contract"
+ENDED_EARLY = "This run was ended early"
+OUTCOMES = ("passed", "failed", "skipped", "not run")
 #: How many examples the state machine tries.
 EXAMPLES = "ROWLEASE_MODEL_EXAMPLES"
 #: Written by benchmarks/sqlserver_claims.py, and kept.
@@ -37,7 +39,9 @@ def available() -> list[str]:
 
 
 def stale() -> str | None:
-    """A sentence, if docs/engines.md tells of other routines than those of sql/sqlserver."""
+    """A sentence, if docs/engines.md tells of another sql/sqlserver, or of half a run."""
+    if ENDED_EARLY in written():
+        return "docs/engines.md tells of a run that was ended early; run it to its end"
     if _ran_with("sqlserver") in written():
         return None
     return (
@@ -51,7 +55,7 @@ class Result(NamedTuple):
 
     Attributes:
         promise: the file's name, without `test_`.
-        outcome: `passed`, `skipped` or `failed`.
+        outcome: `passed`, `skipped`, `failed`, or `not run` where the run was ended before it.
         reason: of a skip.
     """
 
@@ -68,6 +72,7 @@ class Recorder:
     def __init__(self) -> None:
         self.results: list[Result] = []
         self._engines: dict[str, str] = {}
+        self._reported: set[str] = set()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
@@ -85,6 +90,14 @@ class Recorder:
         path, _, test = report.nodeid.partition("::")
         promise = Path(path).stem.removeprefix("test_")
         self.results.append(Result(engine, promise, test, report.outcome, reason))
+        self._reported.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """What was collected and has no result did not run."""
+        for nodeid in self._engines.keys() - self._reported:
+            path, _, test = nodeid.partition("::")
+            promise = Path(path).stem.removeprefix("test_")
+            self.results.append(Result(self._engines[nodeid], promise, test, "not run", ""))
 
 
 def section(text: str, heading: str) -> list[str]:
@@ -124,6 +137,7 @@ def page(results: list[Result], kept: Sequence[str] = ()) -> str:
         " examples",
         "",
         *_what_ran(),
+        *_what_did_not(results),
         "",
         "## Results",
         "",
@@ -158,6 +172,13 @@ def _what_ran() -> list[str]:
     ]
 
 
+def _what_did_not(results: list[Result]) -> list[str]:
+    missing = sum(result.outcome == "not run" for result in results)
+    if not missing:
+        return []
+    return ["", f"**{ENDED_EARLY}: {missing} of {len(results)} results are missing.**"]
+
+
 def _place(promise: str) -> tuple[int, str]:
     """Numbered promises first, in their order."""
     number = promise.partition("_")[0]
@@ -166,7 +187,7 @@ def _place(promise: str) -> tuple[int, str]:
 
 def _cell(results: list[Result]) -> str:
     counts = Counter(result.outcome for result in results)
-    words = [f"{counts[word]} {word}" for word in ("passed", "failed", "skipped") if counts[word]]
+    words = [f"{counts[word]} {word}" for word in OUTCOMES if counts[word]]
     return ", ".join(words) or "-"
 
 

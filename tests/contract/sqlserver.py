@@ -218,8 +218,6 @@ class MssqlSession(SqlServerStore, Session):
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
         self.skips_locked = not self._is_babelfish
-        #: Does a time arrive as it was sent by bulk copy? Babelfish misreads it.
-        self.bulk_copies_times = not self._is_babelfish
         self._thread = ThreadPoolExecutor(1)
         self._calls: list[Future[Any]] = []
 

@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 
 from rowlease.errors import AccessDenied, ConfigError, InvalidRequest, StoreUnavailable
 from rowlease.model import Outcome, Promoted
-from rowlease.spark import enqueue, load, read_requests
+from rowlease.spark import enqueue, read_requests
 from rowlease.spark.load import stage
-from rowlease.store import jdbc_options
 from tests.contract import sqlserver
 from tests.contract.sqlserver import MssqlSession
 
@@ -44,21 +43,6 @@ def store(dsn: str) -> Iterator[MssqlSession]:
         yield session
 
 
-@pytest.fixture
-def sends_times(store: MssqlSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write in ordinary batches where the engine misreads times that come by bulk copy."""
-    if store.bulk_copies_times:
-        return
-
-    def options(dsn: str) -> dict[str, str]:
-        found = jdbc_options(dsn)
-        assert "useBulkCopyForBatchInsert=true" in found["url"]
-        return found | {"url": found["url"].replace("BatchInsert=true", "BatchInsert=false")}
-
-    monkeypatch.setattr(load, "connection_options", options)
-
-
-@pytest.mark.usefixtures("sends_times")
 def test_rows_become_requests_with_all_that_they_say(
     spark: Any, dsn: str, store: MssqlSession
 ) -> None:
@@ -87,7 +71,6 @@ def test_rows_become_requests_with_all_that_they_say(
     assert [payload["name"] for payload in said] == ["żółć \U0001f6eb", None, "żółć \U0001f6eb"]
 
 
-@pytest.mark.usefixtures("sends_times")
 def test_a_session_in_another_time_zone_means_the_same_times(
     spark: Any, dsn: str, store: MssqlSession
 ) -> None:

@@ -139,3 +139,11 @@ def test_where_there_is_no_driver_it_is_said_what_to_install(
     monkeypatch.setattr(odbc.pyodbc(), "drivers", lambda: ["FreeTDS"])
     with pytest.raises(ConfigError, match=r"install rowlease\[sqlserver\]"):
         open_store("mssql://u:p@h/db")
+
+
+def test_rows_go_to_sql_server_by_bulk_copy_but_times_do_not() -> None:
+    from rowlease.spark.jdbc import writing_options
+
+    dsn = "mssql://u:hunter2@h:1433/db"
+    assert "useBulkCopyForBatchInsert=true" in writing_options(dsn, ["payload"])["url"]
+    assert "useBulkCopyForBatchInsert=false" in writing_options(dsn, ["due_time"])["url"]

@@ -22,6 +22,7 @@ from rowlease.store.sqlserver_errors import Said, our_error
 
 #: Letters, digits and a few signs that mean nothing to SQL, to a JDBC driver or to Spark.
 HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
+BULK_COPY = "useBulkCopyForBatchInsert"
 #: SQLSTATE classes: connection failed, wrong credentials, no such database, out of resources,
 #: operator intervention.
 UNREACHABLE = ("08", "28", "3D", "53", "57")
@@ -65,14 +66,18 @@ def _utc_wall_clock(column: str) -> Any:
     )
 
 
-def writing_options(dsn: str) -> dict[str, str]:
-    """What makes the driver of this database send many rows at once.
+def writing_options(dsn: str, columns: list[str]) -> dict[str, str]:
+    """`connection_options`, and what makes the driver send many rows at once.
 
-    On SQL Server that is bulk copy, which `connection_options` asks for.
+    On SQL Server that is bulk copy, but not for times: on the one engine that has run it they
+    arrived as other times. Ordinary batches brought them right.
     """
-    if is_sqlserver(dsn):
-        return {"isolationLevel": "READ_COMMITTED"}
-    return {"reWriteBatchedInserts": "true"}
+    options = connection_options(dsn)
+    if not is_sqlserver(dsn):
+        return options | {"reWriteBatchedInserts": "true"}
+    if "due_time" in columns:
+        options["url"] = options["url"].replace(f"{BULK_COPY}=true", f"{BULK_COPY}=false")
+    return options | {"isolationLevel": "READ_COMMITTED"}
 
 
 def literal(text: str) -> str:

@@ -141,7 +141,7 @@ def stage(
         raise InvalidRequest(f"load_id must have 1 to {MAX_LOAD_ID} characters")
     if df.isStreaming:
         raise InvalidRequest("the frame is a stream; enqueue each of its batches (foreachBatch)")
-    options = connection_options(dsn)
+    connection_options(dsn)  # a DSN that cannot be read is said before any job
     columns = staging_columns(df, kind, priority, payload, dedup_key, group_key, due_time)
     # More connections than cores only wait for each other. The rows are numbered where they lie,
     # and kept, because a number is only worth something if a retried task gives it again.
@@ -160,7 +160,7 @@ def stage(
     try:
         with database_errors(dsn, "the rows could not be staged, nothing was enqueued"):
             written.write.format("jdbc").options(
-                **options, **writing_options(dsn), dbtable=table, batchsize=BATCH_SIZE
+                **writing_options(dsn, observed.columns), dbtable=table, batchsize=BATCH_SIZE
             ).mode("append").save()
     finally:
         numbered.unpersist()
