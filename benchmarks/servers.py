@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 
 import psycopg
 
-from rowlease.store.embedded import embedded
+from rowlease.store.embedded import WHEEL, WHEEL_FOLDER, embedded
 from rowlease.store.migrate import migrate
 from rowlease.store.scratch import scratch_database
 
@@ -23,6 +26,19 @@ def add_dsn(parser: argparse.ArgumentParser) -> None:
         "--dsn",
         default=os.environ.get("ROWLEASE_TEST_PG_DSN"),
         help="a PostgreSQL in which databases may be made; default: an embedded one",
+    )
+
+
+def programs() -> Path:
+    """Where pgbench and psql are: those of the embedded server, or else of the PATH."""
+    found = find_spec(WHEEL)
+    for root in (found and found.submodule_search_locations) or ():
+        if (folder := Path(root, WHEEL_FOLDER, "bin")).is_dir():
+            return folder
+    if on_path := shutil.which("pgbench"):
+        return Path(on_path).parent
+    raise SystemExit(
+        "there is no pgbench: install PostgreSQL's client programs, or the embedded server"
     )
 
 
