@@ -7,11 +7,13 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -65,7 +67,10 @@ def in_a_terminal(dsn: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 def until(terminal: int, pattern: str) -> None:
     text = ""
+    deadline = time.monotonic() + PATIENCE
     while not re.search(pattern, text):
+        left = deadline - time.monotonic()
+        assert select.select([terminal], [], [], max(0.0, left))[0], text[-2000:]
         text += os.read(terminal, 4096).decode(errors="replace")
 
 

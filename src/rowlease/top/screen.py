@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import termios
+import threading
 import time
 import tty
 from collections.abc import Iterator
@@ -30,10 +32,14 @@ def watch(sampler: Sampler, where: str, console: Console) -> None:
         StoreError: the database refused the first look; later ones are tried again.
     """
     sample, said = sampler.look(), ""
-    with keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+    with (
+        interrupted() as leave,
+        keys() as pressed,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
         while True:
             live.update(Frame(sample, where, said), refresh=True)
-            if pressed(INTERVAL):
+            if leave.is_set() or pressed(INTERVAL) or leave.is_set():
                 return
             sample, said = again(sampler, sample)
 
@@ -46,6 +52,25 @@ def again(sampler: Sampler, last: Sample) -> tuple[Sample, str]:
         if not error.transient:
             raise
         return last, f"{time.strftime('%H:%M:%S')}  {error}".splitlines()[0]
+
+
+@contextmanager
+def interrupted() -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C; a second one does what it always does.
+
+    An exception out of a signal handler may come where nobody lets it through: in a finalizer.
+    """
+    leave = threading.Event()
+
+    def first(*_: object) -> None:
+        leave.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield leave
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
