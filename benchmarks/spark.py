@@ -25,7 +25,7 @@ from typing import IO, Any
 import psycopg
 from servers import add_dsn, database, server
 
-from rowlease.spark import enqueue, local_session
+from rowlease.spark import enqueue, local_session, register
 from rowlease.spark.jdbc import connection_options, writing_options
 
 EMPTIED = ("queue", "bare", "staging", "load", "queue_depth")
@@ -65,6 +65,11 @@ def appended(frame: Any, dsn: str, table: str) -> None:
     ).mode("append").save()
 
 
+def written(frame: Any, dsn: str) -> None:
+    options = {"dsn": dsn, "queue": "default", "kind": "k"}
+    frame.write.format("rowlease").options(**options).mode("append").save()
+
+
 def rendered(frame: Any) -> IO[bytes]:
     """The rows as PostgreSQL's CSV, made before the clock starts."""
     file = TemporaryFile()  # noqa: SIM115
@@ -94,6 +99,7 @@ def ways(frame: Any, dsn: str, keys: bool, file: IO[bytes]) -> dict[str, Callabl
     return {
         PLAIN: lambda: appended(frame, dsn, "rowlease.queue"),
         "rowlease.spark.enqueue, JDBC": lambda: enqueue(frame, dsn, queue="default", **said),
+        'format("rowlease"), COPY': lambda: written(frame, dsn),
         "limit: plain append, no indexes": lambda: appended(frame, dsn, "rowlease.bare"),
         "limit: COPY by psycopg into the queue": lambda: copied(file, dsn),
     }
@@ -125,6 +131,7 @@ def main() -> int:
         dsn = stack.enter_context(database(place))
         spark = local_session("rowlease benchmark")
         stack.callback(spark.stop)
+        register(spark)
         sql = stack.enter_context(psycopg.connect(dsn, autocommit=True))
         sql.execute(
             "create table rowlease.bare (like rowlease.queue including all excluding indexes)"

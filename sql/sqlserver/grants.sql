@@ -13,6 +13,7 @@ grant execute on rowlease.schema_version
 grant execute on rowlease.enqueue to rowlease_producer;
 grant execute on rowlease.enqueue_many to rowlease_producer;
 grant execute on rowlease.promote to rowlease_producer;
+grant execute on rowlease.discard_staged to rowlease_producer;
 
 grant execute on rowlease.dequeue to rowlease_worker;
 grant execute on rowlease.complete to rowlease_worker;

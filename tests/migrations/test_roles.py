@@ -16,7 +16,7 @@ from tests.migrations.catalogue import DAILY
 Sql = Callable[..., list[tuple[Any, ...]]]
 
 EVERYONE = {"schema_version"}
-PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "listen"}
+PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "discard_staged", "listen"}
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
     "worker_bye", "depth", "listen", "announce_idle", "put_schedule", "claim_schedules",
