@@ -19,5 +19,6 @@ from rowlease.spark.load import enqueue
 from rowlease.spark.read import read_requests
 from rowlease.spark.session import local_session
 from rowlease.spark.source import register
+from rowlease.spark.stream import batch_sink
 
-__all__ = ["enqueue", "local_session", "read_requests", "register"]
+__all__ = ["batch_sink", "enqueue", "local_session", "read_requests", "register"]
