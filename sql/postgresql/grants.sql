@@ -52,7 +52,8 @@ grant select on all tables in schema rowlease to rowlease_reader, rowlease_opera
 grant execute on function rowlease.depth, rowlease.explain, rowlease.list_requests,
                           rowlease.list_schedules, rowlease.list_queues, rowlease.list_workers
    to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.cancel, rowlease.requeue, rowlease.purge, rowlease.pause,
+grant execute on function rowlease.discard_staged, rowlease.cancel, rowlease.requeue,
+                          rowlease.purge, rowlease.pause,
                           rowlease.resume, rowlease.configure_queue, rowlease.maintain,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
                           rowlease.resume_schedule, rowlease.remove_schedule

@@ -115,5 +115,5 @@ def check_columns(schema: Any) -> None:
             )
     if "payload" not in schema.names:
         raise InvalidRequest(
-            "the frame has no column 'payload'; make one: to_json(struct('*')) as payload"
+            "the frame has no column 'payload'; make one: to_json(struct(*)) as payload"
         )
