@@ -5,9 +5,8 @@
 -- errors:   22P02 a payload that is not JSON
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own
--- why:      of equal row ids one counts: a Spark task may have written its rows twice. The server's
---           own words about JSON would quote a payload, so they are replaced. A duplicate may have
---           stood at the head of its group; then nobody would unblock the next but we.
+-- why:      of equal row ids one counts: a Spark task may have written its rows twice. A duplicate may
+--           have stood at the head of its group; then nobody would unblock the next but we.
 create or replace function rowlease.add_staged(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text
 ) returns bigint
@@ -56,7 +55,4 @@ begin
               where s.load_id = p_load_id and s.group_key is not null) g;
   end if;
   return v_added;
-exception when invalid_text_representation then
-  raise exception using errcode = '22P02',
-    message = format('load "%s" has a payload that is not JSON; nothing was enqueued', p_load_id);
 end $$;

@@ -37,7 +37,7 @@ grant insert on rowlease.staging to rowlease_producer;
 grant execute on function rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.promote,
-                          rowlease.listen
+                          rowlease.discard_staged, rowlease.listen
    to rowlease_producer;
 
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon,
@@ -52,7 +52,8 @@ grant select on all tables in schema rowlease to rowlease_reader, rowlease_opera
 grant execute on function rowlease.depth, rowlease.explain, rowlease.list_requests,
                           rowlease.list_schedules, rowlease.list_queues, rowlease.list_workers
    to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.cancel, rowlease.requeue, rowlease.purge, rowlease.pause,
+grant execute on function rowlease.discard_staged, rowlease.cancel, rowlease.requeue,
+                          rowlease.purge, rowlease.pause,
                           rowlease.resume, rowlease.configure_queue, rowlease.maintain,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
                           rowlease.resume_schedule, rowlease.remove_schedule

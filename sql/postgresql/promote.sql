@@ -8,7 +8,8 @@
 --           used for another queue; 22P02 a payload that is not JSON
 -- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
 -- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
---           load's row makes a second call answer with the first one's counts.
+--           load's row makes a second call answer with the first one's counts. The server's own
+--           words about JSON would quote a payload, so they are replaced.
 create or replace function rowlease.promote(
   p_load_id text, p_queue_name text, p_expected_rows bigint, p_kind text default null
 ) returns table (outcome text, num_rows bigint, num_enqueued bigint, num_duplicates bigint)
@@ -22,7 +23,9 @@ declare
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
   v_load     rowlease.load;
+  v_written  bigint;
   v_staged   bigint;
+  v_grouped  bigint;
   v_enqueued bigint;
 begin
   insert into rowlease.load (load_id, queue_name, status, num_rows, started_time)
@@ -37,7 +40,8 @@ begin
     return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates;
     return;
   end if;
-  select count(distinct s.row_id) into v_staged from rowlease.staging s where s.load_id = p_load_id;
+  select count(*), count(distinct s.row_id), count(s.group_key) into v_written, v_staged, v_grouped
+    from rowlease.staging s where s.load_id = p_load_id;
   if v_staged is distinct from p_expected_rows then
     raise exception using errcode = 'RL008',
       message = format('load "%s" has %s staged rows where %s were expected; write it again',
@@ -50,7 +54,17 @@ begin
       and (coalesce(s.kind, p_kind, '') = '' or length(s.kind) > 200 or s.priority < 0
            or octet_length(s.payload) > 1048576)
     limit 1;
-  v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind);
+  begin
+    if v_written = v_staged and v_grouped = 0 then
+      v_enqueued := rowlease.add_distinct(v_settings, v_now, p_load_id, p_kind);
+    end if;
+    if v_enqueued is null then
+      v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind);
+    end if;
+  exception when invalid_text_representation then
+    raise exception using errcode = '22P02',
+      message = format('load "%s" has a payload that is not JSON; nothing was enqueued', p_load_id);
+  end;
   delete from rowlease.staging s where s.load_id = p_load_id;
   update rowlease.load l
      set status = 'Promoted', promoted_time = rowlease.now(), num_rows = p_expected_rows,

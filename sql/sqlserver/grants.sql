@@ -13,6 +13,7 @@ grant execute on rowlease.schema_version
 grant execute on rowlease.enqueue to rowlease_producer;
 grant execute on rowlease.enqueue_many to rowlease_producer;
 grant execute on rowlease.promote to rowlease_producer;
+grant execute on rowlease.discard_staged to rowlease_producer;
 
 grant execute on rowlease.dequeue to rowlease_worker;
 grant execute on rowlease.complete to rowlease_worker;
@@ -35,6 +36,7 @@ grant execute on rowlease.depth to rowlease_operator;
 grant execute on rowlease.list_queues to rowlease_operator;
 grant execute on rowlease.list_workers to rowlease_operator;
 grant execute on rowlease.explain to rowlease_operator;
+grant execute on rowlease.discard_staged to rowlease_operator;
 grant execute on rowlease.cancel to rowlease_operator;
 grant execute on rowlease.requeue to rowlease_operator;
 grant execute on rowlease.purge to rowlease_operator;

@@ -353,14 +353,14 @@ class PostgresSession(PostgresStore, Session):
 
     def forge(self, table: str, request_id: int, /, **columns: Any) -> None:
         settings = ", ".join(f"{name} = %({name})s" for name in columns)
-        with self._connection() as connection:
+        with self.connection() as connection:
             connection.execute(
                 f"update rowlease.{table} set {settings} where request_id = {request_id:d}", columns
             )
 
     def insert(self, table: str, /, **columns: Any) -> None:
         places = ", ".join(f"%({name})s" for name in columns)
-        with self._connection() as connection:
+        with self.connection() as connection:
             connection.execute(
                 f"insert into rowlease.{table} ({', '.join(columns)}) values ({places})", columns
             )
@@ -368,7 +368,7 @@ class PostgresSession(PostgresStore, Session):
     def insert_many(self, table: str, rows: list[dict[str, Any]], /) -> None:
         names = ", ".join(rows[0])
         places = ", ".join("(" + ", ".join(["%s"] * len(rows[0])) + ")" for _ in rows)
-        with self._connection() as connection:
+        with self.connection() as connection:
             connection.execute(
                 f"insert into rowlease.{table} ({names}) values {places}",
                 [value for row in rows for value in row.values()],

@@ -146,6 +146,32 @@ def test_a_key_that_is_live_already_or_comes_twice_is_a_duplicate(store: Session
     assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
 
 
+def test_one_live_key_at_the_end_of_a_load_leaves_the_others_and_their_counts(
+    store: Session,
+) -> None:
+    store.put(dedup_key="live", priority=1)
+    rows = [{"row_id": n, "kind": "a", "dedup_key": f"k{n}", "priority": 1} for n in range(500)]
+    store.stage("x", [*rows, {"row_id": 500, "kind": "a", "dedup_key": "live", "priority": 1}])
+    assert store.promote("x", "default", 501) == Promoted(Outcome.OK, 501, 500, 1)
+    assert [depth[1:4] for depth in store.depth()] == [(1, 0, 501)]
+    assert store.promote("x", "default", 501) == Promoted(Outcome.REPEAT, 501, 500, 1)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_key_that_another_is_taking_is_waited_for(
+    store: Session, another: Callable[[], Session], ending: str
+) -> None:
+    one, two = store, another()
+    two.stage("x", [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
+    one.begin()
+    one.put(dedup_key="k1")
+    promoted = two.waiting(lambda: two.promote("x", "default", 3))
+    getattr(one, ending)()
+    duplicates = 1 if ending == "commit" else 0
+    assert promoted.result() == Promoted(Outcome.OK, 3, 3 - duplicates, duplicates)
+    assert len(store.rows("queue", "request_id")) == 3
+
+
 def test_a_key_of_a_dead_letter_is_free(store: Session) -> None:
     store.put(dedup_key="k")
     store.fail(store.take(), [Failure("x", dead=True)])

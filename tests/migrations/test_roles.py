@@ -16,7 +16,7 @@ from tests.migrations.catalogue import DAILY
 Sql = Callable[..., list[tuple[Any, ...]]]
 
 EVERYONE = {"schema_version"}
-PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "listen"}
+PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "discard_staged", "listen"}
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
     "worker_bye", "depth", "listen", "announce_idle", "put_schedule", "claim_schedules",
@@ -26,8 +26,9 @@ READER = EVERYONE | {
     "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
 }  # fmt: skip
 OPERATOR = READER | {
-    "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain", "put_schedule",
-    "fire_schedule", "pause_schedule", "resume_schedule", "remove_schedule",
+    "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain",
+    "discard_staged", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",
+    "remove_schedule",
 }  # fmt: skip
 
 #: What each role may call; the owner may call everything.

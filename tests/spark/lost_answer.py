@@ -14,20 +14,21 @@ COMMITTED = b"COMMIT\x00"
 
 
 class LostAnswer:
-    """Passes everything on but the first answer to a COMMIT: then it cuts that connection.
+    """Passes everything on but the first such answer: then it cuts that connection.
 
     Attributes:
         dsn: the database by way of this proxy.
         lost: how many answers it has lost.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, answer: bytes = COMMITTED) -> None:
         url = sa.make_url(dsn)
         self._server = (url.host or "127.0.0.1", url.port or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+        self._answer = answer
         self.lost = 0
         through = url.set(host="127.0.0.1", port=self._listener.getsockname()[1])
         self.dsn = through.render_as_string(hide_password=False)
@@ -62,7 +63,7 @@ class LostAnswer:
     def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                if answers and COMMITTED in data and self._lose():
+                if answers and self._answer in data and self._lose():
                     break
                 target.sendall(data)
         for each in (source, target):

@@ -15,6 +15,7 @@ from rowlease.cli.depth import depth
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.migrate import migrate
 from rowlease.cli.schedule import schedule
+from rowlease.cli.spark_enqueue import spark_enqueue
 from rowlease.cli.top import top
 from rowlease.cli.worker import worker
 from rowlease.errors import RowleaseError
@@ -41,6 +42,7 @@ def cli() -> None:
     Your own:
       rowlease migrate                          make or update the tables
       rowlease enqueue resize --payload '{"image": "a.png"}'
+      rowlease spark-enqueue resize --input a.parquet --format parquet
       rowlease worker myapp.tasks               lease requests and run them
       rowlease depth                            what waits, runs and has failed
       rowlease top                              queues and workers, live
@@ -48,7 +50,7 @@ def cli() -> None:
     """
 
 
-for command in (migrate, enqueue, worker, depth, top, schedule, demo):
+for command in (migrate, enqueue, spark_enqueue, worker, depth, top, schedule, demo):
     cli.add_command(command)
 
 

@@ -1,6 +1,6 @@
 """Spark: enqueue a DataFrame in bulk, read requests back, and start a local session that can.
 
-    from rowlease.spark import enqueue, local_session, read_requests
+    from rowlease.spark import enqueue, local_session, read_requests, register
 
 Raises:
     ConfigError: on import, where PySpark is not installed.
@@ -18,5 +18,7 @@ if find_spec("pyspark") is None:
 from rowlease.spark.load import enqueue
 from rowlease.spark.read import read_requests
 from rowlease.spark.session import local_session
+from rowlease.spark.source import register
+from rowlease.spark.stream import batch_sink
 
-__all__ = ["enqueue", "local_session", "read_requests"]
+__all__ = ["batch_sink", "enqueue", "local_session", "read_requests", "register"]

@@ -107,12 +107,16 @@ def enqueue(
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(closing(open_store(dsn, application_name="rowlease spark")))
-        for pause in PAUSES:
-            # The rows are staged, and a promotion may be made again whatever became of the first.
-            with suppress(StoreUnavailable, StoreConflict):
-                return store.promote(staged.load_id, queue, staged.num_rows, kind=staged.kind)
-            time.sleep(pause)
-        return store.promote(staged.load_id, queue, staged.num_rows, kind=staged.kind)
+        return promoted(store, queue, staged)
+
+
+def promoted(store: Store, queue: str, staged: Staged) -> Promoted:
+    """Promote a staged load; again if the answer does not come, whatever became of the first."""
+    for pause in PAUSES:
+        with suppress(StoreUnavailable, StoreConflict):
+            return store.promote(staged.load_id, queue, staged.num_rows, kind=staged.kind)
+        time.sleep(pause)
+    return store.promote(staged.load_id, queue, staged.num_rows, kind=staged.kind)
 
 
 def stage(

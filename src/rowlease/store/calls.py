@@ -339,6 +339,13 @@ class Store(ScheduleCalls):
         outcome, *counts = rows[0]
         return Promoted(Outcome(outcome), *counts)
 
+    def discard_staged(self, load_id: str, kept_parts: Sequence[int]) -> int:
+        """Drop the staged rows of a load but for these parts; how many there were."""
+        ((dropped,),) = self._call(
+            "discard_staged", p_load_id=load_id, p_kept_parts=list(kept_parts)
+        )
+        return int(dropped)
+
     def maintain(self, limit: int = 1000) -> list[Maintained]:
         """Do one round of housekeeping; empty when another caller is at it."""
         return [Maintained._make(row) for row in self._call("maintain", p_limit=limit)]

@@ -72,7 +72,7 @@ class PostgresStore(Store):
         try:
             if connection is not None:
                 return _driver_connection(connection).execute(text, arguments).fetchall()
-            with self._connection() as own:
+            with self.connection() as own:
                 return own.execute(text, arguments).fetchall()
         except psycopg.Error as error:
             self._raise(error)
@@ -80,7 +80,8 @@ class PostgresStore(Store):
             raise InvalidRequest(f"a text holds half of a Unicode character: {error}") from error
 
     @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection]:
+    def connection(self) -> Iterator[psycopg.Connection]:
+        """One of the pool, in autocommit; what psycopg raises in the block becomes our error."""
         try:
             pooled = self._pool.connect()
         except psycopg.Error as error:

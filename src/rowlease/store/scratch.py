@@ -47,7 +47,7 @@ def set_clock(store: Store, time: datetime | None) -> None:
     """
     if not isinstance(store, PostgresStore):
         raise ConfigError("the clock can be stopped on PostgreSQL only")
-    with store._connection() as connection:
+    with store.connection() as connection:
         name = connection.info.dbname
         if TEST not in name.lower():
             raise ConfigError(

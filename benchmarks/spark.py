@@ -1,0 +1,162 @@
+"""How fast does a DataFrame become requests, and what does "exactly once" cost?
+
+    python benchmarks/spark.py [--rows 1000000] [--runs 3] [--keys] [--dsn postgresql://...]
+
+The same rows, kept in Spark's memory, go each way in turn; before each the tables are emptied and a
+checkpoint is made. "Plain append" is what Spark offers by itself: tuned JDBC straight into the
+table `queue` with all its indexes and checks, where a retried task duplicates rows and a failed job
+leaves some behind. The copy without indexes and psycopg's COPY are limits, not ways to go.
+
+The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import psycopg
+from servers import add_dsn, database, server
+
+from rowlease.spark import enqueue, local_session, register
+from rowlease.spark.jdbc import connection_options, writing_options
+
+EMPTIED = ("queue", "bare", "staging", "load", "queue_depth")
+#: What a plain append must say itself, as promote would.
+COLUMNS = (
+    "queue_name", "kind", "status", "priority", "requested_time", "due_time", "max_attempts",
+    "dedup_key", "payload",
+)  # fmt: skip
+PLAIN = "plain append into the queue (not exactly once)"
+
+
+def rows(spark: Any, count: int, keys: bool) -> Any:
+    """Payloads of about 110 characters, ten priorities, a partition for each core."""
+    key = "concat('key-', lpad(id, 10, '0'))" if keys else "cast(null as string)"
+    frame = spark.range(0, count, 1, spark.sparkContext.defaultParallelism).selectExpr(
+        "cast(id % 10 as int) as priority",
+        "to_json(named_struct('n', id, 'path', concat('/archive/2026/', id % 997, '/', id, '.tar'),"
+        " 'sum', md5(cast(id as string)), 'again', false)) as payload",
+        f"{key} as dedup_key",
+    )
+    return frame.persist()
+
+
+def as_queue_rows(frame: Any) -> Any:
+    """The rows with all that the table `queue` asks of a writer."""
+    now = f"timestamp'{datetime.now(UTC):%Y-%m-%d %H:%M:%S}'"
+    said = {
+        "queue_name": "'default'", "kind": "'k'", "status": "'Pending'", "requested_time": now,
+        "due_time": now, "max_attempts": "5",
+    }  # fmt: skip
+    return frame.selectExpr(*(f"{said.get(name, name)} as {name}" for name in COLUMNS))
+
+
+def appended(frame: Any, dsn: str, table: str) -> None:
+    as_queue_rows(frame).write.format("jdbc").options(
+        **connection_options(dsn), **writing_options(dsn), dbtable=table, batchsize=10_000
+    ).mode("append").save()
+
+
+def written(frame: Any, dsn: str) -> None:
+    options = {"dsn": dsn, "queue": "default", "kind": "k"}
+    frame.write.format("rowlease").options(**options).mode("append").save()
+
+
+def rendered(frame: Any) -> IO[bytes]:
+    """The rows as PostgreSQL's CSV, made before the clock starts."""
+    file = TemporaryFile()  # noqa: SIM115
+    for row in as_queue_rows(frame).toLocalIterator(prefetchPartitions=True):
+        values = ("" if value is None else str(value).replace('"', '""') for value in row)
+        file.write((",".join(f'"{value}"' if value else "" for value in values) + "\n").encode())
+    return file
+
+
+def copied(file: IO[bytes], dsn: str) -> None:
+    file.seek(0)
+    with (
+        psycopg.connect(dsn) as connection,
+        connection.cursor().copy(
+            f"copy rowlease.queue ({', '.join(COLUMNS)}) from stdin (format csv)"
+        ) as copy,
+    ):
+        while block := file.read(1 << 17):
+            copy.write(block)
+
+
+def ways(frame: Any, dsn: str, keys: bool, file: IO[bytes]) -> dict[str, Callable[[], Any]]:
+    """The ways to go, by name."""
+    said = {"kind": "k", "priority": "priority", "payload": "payload"}
+    if keys:
+        said["dedup_key"] = "dedup_key"
+    return {
+        PLAIN: lambda: appended(frame, dsn, "rowlease.queue"),
+        "rowlease.spark.enqueue, JDBC": lambda: enqueue(frame, dsn, queue="default", **said),
+        'format("rowlease"), COPY': lambda: written(frame, dsn),
+        "limit: plain append, no indexes": lambda: appended(frame, dsn, "rowlease.bare"),
+        "limit: COPY by psycopg into the queue": lambda: copied(file, dsn),
+    }
+
+
+def seconds(sql: psycopg.Connection, way: Callable[[], Any], count: int) -> float:
+    sql.execute(f"truncate {', '.join(f'rowlease.{table}' for table in EMPTIED)}")
+    sql.execute("checkpoint")
+    began = time.monotonic()
+    way()
+    took = time.monotonic() - began
+    found = sql.execute(
+        "select (select count(*) from rowlease.queue) + (select count(*) from rowlease.bare)"
+    ).fetchone()
+    if found != (count,):
+        raise SystemExit(f"{found} rows arrived where {count} were sent")
+    return took
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=3, help="of which the median counts")
+    parser.add_argument("--keys", action="store_true", help="give each row a dedup key")
+    add_dsn(parser)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        place = stack.enter_context(server(given.dsn))
+        dsn = stack.enter_context(database(place))
+        spark = local_session("rowlease benchmark")
+        stack.callback(spark.stop)
+        register(spark)
+        sql = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+        sql.execute(
+            "create table rowlease.bare (like rowlease.queue including all excluding indexes)"
+        )
+        frame = rows(spark, given.rows, given.keys)
+        file = stack.enter_context(rendered(frame))
+        took: dict[str, list[float]] = {}
+        for _ in range(given.runs + 1):
+            for name, way in ways(frame, dsn, given.keys, file).items():
+                took.setdefault(name, []).append(seconds(sql, way, given.rows))
+    # The first round only warmed up.
+    took = {name: sorted(values[1:]) for name, values in took.items()}
+    plain = statistics.median(took[PLAIN])
+    keyed = "with" if given.keys else "without"
+    what = f"{given.rows:,} rows {keyed} dedup keys"
+    print(f"\n| {what} | median of {given.runs} | spread | rows/s | of plain append |")
+    print("|---|---|---|---|---|")
+    for name, values in took.items():
+        median = statistics.median(values)
+        print(
+            f"| {name} | {median:.2f} s | {values[0]:.2f} to {values[-1]:.2f} s "
+            f"| {given.rows / median:,.0f} | {plain / median:.2f}x |"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""`rowlease spark-enqueue`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rowlease.cli.options import dsn_option, json_option, show_json
+
+
+@click.command("spark-enqueue")
+@click.argument("kind")
+@click.option(
+    "--input",
+    "source",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A file, or a folder of files; each row becomes one request.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "csv", "json"]),
+    required=True,
+    help="csv: the first line names the columns. json: an object a line.",
+)
+@click.option("--queue", default="default", show_default=True)
+@click.option("--payload", metavar="COLUMN", help="JSON text or a struct. Default: the whole row.")
+@click.option("--priority", metavar="COLUMN", help="Whole numbers; bigger is more urgent.")
+@click.option("--dedup-key", metavar="COLUMN", help="A row whose key is live is left out.")
+@click.option("--group-key", metavar="COLUMN", help="Requests of a group run one at a time.")
+@click.option("--due-time", metavar="COLUMN", help="Timestamps; not before them.")
+@click.option(
+    "--load-id", help="The same again enqueues nothing: give one, and a failed run can be repeated."
+)
+@dsn_option
+@json_option
+def spark_enqueue(
+    kind: str, source: Path, form: str, queue: str, dsn: str | None, as_json: bool, **columns: Any
+) -> None:
+    """Enqueue the rows of a file for the task KIND, by the million, all or none.
+
+    A Spark session is started on this machine for it (the extra rowlease[spark]).
+    """
+    from rowlease.store import connect, database
+
+    with database(dsn) as found:
+        with connect(found):
+            pass  # a wrong schema is better said before Spark starts
+        from pyspark.sql import SparkSession
+
+        from rowlease.spark import enqueue, local_session
+        from rowlease.spark.files import file_errors, read_files
+
+        was_running = SparkSession.getActiveSession() is not None
+        session = local_session("rowlease spark-enqueue", dsn=found)
+        try:
+            frame = read_files(session, source, form)
+            with file_errors(source, form):
+                done = enqueue(frame, found, queue=queue, kind=kind, **columns)
+        finally:
+            if not was_running:
+                session.stop()
+    if as_json:
+        show_json(done._asdict())
+        return
+    said = f"{done.num_enqueued:,} of {done.num_rows:,} rows enqueued into {queue}"
+    if done.num_duplicates:
+        said += f"; {done.num_duplicates:,} have a dedup key that is live or came before"
+    if done.outcome == "repeat":
+        said += "; by an earlier run of this load id, nothing was done again"
+    click.echo(said)

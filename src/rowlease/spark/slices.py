@@ -1,0 +1,60 @@
+"""Reads requests back in ranges of their ids, a Spark task for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from rowlease.store.bulk import Slice as Range
+from rowlease.store.bulk import bulk_store, read_slice, slices
+
+_COLUMNS = {
+    "request_id": "bigint", "queue_name": "string", "kind": "string", "status": "string",
+    "priority": "smallint", "requested_time": "timestamp", "due_time": "timestamp",
+    "locked_by": "string", "locked_time": "timestamp", "lock_expires_time": "timestamp",
+    "started_time": "timestamp", "lock_token": "bigint", "num_attempts": "int",
+    "max_attempts": "int", "num_crashes": "int", "num_abandons": "int", "retry_base_ms": "int",
+    "dedup_key": "string", "group_key": "string", "group_blocked": "boolean",
+    "returned": "boolean", "cancel_requested": "boolean", "load_id": "string",
+    "payload": "string", "last_error": "string", "completion_time": "timestamp",
+}  # fmt: skip
+
+
+def _schema(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+#: What can be read: `requests` is queue and history together.
+SCHEMAS = {
+    "queue": _schema(_COLUMNS),
+    "history": _schema({**_COLUMNS, "result": "string"}),
+    "requests": _schema({**_COLUMNS, "result": "string"}),
+}
+TABLES = {"queue": "queue", "history": "queue_history", "requests": "requests"}
+APPLICATION = "rowlease spark"
+
+
+class RequestReader(DataSourceReader):
+    """One reading. Each range is a snapshot of its own: a queue that moves is not one instant."""
+
+    def __init__(self, dsn: str, table: str, equal: Mapping[str, str], count: int) -> None:
+        self._dsn = dsn
+        self._table = TABLES[table]
+        self._equal = dict(equal)
+        self._count = count
+        names = [*_COLUMNS, *([] if table == "queue" else ["result"])]
+        self._columns = [f"{n}::text" if n in ("payload", "result") else n for n in names]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with closing(bulk_store(self._dsn, APPLICATION)) as store:
+            found = slices(store, self._table, self._equal, self._count)
+        return [InputPartition(tuple(each)) for each in found]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        with closing(bulk_store(self._dsn, APPLICATION)) as store:
+            yield from read_slice(
+                store, self._table, self._columns, self._equal, Range(*partition.value)
+            )

@@ -1,0 +1,119 @@
+"""`df.write.format("rowlease")` and `spark.read.format("rowlease")`, without a JDBC driver.
+
+Each task copies its rows into the table `staging` from where it runs, as a part of its own; the
+driver then promotes the parts of those tasks that Spark counts, all in one step.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+
+from rowlease.config import configured_dsn
+from rowlease.errors import ConfigError, InvalidRequest
+from rowlease.spark.parts import ArrowParts
+from rowlease.spark.slices import SCHEMAS, RequestReader
+
+#: What a frame may have, and the types that fit.
+WRITTEN = {
+    "payload": ("string",),
+    "kind": ("string",),
+    "priority": ("byte", "short", "integer", "long"),
+    "due_time": ("timestamp",),
+    "dedup_key": ("string",),
+    "group_key": ("string",),
+}
+WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id"}
+READ_OPTIONS = {"dsn", "table", "queue", "load_id", "status", "partitions"}
+
+
+def register(spark: Any) -> None:
+    """Make the format `rowlease` known to a session; again does no harm."""
+    spark.dataSource.register(RowleaseSource)
+
+
+class RowleaseSource(DataSource):
+    """The format `rowlease`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rowlease"
+
+    def schema(self) -> str:
+        return SCHEMAS[self._table()]
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """Options: dsn, table (queue, history or requests), queue, load_id, status, partitions."""
+        self._check(READ_OPTIONS)
+        given = self.options.get("partitions", "8")
+        if not given.isdigit() or not int(given):
+            raise ConfigError(f"option partitions must be 1 or more, not {given!r}")
+        names = {"queue": "queue_name", "load_id": "load_id", "status": "status"}
+        equal = {column: self.options[o] for o, column in names.items() if o in self.options}
+        return RequestReader(self._dsn(), self._table(), equal, int(given))
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        """Options: dsn, queue, kind (for rows that name none), load_id."""
+        self._check(WRITE_OPTIONS)
+        if overwrite:
+            raise ConfigError('requests are only ever added; write with .mode("append")')
+        if not self.options.get("queue"):
+            raise ConfigError('the option queue is missing; say .option("queue", "default")')
+        check_columns(schema)
+        if not self.options.get("kind") and "kind" not in schema.names:
+            raise ConfigError(
+                'no kind: say .option("kind", "a task\'s name"), or give the frame a column kind'
+            )
+        load_id = self.options.get("load_id", uuid.uuid4().hex)
+        if not 1 <= len(load_id) <= 100:
+            raise ConfigError("the option load_id must have 1 to 100 characters")
+        return ArrowParts(
+            self._dsn(), load_id, self.options["queue"], self.options.get("kind"), schema.names
+        )
+
+    def _table(self) -> str:
+        table = self.options.get("table", "requests")
+        if table not in SCHEMAS:
+            raise ConfigError(f"option table is {table!r}; there are {', '.join(SCHEMAS)}")
+        return str(table)
+
+    def _dsn(self) -> str:
+        dsn = configured_dsn(self.options.get("dsn"))
+        if dsn is None:
+            raise ConfigError(
+                'no database: say .option("dsn", "postgresql://user:password@host/database")'
+            )
+        return dsn
+
+    def _check(self, known: set[str]) -> None:
+        """Spark hands over option names in lower case."""
+        if unknown := sorted(set(self.options) - known - {"path"}):
+            raise ConfigError(
+                f"there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}"
+            )
+
+
+def check_columns(schema: Any) -> None:
+    """Refuse a frame whose columns are not those of a request.
+
+    Raises:
+        InvalidRequest: it names the column.
+    """
+    for field in schema.fields:
+        if field.name not in WRITTEN:
+            raise InvalidRequest(
+                f"requests have no column {field.name!r}; they have {', '.join(WRITTEN)}: "
+                "drop it, or put it into payload with to_json"
+            )
+        found = field.dataType.typeName().partition("(")[0]
+        if found not in WRITTEN[field.name]:
+            raise InvalidRequest(
+                f"the column {field.name!r} has the type {found}; cast it to "
+                f"{' or '.join(WRITTEN[field.name])}"
+            )
+    if "payload" not in schema.names:
+        raise InvalidRequest(
+            "the frame has no column 'payload'; make one: to_json(struct(*)) as payload"
+        )

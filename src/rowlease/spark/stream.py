@@ -1,0 +1,56 @@
+"""A stream's micro-batches as loads: each is enqueued once, however often Spark replays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rowlease.errors import InvalidRequest
+from rowlease.spark.load import staging_columns
+from rowlease.spark.source import register
+
+#: Characters of a stream's name: with the number of a batch it is a load id.
+MAX_STREAM = 80
+
+
+def batch_sink(
+    dsn: str,
+    *,
+    stream: str,
+    queue: str,
+    kind: Any,
+    priority: Any = None,
+    payload: Any = None,
+    dedup_key: Any = None,
+    group_key: Any = None,
+    due_time: Any = None,
+) -> Callable[[Any, int], None]:
+    """What `foreachBatch` calls: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
+
+    The load id is the stream's name, `/` and the number of the batch, so a batch that is replayed
+    after a crash changes nothing. With a new checkpoint Spark counts from 0 again: give the stream
+    another name, or all its batches are taken for repeated ones. PostgreSQL only.
+
+    Args:
+        dsn, queue, kind, priority, payload, dedup_key, group_key, due_time: as `enqueue`.
+        stream: 1 to 80 characters; no other stream has this name.
+
+    Returns:
+        A function of a batch and its number. It raises InvalidRequest for wrong columns, and what
+        Spark makes of the errors of `format("rowlease")`.
+
+    Raises:
+        InvalidRequest: the stream's name is empty or too long.
+    """
+    if not 1 <= len(stream) <= MAX_STREAM:
+        raise InvalidRequest(f"stream must have 1 to {MAX_STREAM} characters")
+
+    def sink(batch: Any, number: int) -> None:
+        columns = staging_columns(batch, kind, priority, payload, dedup_key, group_key, due_time)
+        options = {"dsn": dsn, "queue": queue, "load_id": f"{stream}/{number}"}
+        if isinstance(kind, str):
+            options["kind"] = kind
+        register(batch.sparkSession)
+        batch.select(*columns).write.format("rowlease").options(**options).mode("append").save()
+
+    return sink

@@ -1,0 +1,191 @@
+"""`format("rowlease")`: written whole or not at all, each row once; read back in parallel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from rowlease.errors import ConfigError, InvalidRequest
+from rowlease.model import Outcome, Promoted
+from rowlease.spark import register
+from rowlease.spark.source import RowleaseSource
+from rowlease.store import Store
+from tests.spark.lost_answer import LostAnswer
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def frame(spark: Any) -> Any:
+    """1,000 rows in two partitions."""
+    register(spark)
+    return spark.range(0, 1000, 1, 2).select(F.to_json(F.struct("id")).alias("payload"))
+
+
+def write(frame: Any, dsn: str, **options: Any) -> None:
+    given = {"dsn": dsn, "queue": "default", "kind": "k", **options}
+    frame.write.format("rowlease").options(**given).mode("append").save()
+
+
+def test_columns_arrive_as_they_are(
+    spark: Any, dsn: str, store: Store, sql: Sql, frame: Any
+) -> None:
+    store.configure_queue("default", max_priority=5)
+    rows = spark.sql(
+        """select * from values
+        ('{"a": "x,\\\\"y\\\\"\\\\n"}', 'own', 10000000000L,
+         timestamp'2030-01-01 10:00:00.5', 'k,1', 'g"'),
+        ('{"a": "żółć \U0001f6eb"}', null, null, null, '', null),
+        (null, null, -0L, null, null, '\\\\N')
+        as t(payload, kind, priority, due_time, dedup_key, group_key)"""
+    ).coalesce(1)
+    write(rows, dsn, load_id="x")
+    found = sql(
+        "select payload::text, kind, priority, due_time, dedup_key, group_key, status, load_id"
+        " from rowlease.queue order by request_id"
+    )
+    assert [json.loads(row[0]) for row in found] == [
+        {"a": 'x,"y"\n'},
+        {"a": "żółć \U0001f6eb"},
+        {},
+    ]
+    due = datetime(2030, 1, 1, 10, 0, 0, 500000, tzinfo=UTC)
+    assert found[0][1:] == ("own", 5, due, "k,1", 'g"', "Scheduled", "x")
+    assert [found[1][1], found[1][2], *found[1][4:7]] == ["k", 0, "", None, "Pending"]
+    assert [found[2][2], *found[2][4:6]] == [0, None, "\\N"]
+
+
+def test_the_same_load_id_again_enqueues_nothing(frame: Any, dsn: str, sql: Sql) -> None:
+    for _ in range(2):
+        write(frame, dsn, load_id="once")
+    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+        (1000, 1000)
+    ]
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert sql("select num_rows, num_enqueued from rowlease.load") == [(1000, 1000)]
+
+
+def test_rows_keep_the_frames_order(frame: Any, dsn: str, sql: Sql) -> None:
+    write(frame, dsn)
+    found = sql("select (payload ->> 'id')::int from rowlease.queue order by request_id")
+    assert [number for (number,) in found] == list(range(1000))
+
+
+def test_a_task_retried_after_its_commit_enqueues_no_row_twice(
+    frame: Any, dsn: str, sql: Sql
+) -> None:
+    with LostAnswer(dsn, b"COPY 500\x00") as proxy:
+        write(frame, proxy.dsn)
+    assert proxy.lost == 1, "the test lost no answer, so it showed nothing"
+    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+        (1000, 1000)
+    ]
+
+
+def test_a_retried_task_need_not_compute_the_same_rows(
+    spark: Any, frame: Any, dsn: str, sql: Sql
+) -> None:
+    random = frame.withColumn("payload", F.concat(F.lit('{"n": '), F.rand(), F.lit("}")))
+    with LostAnswer(dsn, b"COPY 500\x00") as proxy:
+        write(random, proxy.dsn)
+    assert proxy.lost == 1
+    assert sql("select count(*) from rowlease.queue") == [(1000,)]
+
+
+def test_what_a_run_that_died_left_behind_does_not_count(
+    frame: Any, dsn: str, store: Store, sql: Sql
+) -> None:
+    sql("insert into rowlease.staging (load_id, row_id, payload) values ('x', 77, '{}')")
+    write(frame, dsn, load_id="x")
+    assert store.promote("x", "default", 1000) == Promoted(Outcome.REPEAT, 1000, 1000, 0)
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
+
+
+def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None:
+    write(frame.where("false"), dsn, load_id="nothing")
+    assert sql("select status, num_rows from rowlease.load") == [("Promoted", 0)]
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ("'x' as payload", "has a payload that is not JSON; nothing was enqueued"),
+        ("char(0) as payload", "a text holds a character the database refuses"),
+    ],
+    ids=["no JSON", "NUL"],
+)
+def test_nothing_enters_the_queue_unless_all_does(
+    column: str, says: str, frame: Any, dsn: str, sql: Sql
+) -> None:
+    last = frame.limit(1).selectExpr(column)
+    with pytest.raises(PySparkException) as raised:
+        write(frame.union(last), dsn)
+    assert says in str(raised.value)
+    assert "COPY staging, line" not in str(raised.value)
+    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        ("payload string, colour int", {}, "no column 'colour'; they have payload, kind, priority"),
+        ("payload string, priority string", {}, "'priority' has the type string; cast it to byte"),
+        ("payload string, due_time date", {}, "'due_time' has the type date; cast it to timestamp"),
+        ("priority int", {}, "the frame has no column 'payload'"),
+        ("payload string", {"kind": ""}, "no kind: say .option"),
+        ("payload string", {"queue": ""}, "the option queue is missing"),
+        ("payload string", {"que": "x"}, "no option 'que'; there are dsn, kind, load_id, queue"),
+        ("payload string", {"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),
+        ("payload string", {"dsn": "mssql://a:b@c/d"}, r"mssql://a:\*\*\*@c/d is SQL Server"),
+        ("payload string", {"dsn": "postgresql://a:b@c/d?e=f"}, "cannot be read"),
+    ],
+)
+def test_a_wrong_option_or_column_is_named_before_any_job(
+    spark: Any, columns: str, options: dict[str, str], says: str
+) -> None:
+    schema = spark.createDataFrame([], columns).schema
+    given = {"dsn": "postgresql://127.0.0.1:1/x", "queue": "default", "kind": "k", **options}
+    with pytest.raises((ConfigError, InvalidRequest), match=says):
+        RowleaseSource(given).writer(schema, overwrite=False)
+
+
+def test_overwriting_is_refused(frame: Any, dsn: str) -> None:
+    with pytest.raises(PySparkException, match="requests are only ever added"):
+        frame.write.format("rowlease").options(dsn=dsn, queue="default", kind="k").mode(
+            "overwrite"
+        ).save()
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_what_was_written_is_read_back(
+    spark: Any, frame: Any, dsn: str, store: Store, partitions: int
+) -> None:
+    store.configure_queue("other")
+    write(frame, dsn, load_id="x")
+    write(frame, dsn, queue="other")
+    claim = store.dequeue("w", ["default"], 300)
+    store.complete(claim.requests, ['{"done": true}'] * 300)
+
+    def read(**options: Any) -> Any:
+        given = {"dsn": dsn, "partitions": partitions, **options}
+        return spark.read.format("rowlease").options(**given).load()
+
+    assert read().count() == 2000
+    assert read(table="queue").count() == 1700
+    assert read(table="queue", queue="default").count() == 700
+    assert read(load_id="x", status="Complete").count() == 300
+    assert read(load_id="nothing").count() == 0
+    history = read(table="history")
+    assert history.rdd.getNumPartitions() == partitions
+    row = history.orderBy("request_id").first()
+    assert (row.payload, row.result, row.num_attempts) == ('{"id":0}', '{"done": true}', 1)
+    assert row.completion_time >= row.requested_time
+    with pytest.raises(PySparkException, match="option table is 'nope'; there are queue, history"):
+        read(table="nope")

@@ -1,0 +1,51 @@
+"""A stream's batches are enqueued once each, though Spark replays one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.errors import InvalidRequest
+from rowlease.spark import batch_sink
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+def test_a_batch_that_is_replayed_after_a_crash_is_enqueued_once(
+    spark: Any, dsn: str, sql: Sql, tmp_path: Path
+) -> None:
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    sink = batch_sink(dsn, stream="numbers", queue="default", kind="k", dedup_key="n")
+
+    def run(each: Callable[[Any, int], None]) -> None:
+        stream = (
+            spark.readStream.schema("n bigint").json(source.as_uri()).writeStream.foreachBatch(each)
+        )
+        stream = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        stream.start().awaitTermination()
+
+    def dies_after_its_commit(batch: Any, number: int) -> None:
+        sink(batch, number)
+        raise RuntimeError("died")
+
+    source.mkdir()
+    (source / "a.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(100)))
+    with pytest.raises(Exception, match="died"):
+        run(dies_after_its_commit)
+    sql("delete from rowlease.queue where dedup_key = '7'")  # as if it had been done by now
+    run(sink)
+    (source / "b.json").write_text('{"n": 100}\n')
+    run(sink)
+    assert sql("select load_id, num_enqueued from rowlease.load order by 1") == [
+        ("numbers/0", 100),
+        ("numbers/1", 1),
+    ]
+    assert sql("select count(*), count(distinct dedup_key) from rowlease.queue") == [(100, 100)]
+
+
+def test_a_stream_needs_a_name(dsn: str) -> None:
+    with pytest.raises(InvalidRequest, match="stream must have 1 to 80 characters"):
+        batch_sink(dsn, stream="", queue="default", kind="k")
