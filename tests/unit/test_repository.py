@@ -28,6 +28,7 @@ WITH_SQL = {
     "store/migrate.py": "asks what is there, where there may be no routine yet",
     "store/migrate_sqlserver.py": "as store/migrate.py",
     "store/libpq.py": "asks who is at the other end, before there is a schema",
+    "store/bulk.py": "COPY and a cursor are no calls of routines",
     "store/postgresql.py": "builds the calls of the routines from their headers",
     "store/embedded.py": "makes the database that the schema then goes into",
     "store/scratch.py": "makes the databases of tests, and drops them",
