@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -31,6 +32,12 @@ create or replace function rowlease.now() returns timestamptz language sql volat
 return coalesce(nullif(current_setting('rowlease.frozen_now', true), '')::timestamptz,
                 clock_timestamp())
 """
+
+
+def pytest_configure() -> None:
+    # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

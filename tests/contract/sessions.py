@@ -253,7 +253,7 @@ class PostgresSession(PostgresStore, Session):
         self._ears: list[psycopg.Connection] = []
 
     @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection]:
+    def connection(self) -> Iterator[psycopg.Connection]:
         try:
             yield self.raw
         except psycopg.Error as error:
