@@ -1,4 +1,4 @@
-"""How soon does an idle worker start a request, and how often does it ask when there is none?
+"""How soon does an idle worker start a request?
 
     python benchmarks/latency.py [--rate 200] [--seconds 10] [--runs 5] [--dsn postgresql://...]
 
@@ -33,9 +33,6 @@ from rowlease import Client, task
 
 #: Milliseconds.
 GOALS = {"p50": 5.0, "p99": 30.0}
-#: Queries of an idle worker in a second.
-IDLE_GOAL = 1.0
-IDLE_SECONDS = 60.0
 #: Milliseconds until what one host hands back is started by another that is idle.
 BACK_GOAL = 50.0
 HANDED_BACK = 20
@@ -125,24 +122,6 @@ def handed_back(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
     return sorted(found)
 
 
-def idle_queries(dsn: str) -> float:
-    """Transactions in a second that the worker makes while there is nothing to do."""
-
-    def count() -> int:
-        ((commits,),) = sql.execute(
-            "select xact_commit + xact_rollback from pg_stat_database"
-            " where datname = current_database()"
-        ).fetchall()
-        return int(commits)
-
-    # Another database's session looks: it adds nothing to what is counted.
-    with psycopg.connect(dsn, autocommit=True) as sql:
-        time.sleep(5)  # what the worker does as it falls asleep
-        began_at, before = time.monotonic(), count()
-        time.sleep(IDLE_SECONDS)
-        return (count() - before - 1) / (time.monotonic() - began_at)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second")
@@ -154,7 +133,7 @@ def main() -> int:
         place = stack.enter_context(server(given.dsn))
         dsn = stack.enter_context(database(place))
         worker = stack.enter_context(idle_worker(dsn))
-        queries = idle_queries(dsn)
+        time.sleep(ASLEEP_AGAIN)
         back = handed_back(dsn, worker)
         runs = [measure(dsn, given.rate, given.seconds) for _ in range(given.runs)]
     what = f"{given.rate:g} requests a second, idle worker"
@@ -167,7 +146,6 @@ def main() -> int:
             f"| {name} | {statistics.median(values):.1f} ms "
             f"| {min(values):.1f} to {max(values):.1f} ms | {goal} |"
         )
-    print(f"| queries a second of an idle worker | {queries:.2f} | | {IDLE_GOAL:g} |")
     print(
         f"| handed back by another host, p50 of {HANDED_BACK} | {statistics.median(back):.1f} ms "
         f"| {back[0]:.1f} to {back[-1]:.1f} ms | {BACK_GOAL:g} ms |"
