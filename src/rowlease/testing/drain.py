@@ -13,8 +13,9 @@ from rowlease.errors import DeadLetter, Retry, RowleaseError, UnknownTask
 from rowlease.events import Events
 from rowlease.model import Failure, LeasedRequest, Outcome
 from rowlease.store import Store
-from rowlease.tasks import Registry, Task, load_tasks
+from rowlease.tasks import Registry, Task
 from rowlease.worker import child
+from rowlease.worker.imports import registry_of
 from rowlease.worker.process import failure
 from rowlease.worker.schedules import Schedules
 
@@ -89,7 +90,7 @@ def drain(
         Whatever a task raises, if `reraise` is true.
     """
     store = where.store if isinstance(where, Client) else where
-    known = _registry(tasks)
+    known = registry_of(tasks)
     if schedules:
         Schedules(store, WORKER, known, Events()).step()
     done: list[Ran] = []
@@ -106,14 +107,6 @@ def drain(
         if ran.error and not is_signal and (reraise or not isinstance(ran.error, Exception)):
             raise ran.error
     return done
-
-
-def _registry(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
-    if isinstance(tasks, str):
-        return load_tasks(tasks)
-    if isinstance(tasks, Registry):
-        return tasks
-    return Registry([tasks] if isinstance(tasks, Task) else tasks)
 
 
 def _next(store: Store, queues: Sequence[str] | None) -> LeasedRequest | None:

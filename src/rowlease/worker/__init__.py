@@ -23,10 +23,10 @@ from contextlib import closing, suppress
 from datetime import timedelta
 from threading import Thread
 
-from rowlease.errors import ConfigError, RowleaseError, UnknownTask
+from rowlease.errors import ConfigError, RowleaseError
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
 from rowlease.store import Store, open_store
-from rowlease.tasks import Registry, Task, load_tasks
+from rowlease.tasks import Registry, Task
 from rowlease.worker.bell import Bell
 from rowlease.worker.child import now
 from rowlease.worker.cores import usable_cores
@@ -34,6 +34,7 @@ from rowlease.worker.dispatcher import Dispatcher
 from rowlease.worker.executors import executor_for
 from rowlease.worker.health import Health
 from rowlease.worker.housekeeping import Housekeeping
+from rowlease.worker.imports import registry_of
 from rowlease.worker.leases import Leases
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
@@ -112,7 +113,7 @@ class Worker:
         if processes < 1:
             raise ConfigError(f"processes is {processes}; it must be 1 or more")
         self._store = store
-        self._tasks = _registry(tasks)
+        self._tasks = registry_of(tasks)
         self._executor = executor_for(self._tasks, executor, concurrency, prefetch, processes)
         self._turns = Turns(queues)
         self._queues = self._turns.order()
@@ -263,14 +264,3 @@ class Worker:
                 self._drained()
 
         return Thread(target=guarded, name=f"rowlease-{name}", daemon=True)
-
-
-def _registry(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
-    if isinstance(tasks, str):
-        return load_tasks(tasks)
-    if isinstance(tasks, Registry):
-        return tasks
-    found = Registry([tasks] if isinstance(tasks, Task) else tasks)
-    if not found:
-        raise UnknownTask("a worker needs at least one task")
-    return found

@@ -1,14 +1,15 @@
-"""Where a child process finds the tasks: what `rowlease.worker.child` imports them by."""
+"""The tasks of a worker: gathered from what it was given, and found again by its children."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from rowlease.errors import ConfigError
-from rowlease.tasks import Registry
+from rowlease.errors import ConfigError, UnknownTask
+from rowlease.tasks import Registry, Task, load_tasks
 
 
 def set_up(tasks: Registry) -> bytes:
@@ -37,3 +38,19 @@ def set_up(tasks: Registry) -> bytes:
     return json.dumps(
         {"path": path, "script": script and str(Path(script).resolve()), "tasks": places}
     ).encode()
+
+
+def registry_of(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
+    """The tasks that somebody handed over, by name, in whatever form they came.
+
+    Raises:
+        ConfigError, UnknownTask: as `load_tasks`; or there is none.
+    """
+    if isinstance(tasks, str):
+        return load_tasks(tasks)
+    if isinstance(tasks, Registry):
+        return tasks
+    found = Registry([tasks] if isinstance(tasks, Task) else tasks)
+    if not found:
+        raise UnknownTask("at least one task is needed")
+    return found
