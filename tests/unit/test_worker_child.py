@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from datetime import timedelta
 from typing import Any
 
@@ -141,7 +142,14 @@ class Line:
 
     def serve(self, call: Any) -> list[tuple[int, bytes]]:
         os.close(self.worker)
-        child.serve([as_task(call)], child.read_frames(self.requests), self.outcomes, self.memory)
+        # In a context of its own: what runs there must not seem to run in the next test.
+        copy_context().run(
+            child.serve,
+            [as_task(call)],
+            child.read_frames(self.requests),
+            self.outcomes,
+            self.memory,
+        )
         data = os.read(self.outcomes_in, 1 << 16)
         answers = []
         while data:
