@@ -161,8 +161,12 @@ PEERS = (
         "select exists (select from awa.jobs where state not in ('completed'))",
         "https://github.com/hardbyte/awa/blob/main/docs/configuration.md",
         (
-            Way("256 workers", {"workers": 256, "client": {"max_connections": 20}}, is_best=True),
-            Way("defaults (50 workers)", requests=50_000),
+            Way(
+                "queue storage, 256 workers",
+                {"queue_storage": True, "workers": 256, "client": {"max_connections": 20}},
+                is_best=True,
+            ),
+            Way("defaults (50 workers)", requests=20_000),
         ),
     ),
     Peer(
@@ -172,7 +176,12 @@ PEERS = (
         "select exists (select from scheduled_tasks)",
         "https://github.com/kagkarlsson/db-scheduler/blob/master/docs/performance.md",
         (
-            Way("lock and fetch, 20 threads", {"lock_and_fetch": True}, is_best=True),
+            Way(
+                "lock and fetch, 20 threads",
+                {"lock_and_fetch": True},
+                requests=10_000,
+                is_best=True,
+            ),
             Way("defaults (10 threads, fetch)", requests=1_000),
         ),
     ),

@@ -1,7 +1,8 @@
 """What every peer's program in Python shares: its orders, and the lines it answers with.
 
-    PEER_DSN=... PEER_SETTINGS='{...}' python <program> install | work | enqueue COUNT SIZE | send RATE SECONDS
+    PEER_DSN=... PEER_SETTINGS='{...}' python <program> <order>
 
+The orders are `install`, `enqueue COUNT SIZE`, `send RATE SECONDS` and `work`.
 `work` runs until it is killed and prints `ready`, then `first <time of the first task>`, `ran
 <how many tasks ran so far>` every 10 ms, and `late <ms>` for each task that was sent with a time.
 `enqueue` prints `took <seconds>`. The programs in other languages do the same.
