@@ -29,7 +29,7 @@ RUNS = {
         "drain.py --as peers --peers others --runs 3",
     ),
     "enqueue": ("enqueue.py --requests 5000 --runs 2", "enqueue.py --runs 5"),
-    "latency": ("latency.py --runs 1 --seconds 5", "latency.py --runs 5"),
+    "latency": ("latency.py --runs 1 --seconds 2", "latency.py --runs 3 --seconds 5"),
     "claims": (
         "claims.py --pending 1000000 --claims 300 --runs 3",
         "claims.py --pending 1000000,10000000",
@@ -51,8 +51,8 @@ first lines say what is measured and how. Everything, PostgreSQL, workers and pr
 machine: {machine}.
 
 History is kept, commits are durable (except where a table says otherwise), and the peers run at the
-settings that their documentation gives for throughput, and at their defaults. Most peers delete what
-is finished, or keep only a state; rowlease moves the whole row to its history.
+settings that their documentation gives for throughput, and at their defaults. Most peers delete
+what is finished, or keep only a state; rowlease moves the whole row to its history.
 """
 
 

@@ -5,8 +5,9 @@
 A worker of its own process, with a slot (a child process) for each core or a hundred coroutines,
 and nothing else to do; the peers as their defaults and their documentation's settings for
 throughput have them, where they keep up. A producer enqueues one request after the other at a
-steady rate, each call a transaction; the task says when it began. Both are on one host, so one clock serves both. The latency counts from before
-the call of `enqueue`, so it holds the producer's round trip, too.
+steady rate, each call a transaction; the task says when it began. Both are on one host, so one
+clock serves both. The latency counts from before the call of `enqueue`, so it holds the producer's
+round trip, too.
 
 Databases are made and dropped again.
 """

@@ -3,8 +3,8 @@
     python benchmarks/startup.py [--runs 20] [--dsn postgresql://...]
 
 Times are of whole processes, the interpreter's own start with them, which stands beside them.
-Memory is what the worker's processes hold and share with nobody, plus their part of what they share (PSS,
-Linux), one second after it became idle.
+Memory is what the worker's processes hold and share with nobody, plus their part of what they share
+(PSS, Linux), one second after it became idle.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ PEERS = (
             "procrastinate_peer.py", ["procrastinate==3.10.0", "psycopg[binary]==3.3.2"]
         ),
         "select exists (select from procrastinate_jobs where status in ('todo', 'doing'))",
-        "https://procrastinate.readthedocs.io/en/stable/howto/basics/concurrency.html",
+        "https://procrastinate.readthedocs.io/en/stable/howto/basics/worker.html",
         (
             Way(
                 "30 jobs at once",
@@ -109,8 +109,12 @@ PEERS = (
         "https://timgit.github.io/pg-boss/#/./api/workers",
         (
             Way(
-                "batches of 100, 4 at once, burst",
-                {"work": {"batchSize": 100, "localConcurrency": 4, "burstWhenBatchFull": True}},
+                "batches of 100, 4 at once, burst, notify",
+                {
+                    "boss": {"useListenNotify": True},
+                    "queue": {"notify": True},
+                    "work": {"batchSize": 100, "localConcurrency": 4, "burstWhenBatchFull": True},
+                },
                 is_best=True,
             ),
             Way("defaults (1 job each 2 s)", requests=5),
@@ -151,7 +155,7 @@ PEERS = (
                 requests=10_000,
                 is_best=True,
             ),
-            Way("defaults", {"asynchronous": False}, requests=20, is_counted=False),
+            Way("defaults (each 5 s)", {"asynchronous": False}, requests=6, is_counted=False),
         ),
     ),
     Peer(

@@ -7,7 +7,7 @@ const [count, size] = numbers.map(Number);
 const say = (word, what = "") => process.stdout.write(`${word} ${what}\n`);
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const now = () => performance.timeOrigin + performance.now();
-const boss = new PgBoss(process.env.PEER_DSN);
+const boss = new PgBoss({ connectionString: process.env.PEER_DSN, ...settings.boss });
 boss.on("error", console.error);
 await boss.start();
 
