@@ -140,10 +140,8 @@ def apply(dsn: str) -> None:
         migrate(dsn)
 
 
-#: What a script says, and what Babelfish understands instead. It falls over an
-#: application lock that is refused without waiting.
+#: What a script says, and what Babelfish understands instead.
 SPOKEN = (
-    (r"@LockTimeout = 0\b", "@LockTimeout = 1"),
     (r" collate Latin1_General_100_BIN2_UTF8", ""),  # all its texts are UTF-8
     (r"(alter authorization|grant control) on schema::[^;]*;", ""),
 )
@@ -410,9 +408,10 @@ class MssqlSession(SqlServerStore, Session):
         )
 
     def fold_depth(self, limit: int) -> int:
-        ((folded,),) = self.execute(
-            "set nocount on; declare @folded bigint;"
-            f" exec rowlease.fold_depth {limit:d}, @folded output; select @folded"
+        ((folded,),) = self.execute(  # its lock is a transaction's, as maintain's is
+            "set nocount on; set xact_abort on; declare @folded bigint; begin transaction;"
+            f" exec rowlease.fold_depth {limit:d}, @folded output; commit transaction;"
+            " select @folded"
         )
         return int(folded)
 

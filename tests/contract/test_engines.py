@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from tests.contract import sqlserver
+from rowlease.store import routines
+from tests.contract import engines, sqlserver
 from tests.contract.engines import Recorder, Result, page
 
 
@@ -34,3 +38,24 @@ def test_only_tests_of_an_engine_are_recorded() -> None:
     report = pytest.TestReport("x::y", ("x", 1, "y"), {}, "passed", None, "call")
     recorder.pytest_runtest_logreport(report)
     assert recorder.results == []
+
+
+def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scripts = shutil.copytree(routines.packaged("sql"), tmp_path / "sql")
+    monkeypatch.setattr(routines, "packaged", lambda folder: tmp_path / folder)
+    monkeypatch.setattr(routines, "load_routines", routines.load_routines.__wrapped__)
+    monkeypatch.setattr(engines, "PAGE", tmp_path / "engines.md")
+    ran = Result("sqlserver", "3_order", "test_a", "passed", "")
+    engines.PAGE.write_text(page([ran]), encoding="utf-8")
+    assert engines.stale() is None
+    renew = scripts / "sqlserver" / "renew.sql"
+    renew.write_text(renew.read_text(encoding="utf-8") + "-- more\n", encoding="utf-8")
+    warning = engines.stale()
+    assert warning is not None
+    assert "another sql/sqlserver" in warning
+    engines.PAGE.write_text(page([ran, ran._replace(outcome="not run")]), encoding="utf-8")
+    warning = engines.stale()
+    assert warning is not None
+    assert "ended early" in warning
