@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 from rowlease.store import Store
 from rowlease.tasks import task
 from rowlease.testing import frozen
-from tests.acceptance.test_worker import line
+from tests.acceptance.test_worker import line, worker_process
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -35,24 +34,11 @@ def tick(scheduled_time: str) -> str:
 def idle() -> None: ...
 
 
-@contextmanager
-def worker(dsn: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker that looks for schedules often; its log is in its stdout. Killed at the end."""
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        "import logging\n"
-        "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
-        "from rowlease.worker import Worker, schedules\n"
-        "schedules.LOOK = 0.1\n"
-        f"Worker({dsn!r}, {__name__!r}, ['bounded'], 1).run()\n"
+def worker(dsn: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A worker that looks for schedules often."""
+    return worker_process(
+        dsn, __name__, before="schedules.LOOK = 0.1", queues=["bounded"], concurrency=1
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def until(sql: Sql, query: str) -> list[tuple[Any, ...]]:

@@ -174,7 +174,7 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
     ("Pending", {"queue_name": None}, NOT_NULL),
     ("Pending", {"requested_time": None}, NOT_NULL),
     ("Scheduled", {"due_time": "infinity"}, "queue_due|out of range"),
-    ("Scheduled", {"due_time": "-infinity"}, "queue_due"),
+    ("Scheduled", {"due_time": "-infinity"}, "queue_due|out of range"),
     ("Scheduled", {"due_time": None}, NOT_NULL),
     ("Complete", {"status": "Pending"}, "queue_history_only_complete_has_result"),
     ("Complete", {"status": "Cancelled"}, "queue_history_only_complete_has_result"),
