@@ -1,0 +1,144 @@
+"""A run of the contract suite: what became of each test; in parts, if one server is too slow."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rowlease.store.routines import scripts_hash
+from tests.contract.sessions import SERVERS
+
+#: From the one that says least to the one that says most.
+OUTCOMES = ("not run", "skipped", "passed", "failed")
+FOLDERS = ("sqlserver", "postgresql")
+#: How many examples the state machine tries.
+EXAMPLES = "ROWLEASE_MODEL_EXAMPLES"
+
+
+class Result(NamedTuple):
+    """What became of one test on one engine.
+
+    Attributes:
+        promise: the file's name, without `test_`.
+        outcome: `passed`, `skipped`, `failed`, or `not run` where the run was ended before it.
+        reason: of a skip.
+    """
+
+    engine: str
+    promise: str
+    test: str
+    outcome: str
+    reason: str
+
+
+class Run(NamedTuple):
+    """Results, and what they are results of.
+
+    Attributes:
+        servers: what the servers say of themselves, by engine.
+        scripts: the fingerprint of what ran, by folder of sql/.
+        began, ended: UTC, as text.
+        examples: of the state machine.
+        num_parts: how many runs this one was put together from.
+    """
+
+    results: list[Result]
+    servers: dict[str, str]
+    scripts: dict[str, str]
+    began: str
+    ended: str
+    examples: str
+    num_parts: int = 1
+
+    def keep(self, path: Path) -> None:
+        path.write_text(json.dumps(self._asdict(), indent=1), encoding="utf-8")
+
+
+def of_now(results: list[Result], began: datetime) -> Run:
+    """What this process has just run, with the scripts that are here."""
+    return Run(
+        results,
+        dict(SERVERS),
+        {folder: scripts_hash(folder) for folder in FOLDERS},
+        _minute(began),
+        _minute(datetime.now(UTC)),
+        os.environ.get(EXAMPLES, "its own number of"),
+    )
+
+
+def _minute(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M}"
+
+
+def kept(path: Path) -> Run:
+    """A part as `Run.keep` has written it."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return Run(**{**found, "results": [Result(*result) for result in found["results"]]})
+
+
+def joined(parts: Sequence[Run], every: Iterable[Result]) -> Run:
+    """One run of several; `every` are the tests there are, as `not run`.
+
+    A test that ran in two parts has failed if it failed in one.
+
+    Raises:
+        ValueError: the parts ran other scripts than those that are here.
+    """
+    now = of_now([], datetime.now(UTC))
+    if any(part.scripts != now.scripts for part in parts):
+        raise ValueError("the parts ran other scripts than those that are here; run them again")
+    found = {result[:3]: result for result in every}
+    for result in (result for part in parts for result in part.results):
+        before = found.get(result[:3])
+        if before is None or OUTCOMES.index(before.outcome) <= OUTCOMES.index(result.outcome):
+            found[result[:3]] = result
+    return Run(
+        list(found.values()),
+        {engine: said for part in parts for engine, said in part.servers.items()},
+        now.scripts,
+        min(part.began for part in parts),
+        max(part.ended for part in parts),
+        " and ".join(sorted({part.examples for part in parts})),
+        len(parts),
+    )
+
+
+class Recorder:
+    """A plugin for pytest: keeps the results of every test that an engine is a parameter of."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self._engines: dict[str, str] = {}
+        self._reported: set[str] = set()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            found = getattr(item, "callspec", None)
+            if found is not None and "engine" in found.params:
+                self._engines[item.nodeid] = found.params["engine"]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        engine = self._engines.get(report.nodeid)
+        if engine is None or (report.when != "call" and report.passed):
+            return
+        reason = ""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        self._note(report.nodeid, engine, report.outcome, reason)
+        self._reported.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """What was collected and has no result did not run."""
+        for nodeid in self._engines.keys() - self._reported:
+            self._note(nodeid, self._engines[nodeid], "not run", "")
+
+    def _note(self, nodeid: str, engine: str, outcome: str, reason: str) -> None:
+        path, _, test = nodeid.partition("::")
+        promise = Path(path).stem.removeprefix("test_")
+        self.results.append(Result(engine, promise, test, outcome, reason))
