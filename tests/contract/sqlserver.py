@@ -118,7 +118,11 @@ def database(server_dsn: str) -> Iterator[str]:
 
 def _await_nobody(connection: Any, name: str) -> None:
     """Wait until closed sessions have ended: not every engine can throw them out."""
-    sessions = "select count(*) from sys.dm_exec_sessions where database_id = db_id(?)"
+    # An engine may have rows there that are no sessions, and without an id.
+    sessions = (
+        "select count(*) from sys.dm_exec_sessions"
+        " where database_id = db_id(?) and session_id is not null"
+    )
     deadline = time.monotonic() + 30
     while connection.execute(sessions, name).fetchval() and time.monotonic() < deadline:
         pass
