@@ -15,7 +15,6 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ PAGE = packaged("sql").parent / "docs" / "engines.md"
 NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 FOLDER = "tests/contract"
 ENDED_EARLY = "This run was ended early"
+OLDER = "* older scripts"
 OUTCOMES = ("passed", "failed", "skipped", "not run")
 #: Written by benchmarks/sqlserver_claims.py, and kept.
 CLAIMS = "## What keeps two claims apart"
@@ -42,6 +42,8 @@ def stale() -> str | None:
     """A sentence, if docs/engines.md tells of another sql/sqlserver, or of half a run."""
     if ENDED_EARLY in written():
         return "docs/engines.md tells of a run that was ended early; run it to its end"
+    if OLDER in written():
+        return "docs/engines.md tells in part of older scripts; run those promises again"
     if _ran_with("sqlserver", scripts_hash("sqlserver")) in written():
         return None
     return (
@@ -84,6 +86,7 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
         *(f"* {NAMES[engine]}: {run.servers.get(engine, 'not known')}" for engine in engines),
         f"{_ran_with('sqlserver', run.scripts['sqlserver'])} (the suite warns when it has changed)",
         _ran_with("postgresql", run.scripts["postgresql"]),
+        *(_older(fingerprint, what) for fingerprint, what in run.older.items()),
         f"* the state machine of test_model.py: {run.examples} examples",
         "",
         *_what_ran(run.servers.get("sqlserver", "")),
@@ -106,6 +109,11 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
     if kept:
         lines += ["", *kept]
     return "\n".join(lines) + "\n"
+
+
+def _older(fingerprint: str, what: list[tuple[str, str]]) -> str:
+    promises = (f"{promise.replace('_', ' ')} ({NAMES[engine]})" for engine, promise in what)
+    return f"{OLDER}, `{fingerprint}`: {', '.join(promises)}"
 
 
 def _parts(count: int) -> str:
@@ -176,18 +184,18 @@ def main(arguments: list[str]) -> int:
     if why := sqlserver.missing():
         sys.stderr.write(f"{why}; docs/engines.md stays as it is\n")
         return 1
-    began, recorder = datetime.now(UTC), Recorder()
+    begun, recorder = runs.begun(), Recorder()
     match arguments:
         case ["--join", *files]:
             code = pytest.main([FOLDER, "-q", "--collect-only", "--no-summary"], [recorder])
             run = runs.joined([runs.kept(Path(file)) for file in files], recorder.results)
         case ["--part", file, *rest]:
             code = pytest.main(["-q", *rest], [recorder])
-            runs.of_now(recorder.results, began).keep(Path(file))
+            runs.ended(begun, recorder.results).keep(Path(file))
             return int(code)
         case _:
             code = pytest.main([FOLDER, "-q", *arguments], [recorder])
-            run = runs.of_now(recorder.results, began)
+            run = runs.ended(begun, recorder.results)
     PAGE.write_text(page(run, section(written(), CLAIMS)), encoding="utf-8")
     return int(code)
 

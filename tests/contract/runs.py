@@ -46,6 +46,8 @@ class Run(NamedTuple):
         began, ended: UTC, as text.
         examples: of the state machine.
         num_parts: how many runs this one was put together from.
+        older: what ran with other scripts than those of `scripts`: the engine and promise, by
+            their fingerprint.
     """
 
     results: list[Result]
@@ -55,25 +57,31 @@ class Run(NamedTuple):
     ended: str
     examples: str
     num_parts: int = 1
+    older: dict[str, list[tuple[str, str]]] = {}
 
     def keep(self, path: Path) -> None:
         path.write_text(json.dumps(self._asdict(), indent=1), encoding="utf-8")
 
 
-def of_now(results: list[Result], began: datetime) -> Run:
-    """What this process has just run, with the scripts that are here."""
+def begun() -> Run:
+    """A run that has no results yet, of the scripts as they are now."""
     return Run(
-        results,
-        dict(SERVERS),
+        [],
+        {},
         {folder: scripts_hash(folder) for folder in FOLDERS},
-        _minute(began),
-        _minute(datetime.now(UTC)),
+        _minute(),
+        _minute(),
         os.environ.get(EXAMPLES, "its own number of"),
     )
 
 
-def _minute(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M}"
+def ended(run: Run, results: list[Result]) -> Run:
+    """The run with what this process has seen of it."""
+    return run._replace(results=results, servers=dict(SERVERS), ended=_minute())
+
+
+def _minute() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
 
 
 def kept(path: Path) -> Run:
@@ -85,28 +93,36 @@ def kept(path: Path) -> Run:
 def joined(parts: Sequence[Run], every: Iterable[Result]) -> Run:
     """One run of several; `every` are the tests there are, as `not run`.
 
-    A test that ran in two parts has failed if it failed in one.
-
-    Raises:
-        ValueError: the parts ran other scripts than those that are here.
+    A test that ran in two parts has failed if it failed in one; but what ran with the scripts that
+    are here counts before what ran with others.
     """
-    now = of_now([], datetime.now(UTC))
-    if any(part.scripts != now.scripts for part in parts):
-        raise ValueError("the parts ran other scripts than those that are here; run them again")
-    found = {result[:3]: result for result in every}
-    for result in (result for part in parts for result in part.results):
-        before = found.get(result[:3])
-        if before is None or OUTCOMES.index(before.outcome) <= OUTCOMES.index(result.outcome):
-            found[result[:3]] = result
-    return Run(
-        list(found.values()),
-        {engine: said for part in parts for engine, said in part.servers.items()},
-        now.scripts,
-        min(part.began for part in parts),
-        max(part.ended for part in parts),
-        " and ".join(sorted({part.examples for part in parts})),
-        len(parts),
+    now = begun()
+    found = {result[:3]: (False, result, "") for result in every}
+    for part in parts:
+        for result in part.results:
+            ran = part.scripts[result.engine]
+            new = (ran == now.scripts[result.engine], result, ran)
+            if result[:3] in found and _weight(new) >= _weight(found[result[:3]]):
+                found[result[:3]] = new
+    older: dict[str, list[tuple[str, str]]] = {}
+    for is_current, result, ran in found.values():
+        what = (result.engine, result.promise)
+        if ran and not is_current and what not in older.setdefault(ran, []):
+            older[ran].append(what)
+    return now._replace(
+        results=[result for _, result, _ in found.values()],
+        servers={engine: said for part in parts for engine, said in part.servers.items()},
+        began=min(part.began for part in parts),
+        ended=max(part.ended for part in parts),
+        examples=" and ".join(sorted({part.examples for part in parts})),
+        num_parts=len(parts),
+        older=older,
     )
+
+
+def _weight(found: tuple[bool, Result, str]) -> tuple[bool, bool, int]:
+    is_current, result, _ = found
+    return result.outcome != "not run", is_current, OUTCOMES.index(result.outcome)
 
 
 class Recorder:

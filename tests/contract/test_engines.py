@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from tests.contract import engines, runs, sqlserver
 from tests.contract.engines import page
 from tests.contract.runs import Recorder, Result
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
 
 def test_the_contract_runs_on_sql_server_too(request: pytest.FixtureRequest) -> None:
     if why := sqlserver.missing():
@@ -22,14 +19,14 @@ def test_the_contract_runs_on_sql_server_too(request: pytest.FixtureRequest) -> 
 
 
 def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> None:
-    run = runs.of_now(
+    run = runs.ended(
+        runs.begun(),
         [
             Result("postgresql", "10_speed", "test_a", "passed", ""),
             Result("postgresql", "3_order", "test_b", "passed", ""),
             Result("sqlserver", "10_speed", "test_a", "skipped", "pages are PostgreSQL's"),
             Result("sqlserver", "3_order", "test_b", "failed", ""),
         ],
-        NOON,
     )
     text = page(run)
     assert "| promise | PostgreSQL | SQL Server |" in text
@@ -54,7 +51,7 @@ def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
     monkeypatch.setattr(routines, "load_routines", routines.load_routines.__wrapped__)
     monkeypatch.setattr(engines, "PAGE", tmp_path / "engines.md")
     ran = Result("sqlserver", "3_order", "test_a", "passed", "")
-    engines.PAGE.write_text(page(runs.of_now([ran], NOON)), encoding="utf-8")
+    engines.PAGE.write_text(page(runs.ended(runs.begun(), [ran])), encoding="utf-8")
     assert engines.stale() is None
     renew = scripts / "sqlserver" / "renew.sql"
     renew.write_text(renew.read_text(encoding="utf-8") + "-- more\n", encoding="utf-8")
@@ -62,7 +59,7 @@ def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
     assert warning is not None
     assert "another sql/sqlserver" in warning
     engines.PAGE.write_text(
-        page(runs.of_now([ran, ran._replace(outcome="not run")], NOON)), encoding="utf-8"
+        page(runs.ended(runs.begun(), [ran, ran._replace(outcome="not run")])), encoding="utf-8"
     )
     warning = engines.stale()
     assert warning is not None
@@ -81,12 +78,29 @@ def test_a_run_may_be_put_together_from_parts_and_tells_what_none_of_them_ran(
             [a._replace(outcome="skipped", reason="x"), b._replace(outcome="passed"), c],
         )
     ):
-        runs.of_now(results, NOON).keep(tmp_path / f"{number}.json")
+        runs.ended(runs.begun(), results).keep(tmp_path / f"{number}.json")
         parts.append(runs.kept(tmp_path / f"{number}.json"))
     run = runs.joined(parts, every)
     assert run.results == [a._replace(outcome="passed"), b._replace(outcome="failed"), c, d]
     assert "1 passed, 1 failed, 2 not run" in page(run)
     assert "in 2 parts" in page(run)
-    other = parts[0]._replace(scripts={"sqlserver": "0", "postgresql": "0"})
-    with pytest.raises(ValueError, match="run them again"):
-        runs.joined([other, parts[1]], every)
+
+
+def test_the_page_says_what_ran_with_older_scripts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = Result("sqlserver", "3_order", "test_a", "passed", "")
+    new = Result("sqlserver", "1_one_owner", "test_b", "passed", "")
+    before = runs.begun()._replace(scripts={"sqlserver": "0ld", "postgresql": "0ld"})
+    parts = [
+        runs.ended(before, [old, new._replace(outcome="failed")]),
+        runs.ended(runs.begun(), [new]),
+    ]
+    run = runs.joined(parts, [old, new])
+    assert run.results == [old, new]
+    assert "* older scripts, `0ld`: 3 order (SQL Server)\n" in page(run)
+    monkeypatch.setattr(engines, "PAGE", tmp_path / "engines.md")
+    engines.PAGE.write_text(page(run), encoding="utf-8")
+    warning = engines.stale()
+    assert warning is not None
+    assert "older scripts" in warning
