@@ -56,8 +56,8 @@ class Run(NamedTuple):
     began: str
     ended: str
     examples: str
-    num_parts: int = 1
-    older: dict[str, list[tuple[str, str]]] = {}
+    num_parts: int
+    older: dict[str, list[tuple[str, str]]]
 
     def keep(self, path: Path) -> None:
         path.write_text(json.dumps(self._asdict(), indent=1), encoding="utf-8")
@@ -72,6 +72,8 @@ def begun() -> Run:
         _minute(),
         _minute(),
         os.environ.get(EXAMPLES, "its own number of"),
+        num_parts=1,
+        older={},
     )
 
 
