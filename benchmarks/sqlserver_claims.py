@@ -195,10 +195,12 @@ def run(dsn: str, variant: Variant, requests: int, connections: int) -> Figures:
             pool.submit(seen.work, session, f"worker {number}")
             for session, number in zip(sessions, count())
         ]
-        for worker in workers:
-            worker.result()
+        try:
+            for worker in workers:
+                worker.result()
+        finally:
+            done.set()
         seconds = time.perf_counter() - began
-        done.set()
         watcher.result()
     return seen.figures(seconds)
 

@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -140,7 +140,16 @@ def apply(dsn: str) -> None:
         for batch in rewritten(text) if spoken else [text]:
             run(driver, batch, *arguments)
 
-    with patch.object(migrate_sqlserver, "_run", run_rewritten):
+    def reworded(*given: Any) -> tuple[str, Any]:
+        _, _, text, parameters, _, _ = given
+        return in_its_words(text), parameters
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(migrate_sqlserver, "_run", run_rewritten))
+        if spoken:  # what the migrations themselves say
+            heard = (sa.Engine, "before_cursor_execute", reworded)
+            sa.event.listen(*heard, retval=True)
+            stack.callback(sa.event.remove, *heard)
         migrate(dsn)
 
 
@@ -148,13 +157,22 @@ def apply(dsn: str) -> None:
 SPOKEN = (
     (r" collate Latin1_General_100_BIN2_UTF8", ""),  # all its texts are UTF-8
     (r"(alter authorization|grant control) on schema::[^;]*;", ""),
+    (  # the table is empty
+        r"alter table (\S+) alter column (\w+) ([^;]*\bnull);",
+        r"alter table \1 drop column \2; alter table \1 add \2 \3;",
+    ),
 )
+
+
+def in_its_words(text: str) -> str:
+    for pattern, instead in SPOKEN:
+        text = re.sub(pattern, instead, text)
+    return text
 
 
 def rewritten(text: str) -> list[str]:
     """A script of sql/sqlserver for Babelfish, which has no CREATE OR ALTER."""
-    for pattern, instead in SPOKEN:
-        text = re.sub(pattern, instead, text)
+    text = in_its_words(text)
     made = re.search(r"create or alter (\w+) (rowlease\.\w+)", text)
     if made is None:
         return [text]
