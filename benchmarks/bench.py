@@ -25,11 +25,11 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 RUNS = {
     "drain": ("drain.py --runs 2", "drain.py --runs 5"),
     "peers": (
-        "drain.py --as peers --peers others --requests 20000 --runs 1",
-        "drain.py --as peers --peers others --runs 3",
+        "drain.py --as peers --peers others --requests 5000 --runs 1",
+        "drain.py --as peers --peers others --requests 50000 --runs 3",
     ),
     "enqueue": ("enqueue.py --requests 5000 --runs 2", "enqueue.py --runs 5"),
-    "latency": ("latency.py --runs 1 --seconds 2", "latency.py --runs 3 --seconds 5"),
+    "latency": ("latency.py --runs 1 --seconds 2", "latency.py --runs 3 --seconds 4"),
     "claims": (
         "claims.py --pending 1000000 --claims 300 --runs 3",
         "claims.py --pending 1000000,10000000",

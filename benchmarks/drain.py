@@ -5,8 +5,9 @@
 
 Each way in turn, on a database of its own, so that whatever else the machine does falls on all:
 
-* the floor: pgbench calls `dequeue` and `complete` in one statement, 100 requests at a time, over
-  one connection, with no Python in between;
+* the floor: pgbench calls `dequeue` and `complete` in one statement, over one connection, with no
+  Python in between: 100 requests at a time, and 1,000, which is about what a worker of such short
+  tasks exchanges;
 * one worker at its defaults whose task is a coroutine, in its own process, as the peers' are;
 * one worker at its defaults whose task is a plain function, in child processes; two such workers;
 * the peers that the goals name, at the settings that their documentation gives for throughput; or
@@ -40,8 +41,8 @@ from tables import Goal, Table, at_least, finish, rates, ratio
 from rowlease.model import NewRequest
 from rowlease.store import open_store
 
-BATCH = 100
-FLOOR = "floor (pgbench)"
+BATCH = 1_000
+FLOOR, SMALL_FLOOR = "floor: pgbench, batches of 1,000", "floor: pgbench, batches of 100"
 COROUTINE = "rowlease, one worker, coroutine"
 PROCESSES = "rowlease, one worker, processes"
 TWO = "rowlease, two workers, processes"
@@ -63,8 +64,8 @@ def fill(dsn: str, kind: str, count: int) -> None:
     as_in_use(dsn)
 
 
-def drain_floor(dsn: str, count: int) -> None:
-    pgbench(dsn, claiming(BATCH), ["-t", count // BATCH])
+def drain_floor(batch: int, dsn: str, count: int) -> None:
+    pgbench(dsn, claiming(batch), ["-t", count // batch])
 
 
 def drain_by(task: str, workers: int, dsn: str, count: int = 0) -> None:
@@ -102,7 +103,8 @@ def own_rate(kind: str, drain: Callable[[str, int], None], place: str, count: in
 
 def ways(peers: str) -> dict[str, Drain]:
     found: dict[str, Drain] = {
-        FLOOR: partial(own_rate, "noop", drain_floor),
+        FLOOR: partial(own_rate, "noop", partial(drain_floor, BATCH)),
+        SMALL_FLOOR: partial(own_rate, "noop", partial(drain_floor, 100)),
         COROUTINE: partial(own_rate, "anoop", partial(drain_by, "noops:anoop", 1)),
         PROCESSES: partial(own_rate, "noop", partial(drain_by, "noops:noop", 1)),
         TWO: partial(own_rate, "noop", partial(drain_by, "noops:noop", 2)),
@@ -134,7 +136,7 @@ def goals(found: dict[str, list[float]], best: dict[str, str]) -> list[Goal]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--requests", type=int, default=100_000, help="a multiple of 100")
+    parser.add_argument("--requests", type=int, default=100_000, help="a multiple of 1,000")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peers", choices=["named", "others", "none"], default="named")
     parser.add_argument("--as", help="keep the table under this name")
