@@ -101,6 +101,7 @@ PEERS = (
             Way("defaults (1 job at once)", requests=1_000),
         ),
     ),
+    # 12.38.0 asks for a version of rrule-temporal that the registry did not have.
     Peer(
         "pg-boss",
         "12.27.0",
