@@ -150,35 +150,34 @@ def main() -> int:
         said = described(place)
         for turn in range(given.runs):
             for way, drain in ways(given.peers).items():
-                if way in missing:
+                if way in missing and not found[way]:
                     continue
                 try:
                     found[way].append(drain(place, count))
                     print(f"run {turn + 1}: {way} {found[way][-1]:,.1f}/s", file=sys.stderr)
                 except NotInstalled as error:
-                    missing[way] = str(error)
-                    print(f"{way}: {error}", file=sys.stderr)
+                    missing[way] = f"{way}: run {turn + 1} gave nothing: {error}."
+                    print(missing[way], file=sys.stderr)
     limits = {f"{peer.name}, {way.name}": way.requests for peer in PEERS for way in peer.ways}
     versions = {f"{p.name}, {way.name}": p.version for p in PEERS for way in p.ways}
     rows = []
     for way, values in found.items():
         name = f"{way} ({versions[way]})" if way in versions else way
-        if way in missing:
-            rows.append([name, "", f"not measured: {missing[way]}", "", ""])
+        if not values:
+            rows.append([name, "", "not measured", "", ""])
             continue
         number = min(count, limits.get(way, count))
-        ours = ratio(found[COROUTINE], values)
-        rows.append([name, f"{number:,}", *rates(values), f"{1 / ours:.3g}"])
+        share = statistics.median(values) / statistics.median(found[COROUTINE])
+        rows.append([name, f"{number:,}", *rates(values), f"{share:.3g}"])
     best = {p.name: f"{p.name}, {way.name}" for p in PEERS for way in p.ways if way.is_best}
     found = {way: values for way, values in found.items() if way not in missing}
-    base = statistics.median(found[COROUTINE])
     table = Table(
         f"Drain of {count:,} requests whose task does nothing, medians of {given.runs}",
         said,
         ["", "requests", "median", "spread", "of rowlease's coroutines"],
         rows,
         goals(found, best) if given.peers != "others" else [],
-        [f"The last column is the median of the ratios in each run; rowlease's is {base:,.0f}/s."],
+        list(missing.values()),
     )
     return finish(table)
 

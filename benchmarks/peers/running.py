@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -40,7 +41,12 @@ class Program:
         place = sa.make_url(dsn).set(drivername="postgresql").render_as_string(False)
         environment = {**os.environ, "PEER_DSN": place, "PEER_SETTINGS": json.dumps(settings)}
         self._process = subprocess.Popen(
-            list(command), env=environment, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            list(command),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -74,7 +80,8 @@ class Program:
             raise NotInstalled(f"its program failed: {last}")
 
     def end(self) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # some have children
         self._process.wait()
         self._errors.close()
 
