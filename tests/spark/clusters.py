@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,22 @@ class Driver:
             **settings,
         }
         self.folder = folder
+        self.port = ""
+        (folder / "only_on_the_driver").mkdir()
+        (folder / "only_on_the_driver" / "only_there.py").write_text(
+            "from rowlease import task\n@task\ndef nap(): pass\n"
+        )
         self.log = folder / "driver.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.pool_driver", json.dumps(given)],
                 cwd=Path(__file__).resolve().parents[2],
-                env={**os.environ, "PYTHONPATH": python_path, "SPARK_LOCAL_DIRS": str(folder)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": python_path,
+                    "SPARK_LOCAL_DIRS": str(folder),
+                    "ONLY_ON_THE_DRIVER": str(folder / "only_on_the_driver"),
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -64,9 +74,9 @@ class Driver:
                 start_new_session=True,
             )
 
-    def start(self, tasks: str | None, queues: list[str], dsn: str, **arguments: Any) -> None:
+    def start(self, tasks: str | None, dsn: str, **arguments: Any) -> None:
         """Have it call `work`."""
-        given = {"tasks": tasks, "queues": queues, "dsn": dsn, **arguments}
+        given = {"tasks": tasks, "dsn": dsn, **arguments}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(given) + "\n")
         self._process.stdin.flush()
@@ -84,6 +94,16 @@ class Driver:
         assert line, f"the driver says nothing: {self.log.read_text(errors='replace')[-3000:]}"
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of its executors, the oldest first."""
+        mine = psutil.Process().children(recursive=True)
+        each = [
+            one
+            for one in mine
+            if EXECUTOR in (said := " ".join(command_of(one))) and f":{self.port} " in said
+        ]
+        return sorted(each, key=lambda one: one.create_time())
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -109,37 +129,29 @@ class Driver:
 @contextmanager
 def driver(master: str, folder: Path, **settings: str) -> Iterator[Driver]:
     """A driver whose session is up."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     made = Driver(master, folder, **settings)
     try:
-        assert made.answer() == {"up": True}
+        made.port = made.answer()["port"]
         yield made
     finally:
         made.close()
 
 
 @contextmanager
-def standalone(folder: Path, workers: list[int]) -> Iterator[str]:
-    """A master and workers with so many cores, on free ports of this machine; gives its URL."""
-    with ExitStack() as stack:
-        ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        master = stack.enter_context(
-            daemon(folder / "master", "org.apache.spark.deploy.master.Master", *ports)
-        )
+def standalone(folder: Path, cores: int) -> Iterator[str]:
+    """A master and one worker with so many cores, on free ports of this machine; gives its URL."""
+    ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    size = ("--cores", str(cores), "--memory", "600m", "--work-dir", str(folder / "work"))
+    with daemon(folder / "master", "org.apache.spark.deploy.master.Master", *ports):
         url = found(folder / "master" / "log", r"Starting Spark master at (spark://\S+)")
-        for place, cores in enumerate(workers):
-            home = folder / f"worker{place}"
-            size = ("--cores", str(cores), "--memory", "600m", "--work-dir", str(home))
-            name = "org.apache.spark.deploy.worker.Worker"
-            stack.enter_context(daemon(home, name, *ports, *size, url))
-        for place in range(len(workers)):
-            found(folder / f"worker{place}" / "log", r"(Successfully registered with master)")
-        assert master.poll() is None
-        yield url
+        with daemon(folder / "worker", "org.apache.spark.deploy.worker.Worker", *ports, *size, url):
+            found(folder / "worker" / "log", r"(Successfully registered with master)")
+            yield url
 
 
 @contextmanager
-def daemon(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+def daemon(folder: Path, *command: str) -> Iterator[None]:
     """One of Spark's own programs, out of the jars that PySpark brings."""
     folder.mkdir(parents=True)
     spec = find_spec("pyspark")
@@ -162,7 +174,7 @@ def daemon(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
             start_new_session=True,
         )
     try:
-        yield process
+        yield
     finally:
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
@@ -174,19 +186,18 @@ def daemon(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def found(log: Path, pattern: str) -> str:
     """What a program says in its log, once it does."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if match := re.search(pattern, log.read_text(errors="replace")):
-            return match[1]
-        time.sleep(0.05)
-    raise AssertionError(f"{log} says nothing like {pattern}: {log.read_text()[-2000:]}")
+    until(lambda: re.search(pattern, log.read_text(errors="replace")), f"{pattern} in {log}")
+    match = re.search(pattern, log.read_text(errors="replace"))
+    assert match
+    return match[1]
 
 
-def executors() -> list[psutil.Process]:
-    """The JVMs of executors that this test run has started, by age."""
-    mine = psutil.Process().children(recursive=True)
-    each = [one for one in mine if EXECUTOR in " ".join(command_of(one))]
-    return sorted(each, key=lambda one: one.create_time())
+def until(condition: Callable[[], Any], what: str) -> None:
+    """Look until it is so."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {PATIENCE:.0f} s"
+        time.sleep(0.02)
 
 
 def command_of(process: psutil.Process) -> list[str]:

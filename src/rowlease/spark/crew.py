@@ -1,8 +1,8 @@
 """What runs on an executor: one worker, with a slot for each of the executor's cores.
 
-It is `rowlease.worker.Worker` as on any host, in the Python process of a Spark task. That process
-is forked by Spark's daemon and is Spark's to kill; the worker's child processes die with it, and what
-they ran is free again when its leases end. Nothing is written to stdout.
+It is `rowlease.worker.Worker` as on any host, in the Python process of a Spark task. Spark's daemon
+has forked that process and may kill it; the worker's child processes die with it, and what they ran
+is free again when its leases end. Nothing is written to stdout.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Plan:
         concurrency: slots of each executor; None takes its cores, or what the worker takes for
             threads and coroutines.
         options: further arguments of the worker.
-        late: seconds that an attempt waits which finds its pool over: see `run`.
+        late: seconds that a second attempt waits which finds its pool over: see `run`.
     """
 
     pool_id: str

@@ -108,7 +108,9 @@ def work(
         store.check_schema()
         for name in names:
             store.depth(name)  # an unknown one is said before Spark starts anything
-        found = executors_of(spark.sparkContext, executors)
+        sc = spark.sparkContext
+        found = executors_of(sc, executors)
+        patience = grace.total_seconds() + FAREWELL
         plan = Plan(
             pool_id=f"spark:{secrets.token_hex(4)}",
             dsn=place,
@@ -124,11 +126,11 @@ def work(
                 "consumer_priority": consumer_priority,
                 "grace": grace,
             },
-            late=grace.total_seconds() + FAREWELL,
+            late=patience if sc.getConf().get("spark.speculation", "false") == "true" else 0.0,
         )
-        start = partial(Job, spark.sparkContext, plan, found, f"rowlease: {', '.join(names)}")
+        start = partial(Job, sc, plan, found, f"rowlease: {', '.join(names)}")
         return Pool(store, plan.pool_id, names, progress).run(
-            start, until_drained=until_drained, duration=duration, patience=plan.late
+            start, until_drained=until_drained, duration=duration, patience=patience
         )
 
 
