@@ -31,7 +31,7 @@ class Window(NamedTuple):
     until: str | None = None
 
 
-#: What a window looks at. Only the plain column lets PostgreSQL leave partitions of the history out.
+#: What a window looks at. Only by the plain column can partitions of the history be left out.
 WHEN = {"queue": "coalesce(completion_time, locked_time)", "queue_history": "completion_time"}
 
 
