@@ -36,8 +36,9 @@ grant select, insert on rowlease.inbox to rowlease_producer;
 grant insert on rowlease.staging to rowlease_producer;
 grant execute on function rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
-grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.promote,
-                          rowlease.discard_staged, rowlease.listen
+grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begin_load,
+                          rowlease.report_load, rowlease.promote, rowlease.discard_staged,
+                          rowlease.listen
    to rowlease_producer;
 
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon,

@@ -2,8 +2,8 @@
 -- params:   p_limit integer -- how many rows a step may touch
 -- returns:  what text, num_rows bigint -- one row per step that did something
 -- errors:   none
--- locks:    an advisory lock, without waiting; rows of queue, skipping locked ones; the partitions
---           of queue_history when days change, after at most 100 ms of waiting
+-- locks:    an advisory lock, without waiting; rows of queue and load, skipping locked ones; the
+--           partitions of queue_history when days change, after at most 100 ms of waiting
 -- why:      one caller at a time does it, the others return at once. Every step is bounded and
 --           skips what is locked, so it may run on any worker beside the work.
 create or replace function rowlease.maintain(p_limit integer default 1000)
@@ -58,6 +58,10 @@ begin
                                  and q.locked_by is not null)
             limit p_limit for update skip locked));
   get diagnostics num_rows = row_count;
+  if num_rows > 0 then return next; end if;
+
+  what := 'staged rows dropped';
+  num_rows := rowlease.sweep_staging(v_now, p_limit * 10);
   if num_rows > 0 then return next; end if;
 
   what := 'waiters expired';

@@ -28,8 +28,8 @@ declare
   v_grouped  bigint;
   v_enqueued bigint;
 begin
-  insert into rowlease.load (load_id, queue_name, status, num_rows, started_time)
-  values (p_load_id, p_queue_name, 'Staging', p_expected_rows, v_now) on conflict do nothing;
+  insert into rowlease.load (load_id, queue_name, status, num_rows, started_time, reported_time)
+  values (p_load_id, p_queue_name, 'Staging', 0, v_now, v_now) on conflict do nothing;
   select * into v_load from rowlease.load l where l.load_id = p_load_id for update;
   if v_load.queue_name <> p_queue_name then
     raise exception using errcode = 'RL009',
@@ -67,8 +67,8 @@ begin
   end;
   delete from rowlease.staging s where s.load_id = p_load_id;
   update rowlease.load l
-     set status = 'Promoted', promoted_time = rowlease.now(), num_rows = p_expected_rows,
-         num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued
+     set queue_name = p_queue_name, status = 'Promoted', promoted_time = rowlease.now(),
+         num_rows = p_expected_rows, num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued
    where l.load_id = p_load_id;
   perform rowlease.wake_workers(p_queue_name, true);
   return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued;

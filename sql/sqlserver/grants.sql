@@ -12,6 +12,8 @@ grant execute on rowlease.schema_version
 
 grant execute on rowlease.enqueue to rowlease_producer;
 grant execute on rowlease.enqueue_many to rowlease_producer;
+grant execute on rowlease.begin_load to rowlease_producer;
+grant execute on rowlease.report_load to rowlease_producer;
 grant execute on rowlease.promote to rowlease_producer;
 grant execute on rowlease.discard_staged to rowlease_producer;
 

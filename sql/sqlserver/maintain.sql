@@ -13,7 +13,7 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100) = N'', @granted bit, @rows int;
-declare @days int, @folded bigint, @fold_limit int = @p_limit * 10;
+declare @days int, @staged bigint, @folded bigint, @many int = @p_limit * 10;
 declare @done table (Place int identity primary key, What nvarchar(30) not null,
                      NumRows bigint not null);
 begin transaction;
@@ -40,6 +40,8 @@ begin
                       where q.RequestId = Progress.RequestId and q.LockToken = Progress.LockToken
                         and q.LockedBy is not null);
   insert into @done (What, NumRows) values (N'progress dropped', @@rowcount);
+  exec rowlease.sweep_staging @now, @many, @staged output;
+  insert into @done (What, NumRows) values (N'staged rows dropped', @staged);
   delete from rowlease.QueueWaiter with (rowlock, readpast)
    where ExpiresTime < dateadd(minute, -1, @now);
   insert into @done (What, NumRows) values (N'waiters expired', @@rowcount);
@@ -47,7 +49,7 @@ begin
   delete top (@p_limit) from rowlease.QueueHistory with (rowlock, readpast)
    where CompletionTime < dateadd(day, -@days, @now);
   insert into @done (What, NumRows) values (N'history dropped', @@rowcount);
-  exec rowlease.fold_depth @fold_limit, @folded output;
+  exec rowlease.fold_depth @many, @folded output;
   insert into @done (What, NumRows) values (N'counts folded', @folded);
 end;
 commit transaction;

@@ -24,6 +24,10 @@ declare @kind nvarchar(max), @priority int, @payload nvarchar(max);
 begin transaction;
 exec rowlease.take_lock @lock;
 set @now = rowlease.now();
+insert into rowlease.[Load] (LoadId, QueueName, Status, NumRows, StartedTime, ReportedTime)
+select @p_load_id, @p_queue_name, 'Staging', 0, @now, @now
+ where not exists (select 1 from rowlease.[Load] as l with (updlock, holdlock)
+                    where l.LoadId = @p_load_id);
 select @queue = l.QueueName, @status = l.Status, @rows = l.NumRows, @enqueued = l.NumEnqueued,
        @duplicates = l.NumDuplicates
   from rowlease.[Load] as l where l.LoadId = @p_load_id;
@@ -61,9 +65,10 @@ begin
   end;
   exec rowlease.add_staged @p_queue_name, @now, @p_load_id, @p_kind, @enqueued output;
   set @duplicates = @rows - @enqueued;
-  insert into rowlease.[Load] (LoadId, QueueName, Status, NumRows, NumEnqueued, NumDuplicates,
-                             StartedTime, PromotedTime)
-  values (@p_load_id, @p_queue_name, 'Promoted', @rows, @enqueued, @duplicates, @now, rowlease.now());
+  update rowlease.[Load]
+     set QueueName = @p_queue_name, Status = 'Promoted', PromotedTime = rowlease.now(), NumRows = @rows,
+         NumEnqueued = @enqueued, NumDuplicates = @duplicates
+   where LoadId = @p_load_id;
 end;
 delete from rowlease.Staging where LoadId = @p_load_id;
 commit transaction;

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -53,15 +54,24 @@ def worker(dsn: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+            assert process.stdout is not None
+            sys.stdout.write(process.stdout.read())  # which pytest shows if the test fails
 
 
 def until(sql: Sql, query: str) -> list[tuple[Any, ...]]:
-    """Ask until there is an answer."""
+    """Ask until there is an answer; for 30 seconds."""
+    give_up = time.monotonic() + 30
     while not (found := sql(query)):
-        pass
+        if time.monotonic() > give_up:
+            pytest.fail(f"{query}: {sql(STATE)}")
     return found
 
 
+STATE = (
+    "select s.*, (select jsonb_agg(q) from rowlease.requests q),"
+    " (select jsonb_agg(a.query) from pg_stat_activity a where a.datname = current_database())"
+    " from rowlease.schedule s"
+)
 WAITS = (
     "select a.pid from pg_stat_activity a"
     " where a.datname = current_database() and cardinality(pg_blocking_pids(a.pid)) > 0"
@@ -97,10 +107,12 @@ def test_a_worker_killed_while_it_fires_is_followed_by_another(
                     sql("select pg_terminate_backend(%s, 5000)", [backend])
             clock.advance(seconds=10)  # its lease
             scheduled = f"{NOON + hour * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+            until(sql, f"select 1 from rowlease.requests where dedup_key = 'tick@{scheduled}'")
+            clock.advance(seconds=2)  # whoever looked just before the commit may pass it over
             until(
                 sql, f"select 1 from rowlease.queue_history where result #>> '{{}}' = '{scheduled}'"
             )
-            clock.advance(seconds=-10)
+            clock.advance(seconds=-12)
             process = stack.enter_context(worker(dsn))  # and another takes its place
             line(process, "worker started")
             processes[process.pid] = process

@@ -16,7 +16,9 @@ from tests.migrations.catalogue import DAILY
 Sql = Callable[..., list[tuple[Any, ...]]]
 
 EVERYONE = {"schema_version"}
-PRODUCER = EVERYONE | {"enqueue", "enqueue_many", "promote", "discard_staged", "listen"}
+PRODUCER = EVERYONE | {
+    "enqueue", "enqueue_many", "begin_load", "report_load", "promote", "discard_staged", "listen",
+}  # fmt: skip
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
     "worker_bye", "depth", "listen", "announce_idle", "put_schedule", "claim_schedules",

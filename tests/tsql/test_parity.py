@@ -12,12 +12,12 @@ from rowlease.store.routines import Routine, load_routines
 POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
 #: What grants.sql opens to a role, but for the bell's: SQL Server has none (can_notify is False).
 PUBLIC = (
-    "abandon", "cancel", "claim_schedules", "complete", "configure_queue", "depth", "dequeue",
-    "discard_staged", "enqueue", "enqueue_many", "exchange", "explain", "fail", "fire_schedule",
-    "list_queues", "list_requests", "list_schedules", "list_workers", "maintain", "pause",
-    "pause_schedule", "promote", "purge", "put_schedule", "remove_schedule", "renew",
-    "report_progress", "requeue", "resume", "resume_schedule", "schema_version",
-    "worker_bye", "worker_heartbeat",
+    "abandon", "begin_load", "cancel", "claim_schedules", "complete", "configure_queue", "depth",
+    "dequeue", "discard_staged", "enqueue", "enqueue_many", "exchange", "explain", "fail",
+    "fire_schedule", "list_queues", "list_requests", "list_schedules", "list_workers",
+    "maintain", "pause", "pause_schedule", "promote", "purge", "put_schedule", "remove_schedule",
+    "renew", "report_load", "report_progress", "requeue", "resume", "resume_schedule",
+    "schema_version", "worker_bye", "worker_heartbeat",
 )  # fmt: skip
 #: A type of PostgreSQL's, and what stands for it; arrays and json are JSON text.
 TYPES = {

@@ -339,6 +339,23 @@ class Store(ScheduleCalls):
         outcome, *counts = rows[0]
         return Promoted(Outcome(outcome), *counts)
 
+    def begin_load(self, load_id: str, queue: str, columns: str | None = None) -> Promoted | None:
+        """Open the ledger of a load before its rows are staged; drops what an earlier run staged.
+
+        Args:
+            columns: what the rows are made of, in words that are the same for every run.
+
+        Returns:
+            None, or if the load is promoted already: the counts of that. Nothing need be staged.
+        """
+        rows = self._call("begin_load", p_load_id=load_id, p_queue_name=queue, p_columns=columns)
+        outcome, *counts = rows[0]
+        return None if outcome == Outcome.OK else Promoted(Outcome(outcome), *counts)
+
+    def report_load(self, load_id: str, num_rows: int) -> None:
+        """Say that so many more rows of a load are on their way; for people to see."""
+        self._call("report_load", p_load_id=load_id, p_num_rows=num_rows)
+
     def discard_staged(self, load_id: str, kept_parts: Sequence[int]) -> int:
         """Drop the staged rows of a load but for these parts; how many there were."""
         ((dropped,),) = self._call(

@@ -31,8 +31,8 @@ PAUSES = (0.02, 0.1, 0.3, 1.0)
 #: Calls that may be made twice, because the second finds the work done and says so. Not those that
 #: lease: nobody would renew what the lost answer held.
 REPEATABLE = frozenset({
-    "complete", "fail", "abandon", "renew", "report_progress", "promote", "discard_staged",
-    "maintain", "depth",
+    "complete", "fail", "abandon", "renew", "report_progress", "begin_load",
+    "promote", "discard_staged", "maintain", "depth",
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "worker_bye",
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules", "list_requests",
