@@ -25,7 +25,7 @@ WORKER = EVERYONE | {
     "fire_schedule", "report_progress", "list_queues", "list_workers",
 }  # fmt: skip
 READER = EVERYONE | {
-    "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
+    "now", "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
 }  # fmt: skip
 OPERATOR = READER | {
     "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import click
@@ -11,9 +11,9 @@ from rowlease.cli.options import dsn_option, duration, json_option, show_json
 
 
 def moment(text: str) -> datetime | timedelta:
-    """`2026-11-21`, `2026-11-21T08:00+01:00` (UTC if it names no zone), or `24h`: so long ago."""
+    """`2026-11-21`, `2026-11-21T08:00+01:00`, or `24h`: so long ago."""
     try:
-        given = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         try:
             return duration(text)
@@ -21,7 +21,6 @@ def moment(text: str) -> datetime | timedelta:
             raise click.BadParameter(
                 f"{text!r} is no time; write 2026-11-21, 2026-11-21T08:00 (UTC) or 24h (ago)"
             ) from None
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 @click.command()
@@ -75,11 +74,9 @@ def report(
     from rowlease.report import make_report
     from rowlease.report.tables import as_json as data_of
     from rowlease.report.tables import show
-    from rowlease.store import connect, database
+    from rowlease.store import database
 
     with database(dsn) as found:
-        with connect(found):
-            pass  # a wrong schema is better said before Spark starts
         made = make_report(found, queues=queues, since=since, until=until, output=output, form=form)
     if as_json:
         show_json(data_of(made.figures, made.files))

@@ -49,7 +49,7 @@ def make_report(
         dsn: a reachable, migrated PostgreSQL; the role reader is enough.
         queues: only these; none takes all.
         since, until: the window, from and up to a time, or so long before now. Now is what the
-            database's clock shows.
+            database's clock shows. A time that names no zone is UTC.
         output: a folder, made if needed, for `work`, `failures`, `throughput` and `report.png`.
         form: of the tables: csv, json (an object a line) or parquet.
 
@@ -73,7 +73,7 @@ def make_report(
         for queue in queues:
             store.depth(queue)  # an unknown one is said before Spark starts
         now = clock(store).astimezone(UTC)
-    start, end = (now - each if isinstance(each, timedelta) else each for each in (since, until))
+    start, end = instant(since, now), instant(until, now)
     if start >= end:
         raise ConfigError(
             f"the window ends ({end:%Y-%m-%d %H:%M}) before it begins ({start:%Y-%m-%d %H:%M}), in "
@@ -98,6 +98,13 @@ def make_report(
     files = write(found, output, form)
     draw(found, output / PICTURE)
     return Report(found, [*files, output / PICTURE])
+
+
+def instant(given: datetime | timedelta, now: datetime) -> datetime:
+    """A time in UTC; a duration is so long before now."""
+    if isinstance(given, timedelta):
+        return now - given
+    return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def folder(output: Path) -> None:

@@ -110,13 +110,16 @@ def places(tasks: str | Task | Iterable[Task] | Registry) -> str | Places:
 def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
     """Yield why this executor could not work, if so; leases nothing."""
     try:
+        plan.registry()
+    except RowleaseError as error:
+        yield said(error, BRING)
+        return
+    try:
         with closing(open_store(plan.dsn, application_name=APPLICATION)) as store:
             plan.worker(store, index)
             store.check_schema()
-    except StoreError as error:
-        yield said(error)
     except RowleaseError as error:
-        yield said(error, BRING)
+        yield said(error)
 
 
 def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | RowleaseError]:
