@@ -22,7 +22,7 @@ from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.spark.crew import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.job import Job
-from rowlease.spark.progress import Observer, Progress, log_progress
+from rowlease.spark.observer import Observer, Progress, log_progress
 from rowlease.store import Store, open_store
 from rowlease.tasks import Registry, Task
 from rowlease.worker import Summary
