@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from rowlease.errors import ConfigError, InvalidRequest, StoreUnavailable
 from rowlease.model import Outcome, Promoted
 from rowlease.spark import enqueue
-from rowlease.spark.load import stage
+from rowlease.spark.load import promoted, stage
 from rowlease.store import Store
 from tests.spark.lost_answer import LostAnswer
 
@@ -96,6 +96,50 @@ def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
     assert sql("select count(distinct payload::text) from rowlease.queue") == [(1000,)]
 
 
+def test_rows_of_another_run_of_the_load_do_not_count(
+    spark: Any, dsn: str, store: Store, sql: Sql
+) -> None:
+    load = stage(spark.range(10), dsn, kind="k", load_id="zombie")
+    other = spark.range(10, 17)
+    stage(other, dsn, kind="k", load_id="zombie")  # a task of a dead run that wakes up
+    assert promoted(store, "default", load) == Promoted(Outcome.OK, 10, 10, 0)
+    found = sql("select (payload ->> 'id')::int from rowlease.queue order by request_id")
+    assert [number for (number,) in found] == list(range(10))
+
+
+def test_a_promoted_load_runs_no_job_again(spark: Any, dsn: str) -> None:
+    frame = spark.range(10)
+    enqueue(frame, dsn, queue="default", kind="k", load_id="once")
+    fails = frame.select(F.raise_error(F.lit("it ran")).cast("bigint").alias("id"))
+    again = enqueue(fails, dsn, queue="default", kind="k", load_id="once")
+    assert again == Promoted(Outcome.REPEAT, 10, 10, 0)
+
+
+def test_other_columns_under_a_promoted_load_id_are_refused(spark: Any, dsn: str, sql: Sql) -> None:
+    enqueue(spark.range(3), dsn, queue="default", kind="k", load_id="x")
+    drifted = spark.range(3).withColumn("more", F.lit(1))
+    with pytest.raises(InvalidRequest, match="other columns: payload struct<id:bigint>, not"):
+        enqueue(drifted, dsn, queue="default", kind="k", load_id="x")
+    with pytest.raises(InvalidRequest, match="not payload struct<id:bigint>, dedup_key string"):
+        enqueue(spark.range(3), dsn, queue="default", kind="k", dedup_key="id", load_id="x")
+    assert sql("select count(*) from rowlease.queue") == [(3,)]
+
+
+def test_a_load_that_failed_may_come_again_with_other_columns(spark: Any, dsn: str) -> None:
+    frame = spark.range(3)
+    broken = frame.withColumn("payload", F.lit("no JSON"))
+    with pytest.raises(InvalidRequest, match="not JSON"):
+        enqueue(broken, dsn, queue="default", kind="k", payload="payload", load_id="x")
+    assert enqueue(frame, dsn, queue="default", kind="k", load_id="x").num_enqueued == 3
+
+
+def test_the_ledger_says_how_many_rows_are_staged(spark: Any, dsn: str, sql: Sql) -> None:
+    enqueue(spark.range(0, 1000, 1, 5), dsn, queue="default", kind="k", load_id="x")
+    assert sql("select num_staged, num_rows, rows_per_second > 0 from rowlease.load") == [
+        (1000, 1000, True)
+    ]
+
+
 def test_equal_rows_are_two_requests_and_equal_keys_are_one(spark: Any, dsn: str, sql: Sql) -> None:
     frame = spark.createDataFrame([(7,), (7,), (8,)], "n int")
     assert enqueue(frame, dsn, queue="default", kind="k").num_enqueued == 3
@@ -161,6 +205,8 @@ def test_a_frame_without_rows_is_an_empty_load(spark: Any, dsn: str) -> None:
         ({"payload": 3}, "payload must be a column name or a Column"),
         ({"priority": -1}, "priority must be 0 or more"),
         ({"priority": True}, "priority must be an int"),
+        ({"queue": None}, "queue must be the name of a queue"),
+        ({"queue": "nowhere"}, 'queue "nowhere" does not exist'),
         ({"kind": ""}, "kind must be the name of a task"),
         ({"load_id": ""}, "load_id must have 1 to 100 characters"),
         ({"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),

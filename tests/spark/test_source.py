@@ -68,7 +68,16 @@ def test_the_same_load_id_again_enqueues_nothing(frame: Any, dsn: str, sql: Sql)
         (1000, 1000)
     ]
     assert sql("select count(*) from rowlease.staging") == [(0,)]
-    assert sql("select num_rows, num_enqueued from rowlease.load") == [(1000, 1000)]
+    assert sql("select num_rows, num_enqueued, num_staged from rowlease.load") == [
+        (1000, 1000, 1000)  # the second run staged nothing
+    ]
+
+
+def test_other_columns_under_a_promoted_load_id_are_refused(frame: Any, dsn: str, sql: Sql) -> None:
+    write(frame, dsn, load_id="x")
+    with pytest.raises(PySparkException, match="other columns: payload string, not payload str"):
+        write(frame.withColumn("priority", F.lit(1)), dsn, load_id="x")
+    assert sql("select count(*) from rowlease.queue") == [(1000,)]
 
 
 def test_rows_keep_the_frames_order(frame: Any, dsn: str, sql: Sql) -> None:
@@ -105,6 +114,22 @@ def test_what_a_run_that_died_left_behind_does_not_count(
     write(frame, dsn, load_id="x")
     assert store.promote("x", "default", 1000) == Promoted(Outcome.REPEAT, 1000, 1000, 0)
     assert sql("select count(*) from rowlease.staging") == [(0,)]
+
+
+def test_rows_of_another_run_of_the_load_do_not_count(frame: Any, dsn: str, sql: Sql) -> None:
+    sql(
+        """create function rowlease.zombie() returns trigger language plpgsql as $$ begin
+        insert into rowlease.staging (load_id, row_id, payload) values ('x', 77, '{}');
+        return null; end $$"""
+    )
+    sql(
+        "create trigger zombie after insert on rowlease.staging when (pg_trigger_depth() = 0)"
+        " execute function rowlease.zombie()"
+    )
+    write(frame, dsn, load_id="x")
+    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+        (1000, 1000)
+    ]
 
 
 def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None:

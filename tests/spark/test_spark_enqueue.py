@@ -34,8 +34,8 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
         said = run(f"--input={tmp_path}/a.{form}", f"--format={form}", "--priority=urgency",
                    f"--load-id={form}", f"--dsn={dsn}")  # fmt: skip
     assert said == "1 of 1 rows enqueued into default\n"
-    again = run(f"--input={tmp_path}/a.csv", "--format=csv", "--load-id=csv", "--json",
-                f"--dsn={dsn}")  # fmt: skip
+    again = run(f"--input={tmp_path}/a.csv", "--format=csv", "--priority=urgency",
+                "--load-id=csv", "--json", f"--dsn={dsn}")  # fmt: skip
     assert json.loads(again) == {
         "outcome": "repeat", "num_rows": 2, "num_enqueued": 2, "num_duplicates": 0,
     }  # fmt: skip

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest
-from rowlease.spark import batch_sink
+from rowlease.errors import ConfigError, InvalidRequest
+from rowlease.spark import batch_sink, register
+from rowlease.spark.source import RowleaseSource
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -44,6 +45,57 @@ def test_a_batch_that_is_replayed_after_a_crash_is_enqueued_once(
         ("numbers/1", 1),
     ]
     assert sql("select count(*), count(distinct dedup_key) from rowlease.queue") == [(100, 100)]
+
+
+def test_the_formats_own_stream_writer_enqueues_each_batch_once(
+    spark: Any, dsn: str, sql: Sql, tmp_path: Path
+) -> None:
+    register(spark)
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+
+    def run() -> None:
+        numbers = spark.readStream.schema("n bigint").json(source.as_uri())
+        rows = numbers.selectExpr("to_json(struct(n)) as payload", "cast(n as string) as dedup_key")
+        options = {"dsn": dsn, "queue": "default", "kind": "k", "stream": "numbers"}
+        stream = rows.writeStream.format("rowlease").options(**options)
+        stream = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        stream.start().awaitTermination()
+
+    (source / "a.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(100)))
+    run()
+    # As if the driver had died before Spark noted that the batch was done, and a worker had not.
+    (checkpoint / "commits" / "0").unlink()
+    (checkpoint / "commits" / ".0.crc").unlink()
+    sql("delete from rowlease.queue where dedup_key = '7'")
+    run()
+    (source / "b.json").write_text('{"n": 100}\n')
+    run()
+    assert sql("select load_id, num_enqueued, num_rows from rowlease.load order by 1") == [
+        ("numbers/0", 100, 100),
+        ("numbers/1", 1, 1),
+    ]
+    assert sql("select count(*), count(distinct dedup_key) from rowlease.queue") == [(100, 100)]
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "overwrite", "says"),
+    [
+        ({"stream": ""}, False, "the option stream must have 1 to 80 characters"),
+        ({"stream": "x" * 81}, False, "the option stream must have 1 to 80 characters"),
+        ({"load_id": "x"}, False, "no option 'load_id'; there are checkpointlocation, dsn, kind"),
+        ({"queue": ""}, False, "the option queue is missing"),
+        ({}, True, "requests are only ever added"),
+    ],
+)
+def test_a_streams_wrong_option_is_named(
+    spark: Any, options: dict[str, str], overwrite: bool, says: str
+) -> None:
+    schema = spark.createDataFrame([], "payload string").schema
+    given = {"dsn": "postgresql://127.0.0.1:1/x", "queue": "q", "kind": "k", "stream": "s"}
+    with pytest.raises(ConfigError, match=says):
+        RowleaseSource(given | options).streamWriter(schema, overwrite)
 
 
 def test_a_stream_needs_a_name(dsn: str) -> None:

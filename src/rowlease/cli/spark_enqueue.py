@@ -44,7 +44,10 @@ def spark_enqueue(
 
     A Spark session is started on this machine for it (the extra rowlease[spark]).
     """
+    from rowlease.cli.logs import set_up_logging
     from rowlease.store import connect, database
+
+    set_up_logging("text", "info")
 
     with database(dsn) as found:
         with connect(found):

@@ -22,6 +22,7 @@ from rowlease.demo.source import Input, prepare
 from rowlease.errors import ConfigError
 from rowlease.spark import local_session
 from rowlease.spark.jdbc import database_errors
+from rowlease.spark.load import promoted
 from rowlease.store import Store, open_store
 
 INTERRUPTED = 130
@@ -121,12 +122,13 @@ def _enqueue(flights: Any, dsn: str, store: Store, run: Run, prepared: Input, st
     if run.promoted:
         steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} flights; going on.")
         return
+    store.begin_load(run.load_id, job.QUEUE)
     with steps.step("stage", "Spark writes the requests through JDBC"):
         staged = job.stage_requests(flights, dsn, run.load_id)
     steps.done("stage", f"{staged.num_rows:,} requests staged through JDBC")
     with steps.step("promote", "The load enters the queue"):
-        promoted = store.promote(staged.load_id, job.QUEUE, staged.num_rows, kind=staged.kind)
-    steps.done("promote", f"{promoted.num_enqueued:,} requests enqueued in one step")
+        entered = promoted(store, job.QUEUE, staged)
+    steps.done("promote", f"{entered.num_enqueued:,} requests enqueued in one step")
 
 
 def _drain(

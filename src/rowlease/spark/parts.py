@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
-from rowlease.spark.load import MAX_INTEGER, Staged, promoted
+from rowlease.spark.columns import MAX_INTEGER
+from rowlease.spark.load import (
+    MAX_PARTITIONS,
+    ROW_BITS,
+    TRY_BITS,
+    Staged,
+    new_run,
+    promoted,
+)
+from rowlease.spark.progress import Reporter
 from rowlease.store.bulk import bulk_store, copy_staged
+from rowlease.store.postgresql import PostgresStore
 
-#: A row's id is its partition, then which try of it, then its number: 17, 16 and 30 bits. Rows so
-#: become requests in the frame's order, and two tries never share an id.
-TRY_BITS, ROW_BITS = 16, 30
-MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
 APPLICATION = "rowlease spark"
+#: Where a task of a micro-batch reads its number: a local property that Spark sets.
+BATCH = "streaming.sql.batchId"
 
 
 @dataclass
@@ -29,46 +40,41 @@ class Part(WriterCommitMessage):
     num_rows: int
 
 
-class ArrowParts(DataSourceArrowWriter):
-    """One write of a frame. It is made on the driver and travels to each task.
+class Parts:
+    """Where the rows of a frame go. It is made on the driver and travels to each task.
 
     A task that is tried again writes another part; so nothing depends on whether it computes the
     same rows twice, and one that comes late, after the promotion, changes nothing.
     """
 
-    def __init__(
-        self, dsn: str, load_id: str, queue: str, kind: str | None, columns: Sequence[str]
-    ) -> None:
+    def __init__(self, dsn: str, queue: str, kind: str | None, columns: Sequence[str]) -> None:
         self._dsn = dsn
-        self._load_id = load_id
         self._queue = queue
         self._kind = kind
         self._columns = list(columns)
         # Task attempts are numbered from 0 in every application; two that write the same load
         # must not call different tries the same.
-        self._run = time.time_ns() // 1000 % (1 << TRY_BITS)
-        bulk_store(dsn, APPLICATION).close()
+        self._run = new_run()
 
-    def write(self, iterator: Iterator[Any]) -> Part:
+    def stage(self, load_id: str, task: Any, batches: Iterator[Any]) -> Part:
         """Copy a partition's rows in one transaction; runs in a task."""
-        from pyspark import TaskContext
-
-        task = TaskContext.get()
-        if task is None:
-            raise ConfigError("a part is written by a Spark task")
         if task.partitionId() >= MAX_PARTITIONS:
             raise ConfigError(f"a load has at most {MAX_PARTITIONS} partitions; coalesce the frame")
         attempt = (task.taskAttemptId() + self._run) % (1 << TRY_BITS)
         part = Part((task.partitionId() << TRY_BITS) + attempt, 0)
         try:
-            with closing(bulk_store(self._dsn, APPLICATION)) as store:
+            with self.store() as store:
+                reporter = Reporter(store, load_id)
                 columns = ["load_id", "row_id", *self._columns]
-                copy_staged(store, columns, self._blocks(iterator, part))
+                copy_staged(store, columns, self._blocks(load_id, batches, part, reporter))
+                reporter.tell()
         except RowleaseError as error:
             without_rows(error)
         return part
 
-    def _blocks(self, batches: Iterator[Any], part: Part) -> Iterator[bytes]:
+    def _blocks(
+        self, load_id: str, batches: Iterator[Any], part: Part, reporter: Reporter
+    ) -> Iterator[bytes]:
         """The rows as PostgreSQL's CSV: null is nothing, and an empty text is quoted."""
         import pyarrow as pa
         from pyarrow import csv
@@ -83,7 +89,7 @@ class ArrowParts(DataSourceArrowWriter):
                     f"a partition has over {1 << ROW_BITS} rows; repartition the frame"
                 )
             columns = [
-                pa.repeat(self._load_id, rows),
+                pa.repeat(load_id, rows),
                 pa.array(range(first, first + rows), pa.int64()),
                 *(as_staged(name, batch.column(name)) for name in self._columns),
             ]
@@ -91,28 +97,90 @@ class ArrowParts(DataSourceArrowWriter):
             block = pa.BufferOutputStream()
             csv.write_csv(pa.RecordBatch.from_arrays(columns, names), block, how)
             yield block.getvalue().to_pybytes()
+            reporter.add(rows)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+    def promote(self, load_id: str, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Promote what the winning tasks wrote; runs beside the driver, once all have ended."""
         parts = [message for message in messages if isinstance(message, Part)]
-        staged = Staged(self._load_id, sum(part.num_rows for part in parts), self._kind)
+        num_rows, kept = sum(part.num_rows for part in parts), [part.part for part in parts]
         try:
-            with closing(bulk_store(self._dsn, APPLICATION)) as store:
-                try:
-                    promoted(store, self._queue, staged)
-                except InvalidRequest:
-                    # Rows that do not count may be there, of a task that was tried twice or of a
-                    # run that died. To look for them each time would cost more than it saves.
-                    if not store.discard_staged(self._load_id, [part.part for part in parts]):
-                        raise
-                    promoted(store, self._queue, staged)
+            with self.store() as store:
+                promoted(store, self._queue, Staged(load_id, num_rows, self._kind, kept))
         except RowleaseError as error:
             without_rows(error)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def discard(self, load_id: str) -> None:
         """Drop what was staged."""
-        with closing(bulk_store(self._dsn, APPLICATION)) as store:
-            store.discard_staged(self._load_id, [])
+        with self.store() as store:
+            store.discard_staged(load_id, [])
+
+    def store(self) -> closing[PostgresStore]:
+        """A store on the load's database, for a `with`."""
+        return closing(bulk_store(self._dsn, APPLICATION))
+
+
+class ArrowParts(DataSourceArrowWriter):
+    """One write of a frame: a load.
+
+    Args:
+        described: the frame's columns and types, which the load keeps.
+
+    Raises:
+        StoreError: and its kin; the load cannot begin.
+    """
+
+    def __init__(self, parts: Parts, queue: str, load_id: str, described: str) -> None:
+        self._parts = parts
+        self._load_id = load_id
+        with parts.store() as store:
+            self._is_done = store.begin_load(load_id, queue, described) is not None
+
+    def write(self, iterator: Iterator[Any]) -> Part:
+        """See `Parts.stage`; of a load that is promoted already no row is asked for."""
+        task = this_task()
+        if self._is_done:
+            return Part(0, 0)
+        return self._parts.stage(self._load_id, task, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._parts.promote(self._load_id, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._parts.discard(self._load_id)
+
+
+class StreamParts(DataSourceStreamArrowWriter):
+    """A stream: each of its batches is a load, `<stream>/<number of the batch>`."""
+
+    def __init__(self, parts: Parts, stream: str) -> None:
+        self._parts = parts
+        self._stream = stream
+        with parts.store() as store:
+            store.check_schema()
+
+    def write(self, iterator: Iterator[Any]) -> Part:
+        """See `Parts.stage`."""
+        task = this_task()
+        number = task.getLocalProperty(BATCH)
+        if number is None:
+            raise ConfigError(f"Spark does not say which batch this is ({BATCH}); use batch_sink")
+        return self._parts.stage(f"{self._stream}/{number}", task, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._parts.promote(f"{self._stream}/{batchId}", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._parts.discard(f"{self._stream}/{batchId}")
+
+
+def this_task() -> Any:
+    """The Spark task that this runs in."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    if task is None:
+        raise ConfigError("a part is written by a Spark task")
+    return task
 
 
 def as_staged(name: str, column: Any) -> Any:

@@ -9,11 +9,16 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, InvalidRequest
-from rowlease.spark.parts import ArrowParts
+from rowlease.spark.parts import ArrowParts, Parts, StreamParts
 from rowlease.spark.slices import SCHEMAS, RequestReader
 
 #: What a frame may have, and the types that fit.
@@ -26,6 +31,9 @@ WRITTEN = {
     "group_key": ("string",),
 }
 WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id"}
+STREAM_OPTIONS = {"dsn", "queue", "kind", "stream", "checkpointlocation"}
+#: Characters of a stream's name: with `/` and the number of a batch it is a load id.
+MAX_STREAM = 80
 READ_OPTIONS = {"dsn", "table", "queue", "load_id", "status", "partitions"}
 
 
@@ -59,6 +67,33 @@ class RowleaseSource(DataSource):
         self._check(WRITE_OPTIONS)
         if overwrite:
             raise ConfigError('requests are only ever added; write with .mode("append")')
+        parts = self._parts(schema)
+        load_id = self.options.get("load_id", uuid.uuid4().hex)
+        if not 1 <= len(load_id) <= 100:
+            raise ConfigError("the option load_id must have 1 to 100 characters")
+        described = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+        return ArrowParts(parts, self.options["queue"], load_id, described)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+        """Options: dsn, queue, kind (for rows that name none), stream (its name)."""
+        self._check(STREAM_OPTIONS)
+        if overwrite:
+            raise ConfigError('requests are only ever added; write with .outputMode("append")')
+        parts = self._parts(schema)
+        stream = self.options.get("stream", "")
+        if not 1 <= len(stream) <= MAX_STREAM:
+            raise ConfigError(
+                f'the option stream must have 1 to {MAX_STREAM} characters: .option("stream", '
+                '"clicks"), a name that no other stream has'
+            )
+        return StreamParts(parts, stream)
+
+    def _parts(self, schema: Any) -> Parts:
+        """Where the rows of a frame go.
+
+        Raises:
+            ConfigError, InvalidRequest: an option or a column is missing or wrong.
+        """
         if not self.options.get("queue"):
             raise ConfigError('the option queue is missing; say .option("queue", "default")')
         check_columns(schema)
@@ -66,12 +101,7 @@ class RowleaseSource(DataSource):
             raise ConfigError(
                 'no kind: say .option("kind", "a task\'s name"), or give the frame a column kind'
             )
-        load_id = self.options.get("load_id", uuid.uuid4().hex)
-        if not 1 <= len(load_id) <= 100:
-            raise ConfigError("the option load_id must have 1 to 100 characters")
-        return ArrowParts(
-            self._dsn(), load_id, self.options["queue"], self.options.get("kind"), schema.names
-        )
+        return Parts(self._dsn(), self.options["queue"], self.options.get("kind"), schema.names)
 
     def _table(self) -> str:
         table = self.options.get("table", "requests")

@@ -6,11 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlease.errors import InvalidRequest
-from rowlease.spark.load import staging_columns
-from rowlease.spark.source import register
-
-#: Characters of a stream's name: with the number of a batch it is a load id.
-MAX_STREAM = 80
+from rowlease.spark.columns import staging_columns
+from rowlease.spark.source import MAX_STREAM, register
 
 
 def batch_sink(

@@ -1,0 +1,151 @@
+"""What a caller says of a frame's columns becomes the columns of `staging`, checked by type."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from rowlease.errors import InvalidRequest
+
+#: The column is a PostgreSQL integer; the queue clamps to its own maximum, far below.
+MAX_INTEGER = 2**31 - 1
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+def staging_columns(
+    df: Any,
+    kind: Any,
+    priority: Any,
+    payload: Any,
+    dedup_key: Any,
+    group_key: Any,
+    due_time: Any,
+) -> list[Any]:
+    """The columns of `staging` as expressions on the frame; what is not given is left out.
+
+    Raises:
+        InvalidRequest: see `enqueue`.
+    """
+    from pyspark.sql import Column
+
+    columns = [payload_column(df, payload)]
+    if isinstance(kind, Column):
+        columns.append(checked(df, "kind", kind, ("string",)))
+    elif not isinstance(kind, str) or not kind:
+        raise InvalidRequest("kind must be the name of a task, or a Column of names")
+    if priority is not None:
+        columns.append(priority_column(df, priority))
+    for argument, given, types in (
+        ("dedup_key", dedup_key, ("string", *INTEGERS)),
+        ("group_key", group_key, ("string", *INTEGERS)),
+        ("due_time", due_time, ("timestamp",)),
+    ):
+        if given is not None:
+            column = checked(df, argument, given, types)
+            as_type = "timestamp" if types == ("timestamp",) else "string"
+            columns.append(column.cast(as_type).alias(argument))
+    return columns
+
+
+def priority_column(df: Any, given: Any) -> Any:
+    """The priority as an integer column; the queue clamps what is too large for one anyway."""
+    from pyspark.sql import functions as F
+
+    if isinstance(given, bool):
+        raise InvalidRequest("priority must be an int, a column name or a Column, not bool")
+    if isinstance(given, int):
+        if given < 0:
+            raise InvalidRequest(f"priority must be 0 or more, not {given}")
+        return F.lit(min(given, MAX_INTEGER)).cast("int").alias("priority")
+    column = checked(df, "priority", given, INTEGERS)
+    return (
+        F.when(column > MAX_INTEGER, MAX_INTEGER)
+        .when(column < -MAX_INTEGER, -MAX_INTEGER)
+        .otherwise(column)
+        .cast("int")
+        .alias("priority")
+    )
+
+
+def payload_column(df: Any, given: Any) -> Any:
+    """The payload as JSON text."""
+    from pyspark.sql import functions as F
+
+    column = payload_source(df, given)
+    if type_name(df, column) == "string":
+        return column
+    # A task gets the payload as keyword arguments: a null must arrive as None, not be missing.
+    return F.to_json(column, {"ignoreNullFields": "false"}).alias("payload")
+
+
+def payload_source(df: Any, given: Any) -> Any:
+    """What the payload is made of: text, or something that becomes JSON."""
+    from pyspark.sql import functions as F
+
+    if given is not None:
+        return checked(df, "payload", given, ("string", "struct", "map"))
+    if not df.columns:
+        raise InvalidRequest("the frame has no columns to make a payload of")
+    whole = F.struct(*(named(column) for column in df.columns))
+    return checked(df, "payload", whole, ("struct",))
+
+
+def described(df: Any, payload: Any, columns: list[Any]) -> str:
+    """What a load is made of, in words that are the same in every run: its columns and types."""
+    schema = df.select(payload_source(df, payload), *columns[1:]).schema
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+
+
+def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
+    """A column argument as an expression of one of these types, under the argument's name.
+
+    Raises:
+        InvalidRequest: it is not there, does not fit the frame, or has another type.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import Column
+
+    if isinstance(given, str):
+        if given not in df.columns:
+            known = ", ".join(df.columns[:20]) + (", ..." if len(df.columns) > 20 else "")
+            raise InvalidRequest(
+                f"{argument} names the column {given!r}, which the frame lacks; it has {known}"
+            )
+        column = named(given)
+    elif isinstance(given, Column):
+        column = given
+    else:
+        raise InvalidRequest(
+            f"{argument} must be a column name or a Column, not {type(given).__name__}"
+        )
+    column = column.alias(argument)
+    try:
+        found = type_name(df, column)
+    except AnalysisException as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidRequest(f"{argument} does not fit the frame: {reason}") from error
+    if found not in types:
+        name = f"the column {given!r}" if isinstance(given, str) else "the expression"
+        raise InvalidRequest(
+            f"{argument}: {name} has the type {found}; cast it to {' or '.join(types)}"
+        )
+    return column
+
+
+def type_name(df: Any, column: Any) -> str:
+    """The type of an expression on the frame, as SQL says it, without parameters; runs no job."""
+    # PySpark also writes what it raises to stderr, as JSON with the Java stack.
+    noise = logging.getLogger("DataFrameQueryContextLogger")
+    was, noise.disabled = noise.disabled, True
+    try:
+        (field,) = df.select(column).schema.fields
+    finally:
+        noise.disabled = was
+    return str(field.dataType.simpleString()).partition("<")[0].partition("(")[0]
+
+
+def named(column: str) -> Any:
+    """A column of the frame by exactly this name, whatever characters it has."""
+    from pyspark.sql import functions as F
+
+    return F.col(f"`{column.replace('`', '``')}`")
