@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -157,7 +158,10 @@ def test_the_reason_of_a_failed_job_is_one_line(spark: Any) -> None:
 
     for rdd, said in (
         (spark.sparkContext.parallelize([1]).map(fails), "ValueError: as asked"),
-        (spark.sparkContext.parallelize([1]).map(lambda _: exit(3)), "Job aborted due to stage"),
+        (
+            spark.sparkContext.parallelize([1]).map(lambda _: os._exit(3)),
+            "Job aborted due to stage",
+        ),
     ):
         with pytest.raises(Exception) as raised:  # noqa: PT011 -- whatever PySpark makes of it
             rdd.collect()
