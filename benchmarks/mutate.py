@@ -260,7 +260,8 @@ MUTANTS = [
     mutant(
         "a floor passes what a claim did not reach",
         "raise_floor",
-        "and o.quota > (select count(*) from claimed c where c.priority = o.priority)",
+        "         and o.quota > coalesce((select c.met from claimed c where c.priority ="
+        " o.priority), 0)",
         "",
         "policies",
     ),

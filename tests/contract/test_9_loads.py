@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest, QueueFull
+from rowlease.errors import InvalidRequest, QueueFull, StoreConflict
 from rowlease.model import Failure, Outcome, Promoted
 from tests.contract import sessions
 from tests.contract.sessions import INFINITY, Clock, Session
@@ -63,6 +63,20 @@ def test_a_row_that_was_written_twice_is_one_request(store: Session) -> None:
     store.stage("x", numbered(2, payload='{"n": 1}'))
     assert store.promote("x", "default", 3) == Promoted(Outcome.OK, 3, 3, 0)
     assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
+
+
+def test_only_the_parts_of_a_load_that_count_are_kept(store: Session) -> None:
+    store.stage("x", [{"row_id": (part << 30) + row, "kind": "a"} for part in (0, 1, 5)
+                      for row in (0, 2**30 - 1)])  # fmt: skip
+    store.stage("y", numbered(2))
+    assert store.discard_staged("x", [5, 0]) == 2
+    assert store.rows("staging", "load_id", "row_id") == [
+        ("x", 0), ("x", 2**30 - 1), ("x", 5 << 30), ("x", (6 << 30) - 1), ("y", 0), ("y", 1),
+    ]  # fmt: skip
+    assert store.discard_staged("x", [5, 0]) == 0
+    assert store.promote("x", "default", 4).num_enqueued == 4
+    assert store.discard_staged("y", []) == 2
+    assert store.rows("staging", "row_id") == []
 
 
 def test_equal_rows_are_two_requests(store: Session) -> None:
@@ -326,3 +340,21 @@ def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
     )
     assert [depth[2:] for depth in store.depth()] == [(0, count - duplicates, 0, 0)]
     assert len(store.take(limit=10)) == 10
+
+
+@pytest.mark.parametrize("key", [None, "k"], ids=["without keys", "with keys"])
+def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
+    store: Session, another: Callable[[], Session], key: str | None
+) -> None:
+    store.configure_queue("default", capacity=100)
+    store.stage("x", [{"row_id": n, "kind": "a", "dedup_key": key and f"k{n}"} for n in range(3)])
+    one, two = store, another()
+    one.begin()
+    one.put()  # whoever asks for room in the queue waits now
+    promoted = two.waiting(lambda: two.promote("x", "default", 3))
+    third = another()
+    third.stage("x", [{"row_id": n, "kind": "a"} for n in range(1, 9)])
+    one.commit()
+    with pytest.raises(StoreConflict, match="were written while it was promoted"):
+        promoted.result()
+    assert len(store.rows("queue", "request_id")) == 1

@@ -28,6 +28,8 @@ NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when 
 #: Lines of that text that give the reason.
 REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not found)")
 
+#: What spark-submit sets for the Python program that it runs.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: The JVM's output after its start, a line a record: quiet unless logging is set to INFO.
 log = logging.getLogger("rowlease.spark")
 
@@ -95,6 +97,30 @@ def local_session(
     if jdbc:
         check_driver(session, drivers[-1])
     return session
+
+
+@contextmanager
+def a_session(app_name: str, dsn: str) -> Iterator[Any]:
+    """The session that runs, or that spark-submit has prepared, or a local one.
+
+    Raises:
+        ConfigError: see `local_session`.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        yield local_session(app_name, dsn=dsn)
+        return
+    if SUBMITTED in os.environ:
+        session = SparkSession.builder.getOrCreate()
+        check_driver(session, drivers_for(dsn)[-1])
+    else:
+        session = local_session(app_name, dsn=dsn)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _launch_jvm(conf: Any, drivers: list[Driver]) -> None:
