@@ -136,7 +136,9 @@ def throughput(axes: Any, figures: Figures) -> None:
     plain(axes)
     locator = dates.AutoDateLocator(minticks=4, maxticks=9)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, show_offset=False))
+    formatter = dates.ConciseDateFormatter(locator, show_offset=False)
+    formatter.formats[5] = "%H:%M:%S"  # it would show bare seconds
+    axes.xaxis.set_major_formatter(formatter)
     peak = max(map(sum, zip(*layers, strict=True)))
     if peak < 10:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -40,7 +40,7 @@ class Progress(NamedTuple):
         text = f"{self.finished:,} finished ({self.rate:,.0f}/s)"
         text += f", {self.failed:,} failed" if self.failed else ""
         text += f", {self.pending:,} waiting, {self.processing:,} leased"
-        return f"{text}; {self.busy} of {self.slots} slots busy"
+        return f"{text}, {self.slots} slots"
 
 
 def log_progress(progress: Progress) -> None:
