@@ -44,7 +44,7 @@ RUNS = {
 DRAIN = (
     "Of about 30 µs a request 20 are the server's (processor time, batches of 500: 13 to claim, 7 "
     "to complete); in most of the rest it waits for the worker to read rows. Tried: no wait before "
-    "the next claim, and more held ahead, which made 33 k/s of 24 (decision 24). Not tried: two "
+    "the next claim, and more held ahead, which made 33 k/s of 24 (decision 27). Not tried: two "
     "exchanges of one worker at a time; a cheaper update in `claim`."
 )
 TRIED = {
@@ -56,7 +56,7 @@ TRIED = {
         "hold. Nothing tried yet."
     ),
     "enqueue in batches": (
-        "Tried: a plain insert where no key is given, text arrays quoted at once (decision 23)."
+        "Tried: a plain insert where no key is given, text arrays quoted at once (decision 26)."
     ),
 }
 HEAD = """\
