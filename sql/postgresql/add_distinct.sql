@@ -1,8 +1,8 @@
 -- add_distinct: write the rows of a staged load as they are, if no dedup key of theirs is taken.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text (for
---           rows that name none)
+--           rows that name none), p_expected_rows bigint
 -- returns:  bigint -- how many; null: a dedup key is live already, or came twice, and nothing was done
--- errors:   22P02 a payload that is not JSON
+-- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own
 -- why:      the short way of add_staged, for a load without groups of which no row was written twice.
@@ -11,7 +11,8 @@
 --           first key that does takes all of it back. Where many are live that comes early. Counts come
 --           from the staged rows: RETURNING would carry a million of them through a file.
 create or replace function rowlease.add_distinct(
-  p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text
+  p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text,
+  p_expected_rows bigint
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -19,8 +20,9 @@ set enable_nestloop = off
 as $$
 #variable_conflict use_column
 declare
-  v_name  text;
-  v_added bigint;
+  v_name    text;
+  v_added   bigint;
+  v_counted bigint;
 begin
   insert into rowlease.queue (
     queue_name, kind, status, priority, requested_time, due_time, max_attempts, dedup_key, load_id,
@@ -34,13 +36,18 @@ begin
    where s.load_id = p_load_id
    order by s.row_id;
   get diagnostics v_added = row_count;
-  insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-  select p_settings.queue_name, least(coalesce(s.priority, 0), p_settings.max_priority),
-         count(*) filter (where s.due_time > p_now),
-         count(*) filter (where s.due_time > p_now is not true)
-    from rowlease.staging s
-   where s.load_id = p_load_id
-   group by 2;
+  with counted as (
+    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
+    select p_settings.queue_name, least(coalesce(s.priority, 0), p_settings.max_priority),
+           count(*) filter (where s.due_time > p_now),
+           count(*) filter (where s.due_time > p_now is not true)
+      from rowlease.staging s
+     where s.load_id = p_load_id
+     group by 2
+    returning scheduled, pending)
+  select coalesce(sum(c.scheduled + c.pending), 0) into v_counted from counted c;
+  perform rowlease.check_staged(p_load_id, p_expected_rows, v_added);
+  perform rowlease.check_staged(p_load_id, p_expected_rows, v_counted);
   return v_added;
 exception when unique_violation then
   get stacked diagnostics v_name = constraint_name;

@@ -1,14 +1,15 @@
 -- add_staged: write the rows of a staged load.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text (for
---           rows that name none)
+--           rows that name none), p_expected_rows bigint
 -- returns:  bigint -- how many are new; the others' dedup keys are live already, or came twice
--- errors:   22P02 a payload that is not JSON
+-- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own
 -- why:      of equal row ids one counts: a Spark task may have written its rows twice. A duplicate may
 --           have stood at the head of its group; then nobody would unblock the next but we.
 create or replace function rowlease.add_staged(
-  p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text
+  p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text,
+  p_expected_rows bigint
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -48,6 +49,7 @@ begin
   select (select count(*) from staged), coalesce(sum(p.scheduled + p.pending), 0)
     into v_given, v_added
     from per_priority p;
+  perform rowlease.check_staged(p_load_id, p_expected_rows, v_given);
   if v_added < v_given then
     perform rowlease.unblock_groups(array_agg(p_settings.queue_name::text), array_agg(g.group_key),
                                     false)

@@ -5,7 +5,7 @@
 --           num_duplicates bigint (rows whose dedup key is live already, or came twice)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL009 the load id was
---           used for another queue; 22P02 a payload that is not JSON
+--           used for another queue; 22P02 a payload that is not JSON, 40001 as check_staged
 -- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
 -- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
 --           load's row makes a second call answer with the first one's counts. The server's own
@@ -56,10 +56,12 @@ begin
     limit 1;
   begin
     if v_written = v_staged and v_grouped = 0 then
-      v_enqueued := rowlease.add_distinct(v_settings, v_now, p_load_id, p_kind);
+      v_enqueued := rowlease.add_distinct(v_settings, v_now, p_load_id, p_kind,
+                                          p_expected_rows);
     end if;
     if v_enqueued is null then
-      v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind);
+      v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind,
+                                          p_expected_rows);
     end if;
   exception when invalid_text_representation then
     raise exception using errcode = '22P02',

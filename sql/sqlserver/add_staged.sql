@@ -1,18 +1,20 @@
 -- add_staged: write the rows of a staged load.
 -- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_load_id nvarchar(400),
---           p_kind nvarchar(max) (for rows that name none), p_added bigint output
+--           p_kind nvarchar(max) (for rows that name none),
+--           p_expected_rows bigint, p_added bigint output
 -- returns:  p_added -- how many are new; the others' dedup keys are live already, or came twice
--- errors:   none
+-- errors:   51012 rows came since they were counted
 -- locks:    all dedup keys of the queue if the load has any; rows of its own
 -- why:      of equal row ids one counts: a Spark task may have written its rows twice. A lock for each
 --           key of a million rows is too much, so one stands for all. The first of a group stands free
 --           and blocks the others; whether it stands behind an earlier one, a claim finds out.
 create or alter procedure rowlease.add_staged
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_load_id nvarchar(400),
-  @p_kind nvarchar(max), @p_added bigint output
+  @p_kind nvarchar(max), @p_expected_rows bigint, @p_added bigint output
 as
 set nocount on;
 set xact_abort on;
+declare @says nvarchar(2048);
 create table #new (
   RowId bigint not null primary key, Kind nvarchar(200) collate Latin1_General_100_BIN2 not null,
   Status varchar(10) not null, Priority smallint not null, DueTime datetime2(6) not null,
@@ -29,6 +31,13 @@ select s.RowId, coalesce(s.Kind, @p_kind),
           from rowlease.Staging as t where t.LoadId = @p_load_id) as s
   join rowlease.QueueSettings as q on q.QueueName = @p_queue_name
  where s.copy = 1;
+-- A task that Spark has given up may commit its rows at any moment.
+if rowcount_big() <> @p_expected_rows
+begin
+  set @says = concat(N'rows of load "', @p_load_id, N'" were written while it was promoted; nothing ',
+                     N'was enqueued, promote it again');
+  throw 51012, @says, 1;
+end;
 if exists (select 1 from #new as n where n.DedupKey is not null)
 begin
   exec rowlease.lock_keys @p_queue_name, null;

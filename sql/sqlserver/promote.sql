@@ -5,7 +5,7 @@
 --           num_duplicates bigint (rows whose dedup key is live already, or came twice)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL009 the load id was
---           used for another queue; 51011 a payload that is not JSON
+--           used for another queue; 51011 a payload that is not JSON, 51012 as add_staged
 -- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
 --           keys of the queue if the load has any; as add_staged
 -- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
@@ -63,7 +63,8 @@ begin
                        N'" has a payload that is not JSON; nothing was enqueued');
     throw 51011, @says, 1;
   end;
-  exec rowlease.add_staged @p_queue_name, @now, @p_load_id, @p_kind, @enqueued output;
+  exec rowlease.add_staged @p_queue_name, @now, @p_load_id, @p_kind, @p_expected_rows,
+                           @enqueued output;
   set @duplicates = @rows - @enqueued;
   update rowlease.[Load]
      set QueueName = @p_queue_name, Status = 'Promoted', PromotedTime = rowlease.now(), NumRows = @rows,

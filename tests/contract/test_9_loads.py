@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest, QueueFull
+from rowlease.errors import InvalidRequest, QueueFull, StoreConflict
 from rowlease.model import Failure, Outcome, Promoted
 from tests.contract import sessions
 from tests.contract.sessions import INFINITY, Clock, Session
@@ -340,3 +340,21 @@ def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
     )
     assert [depth[2:] for depth in store.depth()] == [(0, count - duplicates, 0, 0)]
     assert len(store.take(limit=10)) == 10
+
+
+@pytest.mark.parametrize("key", [None, "k"], ids=["without keys", "with keys"])
+def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
+    store: Session, another: Callable[[], Session], key: str | None
+) -> None:
+    store.configure_queue("default", capacity=100)
+    store.stage("x", [{"row_id": n, "kind": "a", "dedup_key": key and f"k{n}"} for n in range(3)])
+    one, two = store, another()
+    one.begin()
+    one.put()  # whoever asks for room in the queue waits now
+    promoted = two.waiting(lambda: two.promote("x", "default", 3))
+    third = another()
+    third.stage("x", [{"row_id": n, "kind": "a"} for n in range(1, 9)])
+    one.commit()
+    with pytest.raises(StoreConflict, match="were written while it was promoted"):
+        promoted.result()
+    assert len(store.rows("queue", "request_id")) == 1
