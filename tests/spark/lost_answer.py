@@ -12,6 +12,15 @@ import sqlalchemy as sa
 #: The tag of PostgreSQL's answer to a COMMIT.
 COMMITTED = b"COMMIT\x00"
 
+#: Ends the connection that stages a certain row.
+GONE = """
+    create function rowlease.gone() returns trigger language plpgsql as $$ begin
+      if new.payload like '%777%' then perform pg_terminate_backend(pg_backend_pid()); end if;
+      return new; end $$;
+    create trigger gone before insert on rowlease.staging
+      for each row execute function rowlease.gone()
+"""
+
 
 class LostAnswer:
     """Passes everything on but the first such answer: then it cuts that connection.

@@ -41,6 +41,7 @@ def local_session(
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
     dsn: str | None = None,
+    jdbc: bool = True,
 ) -> Any:
     """Start a Spark session inside this process, on 127.0.0.1 only.
 
@@ -54,6 +55,7 @@ def local_session(
         memory: the JVM's heap, as Spark writes sizes.
         settings: further Spark settings; they win over the ones set here.
         dsn: a database that the session must be able to reach; None is some PostgreSQL.
+        jdbc: False: no JDBC driver is looked for or downloaded; `format("rowlease")` needs none.
 
     Returns:
         A pyspark.sql.SparkSession; its owner stops it.
@@ -69,7 +71,8 @@ def local_session(
     drivers = drivers_for(dsn)
     if SparkContext._active_spark_context is not None:
         running = SparkSession.builder.getOrCreate()
-        check_driver(running, drivers[-1])
+        if jdbc:
+            check_driver(running, drivers[-1])
         return running
     cores = cores or usable_cores()
     conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app_name)
@@ -83,7 +86,7 @@ def local_session(
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **driver_settings(drivers),
+        **(driver_settings(drivers) if jdbc else {}),
         **(settings or {}),
     }.items():
         conf.set(key, value)
@@ -91,7 +94,8 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     _launch_jvm(conf, drivers)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
-    check_driver(session, drivers[-1])
+    if jdbc:
+        check_driver(session, drivers[-1])
     return session
 
 
