@@ -17,8 +17,11 @@ set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @groups nvarchar(max);
 declare @id bigint = -9223372036854775808;
 declare @given table (Place int not null primary key, RequestId bigint, Outcome varchar(20));
+declare @ids table (RequestId bigint not null primary key);
 insert into @given (Place, RequestId, Outcome)
 select cast(i.[key] as int), cast(i.value as bigint), 'not_found' from openjson(@p_request_ids) as i;
+insert into @ids (RequestId)
+select distinct g.RequestId from @given as g where g.RequestId is not null;
 begin transaction;
 exec rowlease.lock_requests @p_request_ids;
 set @groups = (select g.queue_name as q, g.group_key as g
@@ -26,7 +29,7 @@ set @groups = (select g.queue_name as q, g.group_key as g
 exec rowlease.lock_groups @groups;
 while @id is not null
 begin
-  set @id = (select min(g.RequestId) from @given as g where g.RequestId > @id);
+  set @id = (select min(i.RequestId) from @ids as i where i.RequestId > @id);
   update rowlease.Queue with (rowlock)
      set CancelRequested = case when LockedBy is null then 0 else 1 end
    where RequestId = @id;
