@@ -1,4 +1,4 @@
-"""Proxies before PostgreSQL; one loses an answer: it has committed, the client never hears of it."""
+"""Proxies before PostgreSQL; one loses an answer: committed, and the client never hears of it."""
 
 from __future__ import annotations
 

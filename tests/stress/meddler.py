@@ -13,6 +13,8 @@ from tests.spark.lost_answer import Proxy
 Act = Callable[[int], bool]
 ROWS, BEFORE, AFTER = "first rows", "before its commit", "after its commit"
 ASKED, ANSWERED = "promotion asked", "promotion answered"
+#: How a statement begins that writes rows of a load.
+STAGES = (b"insert into rowlease.staging", b"copy rowlease.staging")
 #: What ends a COPY, on its way to the server.
 COPY_DONE = b"c\x00\x00\x00\x04"
 
@@ -58,7 +60,7 @@ class Meddler(Proxy):
             moment = ASKED
         elif doing == ROWS and (b"COMMIT" in data or COPY_DONE in data):
             moment = BEFORE
-        elif doing is None and b"rowlease.staging" in data and b"select" not in data:
+        elif doing is None and any(start in data.lower() for start in STAGES):
             moment = ROWS
         if moment:
             self._doing[client] = moment

@@ -17,6 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from rowlease.errors import ConfigError
+
 LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -155,14 +157,20 @@ class Seen:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    spark, master = session(folder, sys.argv[2] if sys.argv[2:] else None)
-    seen, lock = Seen(spark, folder), threading.Lock()
+    lock = threading.Lock()
 
     def say(answer: dict[str, Any]) -> None:
         with lock:
             sys.stdout.write(f"@{json.dumps(answer)}\n")
             sys.stdout.flush()
+
+    folder = Path(sys.argv[1])
+    try:
+        spark, master = session(folder, sys.argv[2] if sys.argv[2:] else None)
+    except ConfigError as error:
+        say({"cannot": str(error)})
+        return
+    seen = Seen(spark, folder)
 
     def load(told: dict[str, Any]) -> None:
         conf = spark.sparkContext._jsc.sc().conf()

@@ -78,7 +78,11 @@ class Driver:
             )
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
-        self.master = self.answer()["master"]
+        said = self.answer()
+        if "cannot" in said:
+            pytest.skip(f"Spark cannot start here: {said['cannot']}")
+        assert "master" in said, self.log.read_text()[-3000:]
+        self.master: str = said["master"]
 
     def _listen(self) -> None:
         assert self._process.stdout
@@ -134,10 +138,7 @@ class Driver:
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Driver]:
     """The driver that outlives the others, and whose JVM has the cluster's master and workers."""
-    try:
-        made = Driver(tmp_path_factory.mktemp("spark") / "driver", repository)
-    except KeyError:
-        pytest.skip("Spark cannot start here")
+    made = Driver(tmp_path_factory.mktemp("spark") / "driver", repository)
     yield made
     made.close()
 
