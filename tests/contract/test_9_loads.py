@@ -360,7 +360,6 @@ def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
     assert len(store.rows("queue", "request_id")) == 1
 
 
-@pytest.mark.only_on("postgresql", why="the others do not look whether copies of a row differ")
 @pytest.mark.parametrize("column", ["payload", "dedup_key", "priority"])
 def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
     store: Session, column: str
