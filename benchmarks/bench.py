@@ -38,6 +38,9 @@ RUNS = {
     "horizon": ("horizon.py --finished 100000 --runs 1", "horizon.py --finished 1000000 --runs 3"),
     "churn": ("churn.py --requests 500000", "churn.py"),
     "cores": ("cores.py --tasks 500 --runs 2", "cores.py"),
+    "spark": ("spark.py --rows 200000 --runs 1", "spark.py"),
+    "promote": ("promote.py --rows 50000 --waiting 200000 --runs 1", "promote.py"),
+    "big_load": ("big_load.py --rows 300000", "big_load.py"),
     "startup": ("startup.py --runs 10", "startup.py"),
 }
 #: What was tried where a goal is missed: by a part of the goal's name.
@@ -54,6 +57,11 @@ TRIED = {
     "32 claimers": (
         "Two claimers fill the two cores; each further one steps over the rows that the others "
         "hold. Nothing tried yet."
+    ),
+    "against a plain append": (
+        "One connection promotes, a plain append has one for each core. Tried: a plain insert "
+        "where nothing conflicts, rows sorted by priority, rows unsorted, JSON checked while "
+        "staging (decisions 21 and 24)."
     ),
     "enqueue in batches": (
         "Tried: a plain insert where no key is given, text arrays quoted at once (decision 26)."

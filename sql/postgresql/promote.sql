@@ -5,10 +5,12 @@
 --           num_duplicates bigint (rows whose dedup key is live already, or came twice)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL009 the load id was
---           used for another queue; 22P02 a payload that is not JSON, 40001 as check_staged
+--           used for another queue; 22P02 a payload that is not JSON, 40001 as check_staged, or a row was
+--           written twice and differs
 -- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
 -- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
---           load's row makes a second call answer with the first one's counts. The server's own
+--           load's row makes a second call answer with the first one's counts. Two tries of a
+--           task that computed other rows under the same ids cannot be told apart. The server's own
 --           words about JSON would quote a payload, so they are replaced.
 create or replace function rowlease.promote(
   p_load_id text, p_queue_name text, p_expected_rows bigint, p_kind text default null
@@ -46,6 +48,14 @@ begin
     raise exception using errcode = 'RL008',
       message = format('load "%s" has %s staged rows where %s were expected; write it again',
                        p_load_id, v_staged, p_expected_rows);
+  end if;
+  if v_written > v_staged and exists (
+    select from rowlease.staging s where s.load_id = p_load_id group by s.row_id
+    having count(distinct (s.kind, s.priority, s.due_time, s.dedup_key, s.group_key, s.payload)) > 1)
+  then
+    raise exception using errcode = '40001',
+      message = format('load "%s" has rows that were written twice and differ; stage it again, in an '
+                       'order that is fixed', p_load_id);
   end if;
   v_settings := rowlease.admit(p_queue_name, p_expected_rows, 0, v_now);
   perform rowlease.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)

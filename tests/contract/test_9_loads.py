@@ -358,3 +358,20 @@ def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
     with pytest.raises(StoreConflict, match="were written while it was promoted"):
         promoted.result()
     assert len(store.rows("queue", "request_id")) == 1
+
+
+@pytest.mark.parametrize("column", ["payload", "dedup_key", "priority"])
+def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
+    store: Session, column: str
+) -> None:
+    values: dict[str, tuple[Any, Any]] = {
+        "payload": ('{"n": 1}', '{"n": 2}'),
+        "dedup_key": ("k", None),
+        "priority": (0, 1),
+    }
+    one, other = values[column]
+    store.stage("x", [{"row_id": 0, "kind": "a", column: one}])
+    store.stage("x", [{"row_id": 0, "kind": "a", column: other}])
+    with pytest.raises(StoreConflict, match="written twice and differ; stage it again"):
+        store.promote("x", "default", 1)
+    assert store.everything() == []

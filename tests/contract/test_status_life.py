@@ -259,6 +259,7 @@ def test_a_load_is_promoted_at_a_time_and_not_before(store: Session) -> None:
         "queue_name": "default",
         "num_rows": 1,
         "started_time": datetime.now(UTC),
+        "reported_time": datetime.now(UTC),
     }
     for columns, constraint in (
         ({"status": "Promoted"}, "load_promoted"),

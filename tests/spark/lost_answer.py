@@ -1,11 +1,11 @@
-"""A proxy that loses an answer: the server has committed, the client never hears of it."""
+"""Proxies before PostgreSQL; one loses an answer: committed, and the client never hears of it."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -22,27 +22,28 @@ GONE = """
 """
 
 
-class LostAnswer:
-    """Passes everything on but the first such answer: then it cuts that connection.
+class Proxy:
+    """Passes everything on, as far as `passes` says so; else it cuts that connection.
 
     Attributes:
         dsn: the database by way of this proxy.
-        lost: how many answers it has lost.
     """
 
-    def __init__(self, dsn: str, answer: bytes = COMMITTED) -> None:
+    def __init__(self, dsn: str) -> None:
         url = sa.make_url(dsn)
         self._server = (url.host or "127.0.0.1", url.port or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
-        self._answer = answer
-        self.lost = 0
         through = url.set(host="127.0.0.1", port=self._listener.getsockname()[1])
         self.dsn = through.render_as_string(hide_password=False)
 
-    def __enter__(self) -> LostAnswer:
+    def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
+        """Look at what is on its way on the connection of a client's port."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 
@@ -63,26 +64,43 @@ class LostAnswer:
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
-                client, _ = self._listener.accept()
+                client, (_, port) = self._listener.accept()
                 server = socket.create_connection(self._server)
                 self._sockets += [client, server]
-                self._start(self._pass_on, client, server, False)
-                self._start(self._pass_on, server, client, True)
+                self._start(self._pass_on, client, server, port, False)
+                self._start(self._pass_on, server, client, port, True)
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+    def _pass_on(
+        self, source: socket.socket, target: socket.socket, port: int, is_answer: bool
+    ) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                if answers and self._answer in data and self._lose():
+                if not self.passes(port, data, is_answer):
                     break
                 target.sendall(data)
         for each in (source, target):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def _lose(self) -> bool:
+
+class LostAnswer(Proxy):
+    """Passes everything on but the first such answer.
+
+    Attributes:
+        lost: how many answers it has lost.
+    """
+
+    def __init__(self, dsn: str, answer: bytes = COMMITTED) -> None:
+        super().__init__(dsn)
+        self._answer = answer
+        self.lost = 0
+
+    def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
+        if not is_answer or self._answer not in data:
+            return True
         with self._lock:
             self.lost += 1
             if self.lost > 1:
                 self.lost -= 1
-                return False
-            return True
+                return True
+            return False

@@ -58,7 +58,7 @@ def make_report(
         InvalidRequest: there is no such queue.
         StoreError and its kin: from the database.
     """
-    from rowlease.spark import local_session
+    from rowlease.spark.session import a_session
     from rowlease.store.bulk import bulk_store, clock
 
     if find_spec("matplotlib") is None:
@@ -80,16 +80,9 @@ def make_report(
             "UTC, by the database's clock"
         )
     folder(output)
-    from pyspark.sql import SparkSession
-
-    was_running = SparkSession.getActiveSession() is not None
-    spark = local_session("rowlease report", jdbc=False)
-    try:
+    with a_session("rowlease report", dsn, jdbc=False) as spark:
         ranges = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
         found = figures(spark, dsn, queues, start, end, ranges)
-    finally:
-        if not was_running:
-            spark.stop()
     if not found.work and not found.failures:
         return Report(found, [])
     from rowlease.report.picture import draw

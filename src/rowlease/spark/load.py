@@ -32,6 +32,8 @@ BATCH_SIZE = 10_000
 #: two together are its part.
 TRY_BITS, ROW_BITS = 16, 30
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
+#: How often rows are staged at most, if two tries of a task were at odds.
+STAGINGS = 3
 #: Seconds between tries of a promotion whose answer did not come.
 PAUSES = (0.5, 2.0)
 
@@ -76,7 +78,9 @@ def enqueue(
 
     Args:
         df: a batch DataFrame. It is computed once and kept (memory, then disk) until the rows are
-            written, so it need not be deterministic.
+            written, so it need not be deterministic. If an executor is lost with what it kept, or
+            a task is speculated, parts may be computed twice; where that gives other rows, or
+            another order, all is staged again.
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
         kind: the task's name, for all rows if it is a str; a Column of strings gives each its own.
@@ -112,12 +116,22 @@ def enqueue(
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(closing(open_store(dsn, application_name="rowlease spark")))
-        done = store.begin_load(load_id, queue, described(df, payload, columns))
-        if done is not None:
-            return done
-        waiting = write(df, dsn, kind, columns, load_id, store)
-        logger.info("load %s: %s rows are staged and enter the queue", load_id, waiting.num_rows)
-        return promoted(store, queue, waiting)
+        opened, made_of = store, described(df, payload, columns)
+
+        def staged_and_promoted() -> Promoted:
+            done = opened.begin_load(load_id, queue, made_of)
+            if done is not None:
+                return done
+            waiting = write(df, dsn, kind, columns, load_id, opened)
+            logger.info(
+                "load %s: %s rows are staged and enter the queue", load_id, waiting.num_rows
+            )
+            return promoted(opened, queue, waiting)
+
+        for _ in range(STAGINGS - 1):
+            with suppress(StoreConflict):
+                return staged_and_promoted()
+        return staged_and_promoted()
 
 
 def promoted(store: Store, queue: str, load: Staged) -> Promoted:

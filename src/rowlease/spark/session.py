@@ -100,7 +100,7 @@ def local_session(
 
 
 @contextmanager
-def a_session(app_name: str, dsn: str) -> Iterator[Any]:
+def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
     """The session that runs, or that spark-submit has prepared, or a local one.
 
     Raises:
@@ -110,13 +110,14 @@ def a_session(app_name: str, dsn: str) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
-        yield local_session(app_name, dsn=dsn)
+        yield local_session(app_name, dsn=dsn, jdbc=jdbc)
         return
     if SUBMITTED in os.environ:
         session = SparkSession.builder.getOrCreate()
-        check_driver(session, drivers_for(dsn)[-1])
+        if jdbc:
+            check_driver(session, drivers_for(dsn)[-1])
     else:
-        session = local_session(app_name, dsn=dsn)
+        session = local_session(app_name, dsn=dsn, jdbc=jdbc)
     try:
         yield session
     finally:

@@ -1,0 +1,89 @@
+"""A proxy that knows at what moment a load is, and lets something happen at one of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import psutil
+
+from tests.spark.lost_answer import Proxy
+
+#: What happens, given the client's port; False: what is on its way does not arrive.
+Act = Callable[[int], bool]
+ROWS, BEFORE, AFTER = "first rows", "before its commit", "after its commit"
+ASKED, ANSWERED = "promotion asked", "promotion answered"
+#: How a statement begins that writes rows of a load.
+STAGES = (b"insert into rowlease.staging", b"copy rowlease.staging")
+#: What ends a COPY, on its way to the server.
+COPY_DONE = b"c\x00\x00\x00\x04"
+
+
+class Meddler(Proxy):
+    """Lets each act happen once, when its moment has come so often.
+
+    Args:
+        acts: for a moment, the how manieth of them, from 1, and the act.
+
+    Attributes:
+        happened: the moments whose act has been called.
+    """
+
+    def __init__(self, dsn: str, acts: dict[str, tuple[int, Act]] | None = None) -> None:
+        super().__init__(dsn)
+        self._acts = dict(acts or {})
+        self._doing: dict[int, str] = {}
+        self._counts = dict.fromkeys((ROWS, BEFORE, AFTER, ASKED, ANSWERED), 0)
+        self._turn = threading.Lock()
+        self.happened: list[str] = []
+
+    def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
+        with self._turn:
+            moment = self._moment(client, data, is_answer)
+            if moment is None:
+                return True
+            self._counts[moment] += 1
+            if moment not in self._acts or self._acts[moment][0] != self._counts[moment]:
+                return True
+            _, act = self._acts.pop(moment)
+            self.happened.append(moment)
+        return act(client)
+
+    def _moment(self, client: int, data: bytes, is_answer: bool) -> str | None:
+        doing, moment = self._doing.get(client), None
+        if is_answer:
+            if doing == ASKED and b"SELECT 1\x00" in data:
+                moment = ANSWERED
+            elif doing in (ROWS, BEFORE) and (b"COMMIT\x00" in data or b"COPY " in data):
+                moment = AFTER
+        elif b"rowlease.promote" in data:
+            moment = ASKED
+        elif doing == ROWS and (b"COMMIT" in data or COPY_DONE in data):
+            moment = BEFORE
+        elif doing is None and any(start in data.lower() for start in STAGES):
+            moment = ROWS
+        if moment:
+            self._doing[client] = moment
+        return moment
+
+
+def executor_behind(port: int) -> psutil.Process | None:
+    """The executor that a local connection belongs to, or whose Python worker it belongs to."""
+    for connection in psutil.net_connections("tcp4"):
+        if connection.pid and connection.laddr and connection.laddr.port == port:
+            try:
+                process = psutil.Process(connection.pid)
+                for each in (process, *process.parents()):
+                    if is_executor(each):
+                        return each
+            except psutil.Error:
+                return None
+    return None
+
+
+def is_executor(process: psutil.Process) -> bool:
+    """Is it the JVM of an executor?"""
+    try:
+        return any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+    except psutil.Error:
+        return False

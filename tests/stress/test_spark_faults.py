@@ -1,0 +1,493 @@
+"""Loads whose executors, tasks and drivers are killed, fail and are doubled: each row enters once.
+
+`ROWLEASE_STRESS_TIMES=20 pytest -s tests/stress/test_spark_faults.py` is the long form, 200 runs,
+a fifth of them through streams. What is drawn for a run follows from ROWLEASE_STRESS_SEED, the
+fault, the turn and the way in, all of which a failing run names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+
+from rowlease.store import Store
+from tests.stress.meddler import (
+    AFTER,
+    ANSWERED,
+    ASKED,
+    BEFORE,
+    ROWS,
+    Act,
+    Meddler,
+    executor_behind,
+    is_executor,
+)
+
+TIMES = int(os.environ.get("ROWLEASE_STRESS_TIMES", "1"))
+SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")
+Sql = Callable[..., list[tuple[Any, ...]]]
+Acts = dict[str, tuple[int, Act]]
+#: Seconds within which a driver answers.
+PATIENCE = 60.0
+pytestmark = pytest.mark.timeout(90 + TIMES * 60)
+
+
+class Driver:
+    """A driver in a process of its own."""
+
+    def __init__(self, folder: Path, repository: Path, master: str | None = None) -> None:
+        folder.mkdir()
+        masters = [] if master is None else [master]
+        self.log = folder / "log"
+        paths = [str(repository / "src"), str(repository)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.stress.spark_driver",
+                    folder,
+                    *masters,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=repository,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(paths),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                },
+            )
+        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        said = self.answer()
+        if "cannot" in said:
+            pytest.skip(f"Spark cannot start here: {said['cannot']}")
+        assert "master" in said, self.log.read_text()[-3000:]
+        self.master: str = said["master"]
+
+    def _listen(self) -> None:
+        assert self._process.stdout
+        with self._process.stdout as lines:
+            for line in lines:
+                if line.startswith("@"):
+                    self._answers.put(json.loads(line[1:]))
+        self._answers.put({"error": "the driver is dead", "seen": {}})
+
+    def tell(self, load: dict[str, Any]) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{json.dumps(load)}\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        try:
+            return self._answers.get(timeout=PATIENCE)
+        except queue.Empty:
+            pytest.fail(f"no answer from the driver:\n{self.log.read_text()[-3000:]}")
+
+    def executors(self) -> list[psutil.Process]:
+        return [
+            each for each in psutil.Process(self._process.pid).children(True) if is_executor(each)
+        ]
+
+    def kill(self) -> None:
+        """Kill the driver, which is a Python and a JVM."""
+        try:
+            processes: list[Any] = [
+                each
+                for each in psutil.Process(self._process.pid).children(True)
+                if not is_executor(each)
+            ]
+        except psutil.NoSuchProcess:
+            processes = []
+        for each in [self._process, *processes]:
+            try:
+                each.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+
+    def close(self) -> None:
+        executors = self.executors() if self._process.poll() is None else []
+        self.kill()
+        self._process.wait()
+        if self._process.stdin:
+            self._process.stdin.close()
+        for each in executors:
+            if each.is_running():
+                each.kill()
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Driver]:
+    """The driver that outlives the others, and whose JVM has the cluster's master and workers."""
+    made = Driver(tmp_path_factory.mktemp("spark") / "driver", repository)
+    yield made
+    made.close()
+
+
+class Run:
+    """One load, from its draw to what must hold after it."""
+
+    def __init__(self, fault: str, turn: int, way: str, folder: Path) -> None:
+        self.name = f"seed {SEED}, {fault}, turn {turn}, {way}"
+        self.draw = random.Random(self.name)
+        number = f"{fault}-{turn}-{way}".replace(" ", "-")
+        self.load: dict[str, Any] = {
+            "way": way,
+            "load_id": f"{number}/0",
+            "rows": self.draw.randrange(400, 1600),
+            "keys": self.draw.choice([1, 7, 100, 10_000]),
+            "partitions": self.draw.randrange(2, 5),
+            "pause": self.draw.choice([0, 1, 5]),
+            "speculation": False,
+        }
+        if way in ("sink", "writer"):
+            source = folder / number
+            source.mkdir()
+            lines = [f'{{"n": {n}}}\n' for n in range(self.load["rows"])]
+            for part in range(3):
+                (source / f"{part}.json").write_text("".join(lines[part::3]))
+            self.load["source"] = source.as_uri()
+        self.seen: Counter[str] = Counter()
+        self.late_rows = 0
+        rows, keys = range(self.load["rows"]), self.load["keys"]
+        self.bare = {n for n in rows if n % 2 == 0}
+        self.keys = {f"{way}{n % keys}" for n in rows if n % 2}
+
+    @property
+    def expected(self) -> int:
+        return len(self.bare) + len(self.keys)
+
+    def ask(self, driver: Driver, dsn: str, **changes: Any) -> dict[str, Any]:
+        """Have the driver do it, and count what Spark saw."""
+        driver.tell({**self.load, **changes, "dsn": dsn})
+        answer = driver.answer()
+        self.seen.update(answer["seen"])
+        return answer
+
+    @contextmanager
+    def watched(self, dsn: str) -> Iterator[None]:
+        """Count the load's requests all the time: none or all are there."""
+        counts: set[int] = set()
+        over = threading.Event()
+
+        def look() -> None:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                while not over.wait(0.005):
+                    found = connection.execute(
+                        "select count(*) from rowlease.queue where load_id = %s",
+                        [self.load["load_id"]],
+                    ).fetchone()
+                    assert found
+                    counts.add(found[0])
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+        assert counts <= {0, self.expected}, f"{self.name}: {sorted(counts)} could be claimed"
+
+    def check(self, sql: Sql, store: Store) -> None:
+        """Each row without a key once, each key once, the ledger right, nothing left behind."""
+        load_id = self.load["load_id"]
+        until(
+            lambda: (
+                sql(
+                    "select from pg_stat_activity where datname = current_database()"
+                    " and pid <> pg_backend_pid() and backend_type = 'client backend'"
+                    " and state <> 'idle'"
+                )
+                == []
+            ),
+            f"{self.name}: the last task has let go",
+        )
+        found = sql(
+            "select dedup_key, (payload ->> 'n')::int from rowlease.queue where load_id = %s",
+            [load_id],
+        )
+        bare = Counter(n for key, n in found if key is None)
+        assert bare == Counter(self.bare), f"{self.name}: {difference(bare, Counter(self.bare))}"
+        keys = Counter(key for key, _ in found if key is not None)
+        assert keys == Counter(self.keys), f"{self.name}: {difference(keys, Counter(self.keys))}"
+        rows = self.load["rows"]
+        assert sql(
+            "select status, num_rows, num_enqueued, num_duplicates from rowlease.load"
+            " where load_id = %s",
+            [load_id],
+        ) == [("Promoted", rows, self.expected, rows - self.expected)], self.name
+        assert sql("select sum(pending + scheduled) from rowlease.queue_depth") == sql(
+            "select count(*) from rowlease.queue"
+        ), self.name
+        ((self.late_rows,),) = sql("select count(*) from rowlease.staging")
+        store.maintain()
+        assert sql("select count(*) from rowlease.staging") == [(0,)], self.name
+
+
+def difference(found: Counter[Any], expected: Counter[Any]) -> str:
+    more, fewer = found - expected, expected - found
+    return (
+        f"{more.total()} too many {sorted(more)[:5]}, {fewer.total()} missing {sorted(fewer)[:5]}"
+    )
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, f"not within 20 s: {what}"
+        time.sleep(0.02)
+
+
+def ways(turn: int) -> tuple[str, str]:
+    return ("sink", "writer") if turn % 5 == 4 else ("jdbc", "format")
+
+
+def runs(fault: str, folder: Path) -> Iterator[Run]:
+    for turn in range(TIMES):
+        for way in ways(turn):
+            yield Run(fault, turn, way, folder)
+
+
+class Tally:
+    """What was seen over a series."""
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+        self._began = time.monotonic()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, run: Run, **hits: bool) -> None:
+        self.counts["runs"] += 1
+        self.counts["late rows dropped"] += run.late_rows
+        self.counts.update({name.replace("_", " "): hit for name, hit in hits.items()})
+        self.counts.update({f"Spark: {name}": count for name, count in run.seen.items()})
+
+    def say(self) -> None:
+        took = time.monotonic() - self._began
+        said = ", ".join(f"{name} {count}" for name, count in self.counts.items())
+        sys.stdout.write(f"\nseed {SEED}, {self._fault}: {said}; {took:.0f} s\n")
+
+
+def lose(_: int) -> bool:
+    return False
+
+
+def waits_for(event: threading.Event) -> Act:
+    """Hold up what is on its way, for 3 s at most."""
+
+    def act(_: int) -> bool:
+        event.wait(3)
+        return True
+
+    return act
+
+
+def sets(event: threading.Event) -> Act:
+    def act(_: int) -> bool:
+        event.set()
+        return True
+
+    return act
+
+
+def killing(killed: list[int], passes: bool) -> Act:
+    """Kill the executor that this connection belongs to."""
+
+    def act(port: int) -> bool:
+        if executor := executor_behind(port):
+            executor.kill()
+            killed.append(executor.pid)
+        return passes
+
+    return act
+
+
+def test_an_executor_is_killed(
+    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
+) -> None:
+    tally = Tally("executor killed")
+    for run in runs("executor killed", tmp_path):
+        killed: list[int] = []
+        draw, acts = run.draw, Acts()
+        moment = draw.choice([ROWS, BEFORE, AFTER, "any"])
+        if moment == "any":
+            run.load["pause"] = 5
+
+            def kill_one(draw: random.Random = draw, killed: list[int] = killed) -> None:
+                for each in draw.sample(found := driver.executors(), min(1, len(found))):
+                    each.kill()
+                    killed.append(each.pid)
+
+            timer = threading.Timer(draw.uniform(0.1, 1.0), kill_one)
+        else:
+            acts[moment] = (draw.randrange(1, 3), killing(killed, moment != AFTER))
+            timer = threading.Timer(0, lambda: None)
+        with Meddler(dsn, acts) as wire, run.watched(dsn):
+            timer.start()
+            answer = run.ask(driver, wire.dsn)
+            timer.join()
+        assert answer["error"] is None, f"{run.name}, {moment}: {answer['error']}"
+        run.check(sql, store)
+        sql("truncate rowlease.queue, rowlease.queue_depth")
+        tally.add(
+            run,
+            **{f"at_{moment}": True},
+            executor_killed=bool(killed),
+            while_its_task_ran=run.seen["ExecutorLostFailure"] > 0,
+        )
+    tally.say()
+    assert tally.counts["executor killed"] > 0
+
+
+def test_a_task_fails_after_its_commit(
+    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
+) -> None:
+    tally = Tally("task failed after its commit")
+    for run in runs("task failed", tmp_path):
+        with (
+            Meddler(dsn, {AFTER: (run.draw.randrange(1, 3), lose)}) as wire,
+            run.watched(dsn),
+        ):
+            answer = run.ask(driver, wire.dsn)
+        assert answer["error"] is None, f"{run.name}: {answer['error']}"
+        run.check(sql, store)
+        sql("truncate rowlease.queue, rowlease.queue_depth")
+        tally.add(
+            run, answer_lost=wire.happened == [AFTER], failed=run.seen["ExceptionFailure"] > 0
+        )
+    tally.say()
+    assert tally.counts["answer lost"] > 0
+
+
+def test_tasks_are_doubled(
+    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
+) -> None:
+    tally = Tally("speculation")
+    for run in runs("speculation", tmp_path):
+        draw, acts = run.draw, Acts()
+        run.load.update(pause=5, speculation=True)
+        how = draw.choice(["slow", "answer late", "commit late"])
+        promoting = threading.Event()
+        if how == "answer late":  # the copy commits as well
+            acts[AFTER] = (2, waits_for(promoting))
+        elif how == "commit late":  # the first commits when its copy has won, in mid-promotion
+            acts[BEFORE] = (2, waits_for(promoting))
+        acts[ASKED] = (1, sets(promoting))
+        with Meddler(dsn, acts) as wire, run.watched(dsn):
+            answer = run.ask(driver, wire.dsn)
+        assert answer["error"] is None, f"{run.name}, {how}: {answer['error']}"
+        run.check(sql, store)
+        sql("truncate rowlease.queue, rowlease.queue_depth")
+        tally.add(run, **{how.replace(" ", "_"): True}, with_a_copy=run.seen["copies"] > 0)
+    tally.say()
+    assert tally.counts["with a copy"] > 0
+
+
+def test_the_driver_is_killed_and_run_again(
+    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path, repository: Path
+) -> None:
+    tally = Tally("driver killed")
+    for turn in range(TIMES):
+        pair = [Run("driver killed", turn, way, tmp_path) for way in ways(turn)]
+        draw = pair[0].draw
+        aimed = pair[turn % 2]  # the other is wherever it is
+        moment = draw.choice([ROWS, BEFORE, "late", ASKED, ASKED, "asking", ANSWERED])
+        released, dead = threading.Event(), threading.Event()
+        victim = Driver(tmp_path / f"victim {turn}", repository, driver.master)
+
+        def kill(
+            _: int,
+            moment: str = moment,
+            victim: Driver = victim,
+            released: threading.Event = released,
+            dead: threading.Event = dead,
+        ) -> bool:
+            victim.kill()
+            dead.set()
+            if moment == "late":  # a packet that is on its way for long
+                released.wait(PATIENCE)
+            return moment in (BEFORE, "late", "asking")
+
+        on = {"late": BEFORE, "asking": ASKED}.get(moment, moment)
+        with ExitStack() as stack:
+            for run in pair:
+                acts: Acts = {on: (1, kill)} if run is aimed else {}
+                wire = stack.enter_context(Meddler(dsn, acts))
+                run.load["pause"] = draw.choice([0, 1])
+                victim.tell({**run.load, "dsn": wire.dsn})
+            assert dead.wait(PATIENCE), f"{aimed.name}, {moment}: {victim.log.read_text()[-3000:]}"
+            release = draw.choice(["at once", ASKED, "after"])
+            if release == "at once":
+                released.set()
+            for run in sorted(pair, key=lambda each: each is not aimed):
+                before = sql(
+                    "select count(*) from rowlease.load where status = 'Promoted' and load_id = %s",
+                    [run.load["load_id"]],
+                )
+                act: Acts = {ASKED: (1, sets(released))}
+                with Meddler(dsn, act if release == ASKED else None) as wire, run.watched(dsn):
+                    answer = run.ask(driver, wire.dsn, partitions=run.draw.randrange(1, 6))
+                if run is aimed:
+                    released.set()
+                assert answer["error"] is None, f"{run.name}, {moment}: {answer['error']}"
+                again = run.ask(driver, dsn)
+                assert again["error"] is None, f"{run.name}, again: {again['error']}"
+                tally.add(
+                    run,
+                    **{f"at_{moment}" if run is aimed else "at_any_moment": True},
+                    promoted_before_the_death=before == [(1,)],
+                )
+        victim.close()
+        for run in pair:
+            run.check(sql, store)
+        tally.counts["late rows dropped"] += sum(run.late_rows for run in pair)
+        sql("truncate rowlease.queue, rowlease.queue_depth")
+    tally.say()
+
+
+def test_faults_come_together(
+    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
+) -> None:
+    """A slow task gets a copy, an executor dies after a commit, and promote's answer is lost."""
+    tally = Tally("combination")
+    for run in runs("combination", tmp_path):
+        killed: list[int] = []
+        run.load.update(pause=5, speculation=True)
+        acts: Acts = {
+            AFTER: (run.draw.randrange(1, 3), killing(killed, False)),
+            ANSWERED: (1, lose),
+        }
+        with Meddler(dsn, acts) as wire, run.watched(dsn):
+            answer = run.ask(driver, wire.dsn)
+        assert answer["error"] is None, f"{run.name}: {answer['error']}"
+        run.check(sql, store)
+        sql("truncate rowlease.queue, rowlease.queue_depth")
+        tally.add(
+            run,
+            executor_killed=bool(killed),
+            with_a_copy=run.seen["copies"] > 0,
+            answer_of_promote_lost=ANSWERED in wire.happened,
+        )
+    tally.say()
+    assert tally.counts["executor killed"] > 0
+    assert tally.counts["answer of promote lost"] > 0
