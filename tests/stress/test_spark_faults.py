@@ -44,7 +44,7 @@ SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")
 Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
-PATIENCE = 60.0
+PATIENCE = 180.0
 pytestmark = pytest.mark.timeout(90 + TIMES * 60)
 
 
@@ -277,6 +277,9 @@ class Tally:
         self.counts: Counter[str] = Counter()
 
     def add(self, run: Run, **hits: bool) -> None:
+        met = ", ".join(name.replace("_", " ") for name, hit in hits.items() if hit)
+        at = time.monotonic() - self._began
+        sys.stdout.write(f"{run.name}: {run.load['rows']} rows, {met}, at {at:.0f} s\n")
         self.counts["runs"] += 1
         self.counts["late rows dropped"] += run.late_rows
         self.counts["staged again"] += run.load["way"] == "jdbc" and run.begun > 1
