@@ -23,10 +23,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 from latency import began
-from servers import add_dsn, database, server
+from servers import add_dsn, database, described, server
+from tables import Table, at_most, finish
 
 from rowlease import Client
 
@@ -35,6 +37,26 @@ PARTITIONS = 40
 #: Milliseconds.
 GOAL = 100.0
 MIB = 2**20
+
+
+class Found(NamedTuple):
+    """Seconds in all, and of these in `promote`; bytes when a tenth was staged, and at most;
+    milliseconds."""
+
+    seconds: float
+    entering: float
+    first: int
+    most: int
+    p50: float
+    p99: float
+    p99_entering: float
+    longest: float
+
+    def cells(self) -> list[str]:
+        lengths = [f"{self.seconds:.0f} s", f"{self.entering:.0f} s"]
+        sizes = [f"{size / MIB:,.0f} MiB" for size in (self.first, self.most)]
+        late = (self.p50, self.p99, self.p99_entering, self.longest)
+        return [*lengths, *sizes, *(f"{each:.0f} ms" for each in late)]
 
 
 def load(way: str, dsn: str, count: int, heap: str) -> None:
@@ -112,8 +134,7 @@ def resident(pid: int) -> int:
     return total
 
 
-def measure(way: str, dsn: str, count: int, rate: float, heap: str) -> list[str]:
-    """A row of the table."""
+def measure(way: str, dsn: str, count: int, rate: float, heap: str) -> Found:
     with ExitStack() as stack:
         sql = stack.enter_context(psycopg.connect(dsn, autocommit=True))
         sql.execute("select rowlease.configure_queue('bulk', '{}')")
@@ -156,18 +177,16 @@ def measure(way: str, dsn: str, count: int, rate: float, heap: str) -> list[str]
         raise SystemExit("some requests were never started")
     late = sorted(1000 * (began_at[n] - at) for n, at in sent.items())
     entering = sorted(1000 * (began_at[n] - at) for n, at in sent.items() if at >= staged)
-    first, most = memory.get(1, 0), max(memory.values())
-    return [
-        way,
-        f"{ended - started:.0f} s, {ended - staged:.0f} s of it entering",
-        f"{first / MIB:,.0f} MiB",
-        f"{most / MIB:,.0f} MiB",
-        f"{statistics.median(late):.1f} ms",
-        f"{late[int(0.99 * len(late))]:.1f} ms",
-        f"{entering[int(0.99 * len(entering))]:.1f} ms",
-        f"{late[-1]:.0f} ms",
-        f"{len(late):,}",
-    ]
+    return Found(
+        seconds=ended - started,
+        entering=ended - staged,
+        first=memory.get(1, 0),
+        most=max(memory.values()),
+        p50=statistics.median(late),
+        p99=late[int(0.99 * len(late))],
+        p99_entering=entering[int(0.99 * len(entering))] if entering else 0.0,
+        longest=late[-1],
+    )
 
 
 def main() -> int:
@@ -181,20 +200,19 @@ def main() -> int:
     if given.load:
         load(given.load, given.dsn, given.rows, given.heap)
         return 0
-    found = []
+    rows, goals = [], []
     with server(given.dsn) as place:
+        said = described(place)
         for way in WAYS:
             with database(place) as dsn:
-                found.append(measure(way, dsn, given.rows, given.rate, given.heap))
-    print(
-        f"\n| {given.rows:,} rows, heap of {given.heap} | time | memory at 1/10 | most memory "
-        "| latency p50 | p99 | p99 while entering | longest | requests |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
-    for row in found:
-        print(f"| {' | '.join(row)} |")
-    print(f"\nThe goal for the latency's p99 is {GOAL:g} ms.")
-    return 0
+                found = measure(way, dsn, given.rows, given.rate, given.heap)
+            rows.append([way, *found.cells()])
+            what = f"a worker's start latency beside a big load, p99, {way}"
+            goals.append(at_most(what, GOAL, found.p99, " ms"))
+    title = f"{given.rows:,} rows, a heap of {given.heap}, {given.rate:g} requests a second beside"
+    columns = ["way", "time", "of it entering", "memory at 1/10", "most memory", "latency p50",
+               "p99", "p99 while entering", "longest"]  # fmt: skip
+    return finish(Table(title, said, columns, rows, goals))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made a
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
 
 import psycopg
-from servers import add_dsn, database, server
+from servers import add_dsn, database, described, server
+from tables import Table, at_most, finish, ratio, times
 
 GOAL = 1.5
 STAGE = """
@@ -83,6 +83,7 @@ def main() -> int:
         database(place) as dsn,
         psycopg.connect(dsn, autocommit=True) as sql,
     ):
+        said = described(place)
         sql.execute("alter table rowlease.staging set (autovacuum_enabled = false)")
         for full in (False, True):
             if full:
@@ -92,19 +93,17 @@ def main() -> int:
                     found = promoted(sql, given.rows, keyed, analysed=not full)
                     if turn:  # the first one only warms up
                         took.setdefault((keyed, full), []).append(found)
-    what = f"load of {given.rows:,} rows"
-    full_queue = f"{given.waiting:,} wait, never analysed"
-    print(f"\n| {what} | empty queue, analysed | {full_queue} | ratio | goal |")
-    print("|---|---|---|---|---|")
+    rows, goals = [], []
     for keyed in (False, True):
-        small, big = sorted(took[keyed, False]), sorted(took[keyed, True])
-        ratio = statistics.median(big) / statistics.median(small)
-        cells = [
-            f"{statistics.median(v):.1f} µs a row ({v[0]:.1f} to {v[-1]:.1f})" for v in (small, big)
-        ]
         name = "with keys" if keyed else "without keys"
-        print(f"| {name} | {' | '.join(cells)} | {ratio:.2f} | ≤ {GOAL:g} |")
-    return 0
+        small, big = took[keyed, False], took[keyed, True]
+        rows.append([name, *times(small, "µs"), *times(big, "µs"), f"{ratio(big, small):.2f}"])
+        what = f"promote into a full queue, never analysed, {name}"
+        goals.append(at_most(what, GOAL, ratio(big, small), " x the time a row"))
+    title = f"Time to promote a row, loads of {given.rows:,}, medians of {given.runs}"
+    full_queue = f"{given.waiting:,} wait, never analysed"
+    columns = ["load", "empty queue, analysed", "spread", full_queue, "spread", "ratio"]
+    return finish(Table(title, said, columns, rows, goals))
 
 
 if __name__ == "__main__":
