@@ -377,7 +377,6 @@ def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
     assert store.everything() == []
 
 
-@pytest.mark.only_on("postgresql", why="the others do not look whether copies of a row differ")
 def test_copies_that_come_while_a_load_with_equal_keys_is_promoted_are_none_of_it(
     store: Session, another: Callable[[], Session]
 ) -> None:
