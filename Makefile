@@ -1,7 +1,7 @@
 # Each target does all of its own set-up from a bare checkout: with uv where it is there, with
 # python3 -m venv where it is not.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format clean
+.PHONY: help demo test check format bench clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -28,6 +28,9 @@ check: $(VENV)/ready ## Format, lint, types, import directions
 format: $(VENV)/ready ## Put the code into its form
 	ruff format .
 	ruff check --fix .
+
+bench: $(VENV)/ready ## Every benchmark in its short form, into docs/benchmarks.md
+	$(PYTHON) benchmarks/bench.py $(ARGS)
 
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

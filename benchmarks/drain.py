@@ -1,17 +1,21 @@
 """How fast is a queue of requests drained whose tasks do nothing?
 
-    python benchmarks/drain.py [--requests 100000] [--runs 5] [--dsn postgresql://...]
+    python benchmarks/drain.py [--requests 100000] [--runs 5] [--peers named|others|none]
+                               [--dsn postgresql://...]
 
 Each way in turn, on a database of its own, so that whatever else the machine does falls on all:
 
-* the floor: pgbench calls `dequeue` and `complete` in one statement, 100 requests at a time, over
-  one connection, with no Python in between;
-* one worker at its defaults whose task is a coroutine, in its own process;
-* one worker at its defaults whose task is a plain function, in child processes;
-* two such workers.
+* the floor: pgbench calls `dequeue` and `complete` in one statement, over one connection, with no
+  Python in between: 100 requests at a time, and 1,000, which is about what a worker of such short
+  tasks exchanges;
+* one worker at its defaults whose task is a coroutine, in its own process, as the peers' are;
+* one worker at its defaults whose task is a plain function, in child processes; two such workers;
+* the peers that the goals name, at the settings that their documentation gives for throughput; or
+  all others, and every peer's defaults, beside one way of rowlease's.
 
 History is kept and commits are durable, unless the server's settings, which are printed, say
-otherwise. The time is from the first claim to the last completion, by the database's clock.
+otherwise. For rowlease the time is from the first claim to the last completion, by the database's
+clock; for a peer from the start of the first task until the database knows all outcomes.
 """
 
 from __future__ import annotations
@@ -21,38 +25,31 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
-from servers import add_dsn, database, programs, server
+from peers import PEERS
+from peers.cache import NotInstalled
+from peers.running import drain_rate
+from pgbench import claiming, pgbench
+from servers import add_dsn, as_in_use, database, described, server
+from tables import Goal, Table, at_least, finish, rates, ratio
 
 from rowlease.model import NewRequest
 from rowlease.store import open_store
 
-BATCH = 100
-#: Ways to drain, and the least share of the floor that each should reach.
-WAYS = {
-    "floor (pgbench)": None,
-    "one worker, coroutine": 0.7,
-    "one worker, processes": None,
-    "two workers, processes": None,
-}
-FLOOR = f"""
-with claimed as materialized (
-  select * from rowlease.dequeue('pgbench', '{{default}}', {BATCH},
-                                 p_floor => nullif(:floor, 'none'))),
-held as materialized (
-  select array_agg(request_id) filter (where request_id is not null) as ids,
-         array_agg(lock_token) filter (where request_id is not null) as tokens,
-         coalesce(max(claimed.floor), 'none') as next
-    from claimed)
-select held.next as floor,
-       (select count(*) from rowlease.complete(held.ids, held.tokens)) as done
-  from held
-\\gset
-"""
+BATCH = 1_000
+FLOOR, SMALL_FLOOR = "floor: pgbench, batches of 1,000", "floor: pgbench, batches of 100"
+COROUTINE = "rowlease, one worker, coroutine"
+PROCESSES = "rowlease, one worker, processes"
+TWO = "rowlease, two workers, processes"
+#: The peers that goals name, and how many times as fast rowlease's coroutines should be.
+NAMED = {"Graphile Worker": 1.5, "PgQueuer": 2.5, "Procrastinate": 50.0}
+GRAPHILE = "Graphile Worker, batched"
+Drain = Callable[[str, int], float]
 
 
 def fill(dsn: str, kind: str, count: int) -> None:
@@ -64,29 +61,17 @@ def fill(dsn: str, kind: str, count: int) -> None:
             "default", [NewRequest(kind=kind, payload=f'{{"n":{number}}}') for number in numbers]
         )
     store.close()
-    with psycopg.connect(dsn, autocommit=True) as sql:
-        sql.execute("vacuum analyze")
-        sql.execute("checkpoint")
+    as_in_use(dsn)
 
 
-def drain(way: str, dsn: str, count: int) -> None:
-    if way.startswith("floor"):
-        with TemporaryDirectory() as folder:
-            script = Path(folder, "floor.sql")
-            script.write_text(FLOOR)
-            command = [
-                programs() / "pgbench",
-                "--no-vacuum",
-                "--protocol=prepared",
-                "-D",
-                "floor=none",
-            ]
-            run([*command, "-t", str(count // BATCH), "-f", script, dsn])
-        return
-    tasks = "noops:anoop" if "coroutine" in way else "noops:noop"
-    command = [sys.executable, "-m", "rowlease", "worker", tasks, "--burst", "--dsn", dsn]
-    workers = 2 if way.startswith("two") else 1
-    run([*command, "--processes", str(workers)])
+def drain_floor(batch: int, dsn: str, count: int) -> None:
+    pgbench(dsn, claiming(batch), ["-t", count // batch])
+
+
+def drain_by(task: str, workers: int, dsn: str, count: int = 0) -> None:
+    """Let workers run one task, module:name, until nothing is left."""
+    options = ["--burst", "--dsn", dsn, "--processes", workers]
+    run([sys.executable, "-m", "rowlease", "worker", task, *options])
 
 
 def run(command: list[object]) -> None:
@@ -101,46 +86,100 @@ def run(command: list[object]) -> None:
         raise SystemExit(done.stderr)
 
 
-def rate(way: str, place: str, count: int) -> float:
+def own_rate(kind: str, drain: Callable[[str, int], None], place: str, count: int) -> float:
     """Requests a second."""
     with database(place) as dsn:
-        fill(dsn, "anoop" if "coroutine" in way else "noop", count)
-        drain(way, dsn, count)
+        fill(dsn, kind, count)
+        drain(dsn, count)
         with psycopg.connect(dsn) as sql:
             ((done, seconds),) = sql.execute(
                 "select count(*), extract(epoch from max(completion_time) - min(locked_time))"
                 " from rowlease.queue_history where status = 'Complete'"
             ).fetchall()
     if done != count:
-        raise SystemExit(f"{way}: {done} of {count} requests are complete")
+        raise SystemExit(f"{done} of {count} requests are complete")
     return count / float(seconds)
+
+
+def ways(peers: str) -> dict[str, Drain]:
+    found: dict[str, Drain] = {
+        FLOOR: partial(own_rate, "noop", partial(drain_floor, BATCH)),
+        SMALL_FLOOR: partial(own_rate, "noop", partial(drain_floor, 100)),
+        COROUTINE: partial(own_rate, "anoop", partial(drain_by, "noops:anoop", 1)),
+        PROCESSES: partial(own_rate, "noop", partial(drain_by, "noops:noop", 1)),
+        TWO: partial(own_rate, "noop", partial(drain_by, "noops:noop", 2)),
+    }
+    if peers == "others":
+        found = {COROUTINE: found[COROUTINE]}
+    if peers == "none":
+        return found
+    for peer in PEERS:
+        for way in peer.ways:
+            is_named = peer.name in NAMED and (way.is_best or way.processes > 1)
+            if is_named == (peers == "named"):
+                found[f"{peer.name}, {way.name}"] = partial(drain_rate, peer, way)
+    return found
+
+
+def goals(found: dict[str, list[float]], best: dict[str, str]) -> list[Goal]:
+    drained = "drain, in-process coroutine, against "
+    said = [at_least(f"{drained}the floor", 0.7, ratio(found[COROUTINE], found[FLOOR]))]
+    for peer, wanted in NAMED.items():
+        if best[peer] in found:
+            against = ratio(found[COROUTINE], found[best[peer]])
+            said.append(at_least(drained + best[peer], wanted, against))
+    if GRAPHILE in found:
+        against = ratio(found[PROCESSES], found[GRAPHILE])
+        said.append(at_least(f"drain, default processes, against {GRAPHILE}", 0.6, against))
+    return said
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--requests", type=int, default=100_000, help="a multiple of 100")
+    parser.add_argument("--requests", type=int, default=100_000, help="a multiple of 1,000")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--peers", choices=["named", "others", "none"], default="named")
+    parser.add_argument("--as", help="keep the table under this name")
     add_dsn(parser)
     given = parser.parse_args()
     count = given.requests // BATCH * BATCH
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    found: dict[str, list[float]] = {way: [] for way in ways(given.peers)}
+    missing: dict[str, str] = {}
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
+        said = described(place)
         for turn in range(given.runs):
-            for way, found in rates.items():
-                found.append(rate(way, place, count))
-                print(f"run {turn + 1}: {way} {found[-1]:,.0f}/s", file=sys.stderr, flush=True)
-    floor = rates["floor (pgbench)"]
-    print(f"\n| {count:,} no-op requests | median of {given.runs} | spread | of the floor | goal |")
-    print("|---|---|---|---|---|")
-    for way, found in rates.items():
-        share = statistics.median(one / base for one, base in zip(found, floor, strict=True))
-        goal = WAYS[way]
-        print(
-            f"| {way} | {statistics.median(found):,.0f}/s | {min(found):,.0f} to {max(found):,.0f} "
-            f"| {share:.2f} | {goal or ''} |"
-        )
-    return 0
+            for way, drain in ways(given.peers).items():
+                if way in missing and not found[way]:
+                    continue
+                try:
+                    found[way].append(drain(place, count))
+                    print(f"run {turn + 1}: {way} {found[way][-1]:,.1f}/s", file=sys.stderr)
+                except NotInstalled as error:
+                    missing[way] = f"{way}: run {turn + 1} gave nothing: {error}."
+                    print(missing[way], file=sys.stderr)
+    limits = {f"{peer.name}, {way.name}": way.requests for peer in PEERS for way in peer.ways}
+    versions = {f"{p.name}, {way.name}": p.version for p in PEERS for way in p.ways}
+    rows = []
+    for way, values in found.items():
+        name = f"{way} ({versions[way]})" if way in versions else way
+        if not values:
+            rows.append([name, "", "not measured", "", ""])
+            continue
+        number = min(count, limits.get(way, count))
+        share = statistics.median(values) / statistics.median(found[COROUTINE])
+        rows.append([name, f"{number:,}", *rates(values), f"{share:.3g}"])
+    best = {p.name: f"{p.name}, {way.name}" for p in PEERS for way in p.ways if way.is_best}
+    found = {way: values for way, values in found.items() if way not in missing}
+    table = Table(
+        f"Drain of {count:,} requests whose task does nothing, medians of {given.runs}",
+        said,
+        ["", "requests", "median", "spread", "of rowlease's coroutines"],
+        rows,
+        goals(found, best) if given.peers != "others" else [],
+        list(missing.values()),
+    )
+    return finish(table)
 
 
 if __name__ == "__main__":

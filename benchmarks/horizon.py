@@ -8,14 +8,12 @@ alike, opens such a transaction on one of them, finishes many requests there, wa
 leases would have run out, and then claims and completes on both in turns, a few seconds each, so
 that whatever else the machine does falls on both. It prints the rates, and their ratio.
 
-The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+Databases are made and dropped again.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import secrets
 import statistics
 import sys
 import time
@@ -25,12 +23,11 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import psycopg
-import sqlalchemy as sa
+from filling import fill
+from servers import add_dsn, database, described, server
+from tables import Table, at_least, finish, rates
 
-from rowlease.model import NewRequest
 from rowlease.store import Store, open_store
-from rowlease.store.embedded import embedded
-from rowlease.store.migrate import migrate
 
 #: Below this a finished request costs too much.
 GOAL = 0.8
@@ -83,23 +80,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--finished", type=int, default=200_000, help="requests under the snapshot")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--dsn", default=os.environ.get("ROWLEASE_TEST_PG_DSN"))
+    add_dsn(parser)
     given = parser.parse_args()
-    with ExitStack() as stack:
-        dsn = given.dsn or stack.enter_context(embedded())
-        print(f"{given.finished} requests finished under an open snapshot, leases of {LEASE}")
-        print(f"{'run':>4} {'fresh, claims/s':>16} {'held, claims/s':>16} {'ratio':>7}", end="")
-        print(f" {'with completing':>24} {'ratio':>7}")
-        runs = [run(dsn, given.finished, number) for number in range(1, given.runs + 1)]
-    claims = sorted(held.claims / fresh.claims for fresh, held in runs)
-    whole = sorted(held.whole / fresh.whole for fresh, held in runs)
-    median = statistics.median(claims)
-    print(
-        f"median of {len(runs)}: {median:.2f} ({claims[0]:.2f} to {claims[-1]:.2f}),"
-        f" with completing {statistics.median(whole):.2f} ({whole[0]:.2f} to {whole[-1]:.2f});"
-        f" the goal is {GOAL}"
+    with server(given.dsn) as place:
+        said = described(place)
+        runs = [run(place, given.finished, number) for number in range(1, given.runs + 1)]
+    fresh, held = zip(*runs, strict=True)
+    claims = [one.claims / other.claims for other, one in runs]
+    whole = [one.whole / other.whole for other, one in runs]
+    rows = [
+        ["claims", *rates([r.claims for r in fresh]), *rates([r.claims for r in held])],
+        [
+            "claims and completing",
+            *rates([r.whole for r in fresh]),
+            *rates([r.whole for r in held]),
+        ],
+    ]
+    for row, values in zip(rows, (claims, whole), strict=True):
+        row.append(f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
+    title = (
+        f"Claims of {BATCH} a second after {given.finished:,} requests were finished under a held"
+        f" snapshot, leases of {LEASE.total_seconds():g} s, medians of {given.runs}"
     )
-    return 0 if median >= GOAL else 1
+    columns = ["", "fresh", "spread", "snapshot held", "spread", "ratio"]
+    goal = at_least("claims under a held snapshot", GOAL, statistics.median(claims))
+    note = "Commits do not wait for the disk here, so that nothing hides what a claim costs."
+    return finish(Table(title, said, columns, rows, [goal], [note]))
 
 
 def run(dsn: str, finished: int, number: int) -> tuple[Rate, Rate]:
@@ -121,36 +127,24 @@ def run(dsn: str, finished: int, number: int) -> tuple[Rate, Rate]:
         for _ in range(TURNS):
             for worker in (fresh, held):
                 worker.work(batch=BATCH, seconds=TURN)
-        rates = fresh.rate(), held.rate()
-    (fast, fast_whole), (slow, slow_whole) = rates
+        found = fresh.rate(), held.rate()
+    (fast, fast_whole), (slow, slow_whole) = found
     print(
         f"{number:>4} {fast:>16.0f} {slow:>16.0f} {slow / fast:>7.2f}"
         f" {fast_whole:>11.0f} {slow_whole:>12.0f} {slow_whole / fast_whole:>7.2f}",
         flush=True,
     )
-    return rates
+    return found
 
 
 @contextmanager
-def queue(dsn: str, waiting: int) -> Iterator[str]:
+def queue(place: str, waiting: int) -> Iterator[str]:
     """A database with so many requests of ten priorities; dropped at the end."""
-    name = f"rowlease_horizon_{secrets.token_hex(4)}"
-    with psycopg.connect(dsn, autocommit=True) as server:
-        server.execute(f"create database {name}")
-        try:
-            own = sa.make_url(dsn).set(database=name).render_as_string(hide_password=False)
-            migrate(own)
-            # Commits do not wait for the disk, so that nothing hides what a claim costs.
-            server.execute(f"alter database {name} set synchronous_commit = off")
-            with closing(open_store(own)) as store:
-                for start in range(0, waiting, 1000):
-                    store.enqueue_many(
-                        "default",
-                        [NewRequest(kind="a", priority=(start + i) % 10) for i in range(1000)],
-                    )
-            yield own
-        finally:
-            server.execute(f"drop database {name} with (force)")
+    with database(place) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as sql:
+            sql.execute(f"alter database {sql.info.dbname} set synchronous_commit = off")
+        fill(dsn, waiting)
+        yield dsn
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
     python benchmarks/latency.py [--rate 200] [--seconds 10] [--runs 5] [--dsn postgresql://...]
 
-A worker of its own process, with a slot (a child process) for each core, and nothing else to do. A
-producer enqueues one request after the other at a steady rate, each call a transaction; the task
-says when it began. Both are on one host, so one clock serves both. The latency counts from before
-the call of `enqueue`, so it holds the producer's round trip, too.
+A worker of its own process, with a slot (a child process) for each core or a hundred coroutines,
+and nothing else to do; the peers at the settings that their documentation gives for throughput,
+pg-boss also with its notifications. A producer enqueues one request after the other at a
+steady rate, each call a transaction; the task says when it began. Both are on one host, so one
+clock serves both. The latency counts from before the call of `enqueue`, so it holds the producer's
+round trip, too.
 
-The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+Databases are made and dropped again.
 """
 
 from __future__ import annotations
@@ -20,19 +22,23 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 import psycopg
-from servers import add_dsn, database, server
+from peers import PEERS
+from peers.cache import NotInstalled
+from peers.running import latencies
+from servers import add_dsn, database, described, server
+from tables import Table, at_most, finish, times
 
 from rowlease import Client, task
 
-#: Milliseconds.
-GOALS = {"p50": 5.0, "p99": 30.0}
+PROCESSES, COROUTINE = "rowlease, processes", "rowlease, coroutine"
 #: Milliseconds until what one host hands back is started by another that is idle.
 BACK_GOAL = 50.0
 HANDED_BACK = 20
@@ -45,6 +51,11 @@ def began() -> float:
     return time.time()
 
 
+@task
+async def abegan() -> float:
+    return time.time()
+
+
 class Latencies(NamedTuple):
     """Of one run, in milliseconds."""
 
@@ -52,11 +63,19 @@ class Latencies(NamedTuple):
     p99: float
     longest: float
 
+    @classmethod
+    def of(cls, late: list[float]) -> Latencies:
+        return cls(statistics.median(late), late[int(0.99 * len(late))], late[-1])
+
+    @classmethod
+    def median(cls, runs: list[Latencies]) -> Latencies:
+        return cls(*(statistics.median(values) for values in zip(*runs, strict=True)))
+
 
 @contextmanager
-def idle_worker(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
+def idle_worker(dsn: str, task: str) -> Iterator[subprocess.Popen[bytes]]:
     """`rowlease worker`, ready."""
-    command = [sys.executable, "-m", "rowlease", "worker", "latency:began", "--log-level=debug"]
+    command = [sys.executable, "-m", "rowlease", "worker", f"latency:{task}", "--log-level=debug"]
     paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "ROWLEASE_DSN": dsn}
     with (
@@ -78,7 +97,8 @@ def said(log: IO[str]) -> str:
     return log.read()
 
 
-def measure(dsn: str, rate: float, seconds: float) -> Latencies:
+def measure(dsn: str, task: str, rate: float, seconds: float) -> list[float]:
+    """Milliseconds, sorted."""
     with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as sql:
         sent: dict[int, float] = {}
         start = time.time() + 0.1
@@ -86,7 +106,7 @@ def measure(dsn: str, rate: float, seconds: float) -> Latencies:
         for turn in range(count):
             time.sleep(max(0.0, start + turn / rate - time.time()))
             at = time.time()
-            sent[client.enqueue(began).request_id or 0] = at
+            sent[client.enqueue(f"latency:{task}").request_id or 0] = at
         while True:
             found = sql.execute(
                 "select request_id, result::text from rowlease.queue_history"
@@ -95,8 +115,7 @@ def measure(dsn: str, rate: float, seconds: float) -> Latencies:
             if sent.keys() <= rows.keys():
                 break
             time.sleep(0.05)
-    late = sorted(1000 * (rows[request_id] - at) for request_id, at in sent.items())
-    return Latencies(statistics.median(late), late[int(0.99 * len(late))], late[-1])
+    return sorted(1000 * (rows[request_id] - at) for request_id, at in sent.items())
 
 
 def handed_back(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
@@ -122,6 +141,26 @@ def handed_back(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
     return sorted(found)
 
 
+def own(place: str, task: str, rate: float, seconds: float) -> list[float]:
+    with database(place) as dsn, idle_worker(dsn, task):
+        time.sleep(ASLEEP_AGAIN)
+        return measure(dsn, task, rate, seconds)
+
+
+def ways(rate: float, seconds: float) -> dict[str, Callable[[str], list[float]]]:
+    """By name, what gives the latencies of one run, sorted."""
+    found: dict[str, Callable[[str], list[float]]] = {
+        PROCESSES: partial(own, task="began", rate=rate, seconds=seconds),
+        COROUTINE: partial(own, task="abegan", rate=rate, seconds=seconds),
+    }
+    for peer in PEERS:
+        for way in peer.ways:
+            if way.processes == 1 and not way.name.startswith("defaults"):
+                run = partial(latencies, peer, way, rate=rate, seconds=seconds)
+                found[f"{peer.name}, {way.name}"] = run
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second")
@@ -129,28 +168,50 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5)
     add_dsn(parser)
     given = parser.parse_args()
+    found: dict[str, list[Latencies]] = {}
+    missing: dict[str, str] = {}
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
+        said = described(place)
+        for turn in range(given.runs):
+            for name, run in ways(given.rate, given.seconds).items():
+                if name in missing:
+                    continue
+                try:
+                    late = run(place)
+                except NotInstalled as error:
+                    missing[name] = str(error)
+                    continue
+                found.setdefault(name, []).append(Latencies.of(late))
+                print(f"run {turn + 1}: {name} {found[name][-1]}", file=sys.stderr)
         dsn = stack.enter_context(database(place))
-        worker = stack.enter_context(idle_worker(dsn))
-        time.sleep(ASLEEP_AGAIN)
-        back = handed_back(dsn, worker)
-        runs = [measure(dsn, given.rate, given.seconds) for _ in range(given.runs)]
-    what = f"{given.rate:g} requests a second, idle worker"
-    print(f"\n| {what} | median of {given.runs} | spread | goal |")
-    print("|---|---|---|---|")
-    for name in Latencies._fields:
-        values = [getattr(run, name) for run in runs]
-        goal = f"{GOALS[name]:g} ms" if name in GOALS else ""
-        print(
-            f"| {name} | {statistics.median(values):.1f} ms "
-            f"| {min(values):.1f} to {max(values):.1f} ms | {goal} |"
-        )
-    print(
-        f"| handed back by another host, p50 of {HANDED_BACK} | {statistics.median(back):.1f} ms "
-        f"| {back[0]:.1f} to {back[-1]:.1f} ms | {BACK_GOAL:g} ms |"
+        back = handed_back(dsn, stack.enter_context(idle_worker(dsn, "began")))
+    medians = {name: Latencies.median(runs) for name, runs in found.items()}
+    rows = []
+    for name, runs in found.items():
+        p50, p99 = times([run.p50 for run in runs]), times([run.p99 for run in runs])
+        rows.append([name, *p50, *p99, f"{max(run.longest for run in runs):.0f} ms"])
+    rows += [[name, why, "", "", "", ""] for name, why in missing.items()]
+    spread = f"{back[0]:.1f} to {back[-1]:.1f}"
+    middle = statistics.median(back)
+    rows.append(
+        [f"handed back by another host ({HANDED_BACK})", f"{middle:.1f} ms", spread, *[""] * 3]
     )
-    return 0
+    ours = medians[PROCESSES]
+    peers = {name: each for name, each in medians.items() if name not in (PROCESSES, COROUTINE)}
+    goals = [at_most("start latency, p50", 5, ours.p50, " ms")]
+    goals.append(at_most("start latency, p99", 30, ours.p99, " ms"))
+    for part, value in (("p50", ours.p50), ("p99", ours.p99)) if peers else ():
+        best = min(peers, key=lambda name: getattr(peers[name], part))
+        limit = round(getattr(peers[best], part), 2)
+        goals.append(at_most(f"start latency, {part}, against {best}", limit, value, " ms"))
+    goals.append(at_most("start of what another host hands back, p50", BACK_GOAL, middle, " ms"))
+    title = (
+        f"From the call of enqueue to the start of the task, {given.rate:g} requests a second,"
+        f" idle worker, medians of {given.runs}"
+    )
+    columns = ["", "p50", "spread", "p99", "spread", "longest"]
+    return finish(Table(title, said, columns, rows, goals))
 
 
 if __name__ == "__main__":

@@ -159,10 +159,24 @@ MUTANTS = [
            "3_order"),
     mutant(
         "enqueue does not clamp",
+        "add_plain",
+        "least(coalesce(g.priority, 0), p_settings.max_priority)",
+        "least(coalesce(g.priority, 0), 255)",
+        "3_order",
+    ),
+    mutant(
+        "enqueue without keys checks nothing",
+        "add_plain",
+        "g.*, rowlease.check_request(g.kind, g.priority, g.payload, g.max_attempts),",
+        "g.*,",
+        "bad_input",
+    ),
+    mutant(
+        "enqueue does not clamp, with a key",
         "add_requests",
         "least(coalesce(f.priority, 0), p_settings.max_priority)",
         "least(coalesce(f.priority, 0), 255)",
-        "3_order",
+        "dedup",
     ),
     mutant(
         "the inbox does not clamp",
@@ -260,7 +274,8 @@ MUTANTS = [
     mutant(
         "a floor passes what a claim did not reach",
         "raise_floor",
-        "and o.quota > (select count(*) from claimed c where c.priority = o.priority)",
+        "         and o.quota > coalesce((select c.met from claimed c where c.priority ="
+        " o.priority), 0)",
         "",
         "policies",
     ),
@@ -599,10 +614,17 @@ MUTANTS = [
     ),
     mutant(
         "a past instant goes before those that wait",
+        "add_plain",
+        "                            p_now) as due",
+        "                            '-infinity') as due",
+        "scheduling",
+    ),
+    mutant(
+        "a past instant goes before those that wait, with a key",
         "add_requests",
         "interval '1 ms', p_now), p_now) as due",
         "interval '1 ms', p_now), '-infinity') as due",
-        "scheduling",
+        "dedup",
     ),
     mutant(
         "floors pass what is due and not moved",

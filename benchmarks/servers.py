@@ -11,11 +11,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
+from peers import cache
 
 from rowlease.store.embedded import WHEEL, WHEEL_FOLDER, embedded
 from rowlease.store.migrate import migrate
 from rowlease.store.scratch import scratch_database
 
+#: Of the server that benchmarks start where none is given: memory and log for a queue in use. All
+#: else, above all durability, is PostgreSQL's default.
+OWN_SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "2GB", "max_connections": "200"}
 #: What decides over speed, and must be seen beside every figure.
 SETTINGS = ("fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "full_page_writes")
 
@@ -25,7 +29,7 @@ def add_dsn(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dsn",
         default=os.environ.get("ROWLEASE_TEST_PG_DSN"),
-        help="a PostgreSQL in which databases may be made; default: an embedded one",
+        help="a PostgreSQL in which databases may be made; default: one of the benchmarks' own",
     )
 
 
@@ -46,14 +50,26 @@ def programs() -> Path:
 def server(dsn: str | None) -> Iterator[str]:
     """The DSN of a server, its version and settings printed."""
     with ExitStack() as stack:
-        place = dsn or stack.enter_context(embedded())
-        with psycopg.connect(place) as connection:
-            ((version,),) = connection.execute("show server_version").fetchall()
-            said = [
-                f"{name}={connection.execute(f'show {name}').fetchall()[0][0]}" for name in SETTINGS
-            ]
-        print(f"PostgreSQL {version}, {', '.join(said)}; {os.cpu_count()} cores")
+        place = dsn or stack.enter_context(embedded(cache.home() / "server", settings=OWN_SETTINGS))
+        print(described(place))
         yield place
+
+
+def described(dsn: str) -> str:
+    """The server's version and settings, and the machine's cores."""
+    with psycopg.connect(dsn) as connection:
+        ((version,),) = connection.execute("show server_version").fetchall()
+        said = [
+            f"{name}={connection.execute(f'show {name}').fetchall()[0][0]}" for name in SETTINGS
+        ]
+    return f"PostgreSQL {version}, {', '.join(said)}; {os.cpu_count()} cores"
+
+
+def as_in_use(dsn: str) -> None:
+    """Have the tables of a database that was just filled as a server in use would have them."""
+    with psycopg.connect(dsn, autocommit=True) as sql:
+        sql.execute("vacuum analyze")
+        sql.execute("checkpoint")
 
 
 @contextmanager

@@ -23,7 +23,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import psycopg
-from servers import add_dsn, database, server
+from servers import add_dsn, database, described, server
+from tables import Table, at_least, finish, ratio, times
 
 from rowlease.spark import enqueue, local_session, register
 from rowlease.spark.jdbc import connection_options, writing_options
@@ -35,6 +36,9 @@ COLUMNS = (
     "dedup_key", "payload",
 )  # fmt: skip
 PLAIN = "plain append into the queue (not exactly once)"
+JDBC, COPY = "rowlease.spark.enqueue, JDBC", 'format("rowlease"), COPY'
+#: The speed of a plain append, at least.
+GOALS = {JDBC: 0.8, COPY: 1.0}
 
 
 def rows(spark: Any, count: int, keys: bool) -> Any:
@@ -98,8 +102,8 @@ def ways(frame: Any, dsn: str, keys: bool, file: IO[bytes]) -> dict[str, Callabl
         said["dedup_key"] = "dedup_key"
     return {
         PLAIN: lambda: appended(frame, dsn, "rowlease.queue"),
-        "rowlease.spark.enqueue, JDBC": lambda: enqueue(frame, dsn, queue="default", **said),
-        'format("rowlease"), COPY': lambda: written(frame, dsn),
+        JDBC: lambda: enqueue(frame, dsn, queue="default", **said),
+        COPY: lambda: written(frame, dsn),
         "limit: plain append, no indexes": lambda: appended(frame, dsn, "rowlease.bare"),
         "limit: COPY by psycopg into the queue": lambda: copied(file, dsn),
     }
@@ -128,6 +132,7 @@ def main() -> int:
     given = parser.parse_args()
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
+        said = described(place)
         dsn = stack.enter_context(database(place))
         spark = local_session("rowlease benchmark")
         stack.callback(spark.stop)
@@ -143,19 +148,25 @@ def main() -> int:
             for name, way in ways(frame, dsn, given.keys, file).items():
                 took.setdefault(name, []).append(seconds(sql, way, given.rows))
     # The first round only warmed up.
-    took = {name: sorted(values[1:]) for name, values in took.items()}
-    plain = statistics.median(took[PLAIN])
+    took = {name: values[1:] for name, values in took.items()}
+    plain = took[PLAIN]
+    table = [
+        [
+            name,
+            *times(values, "s"),
+            f"{given.rows / statistics.median(values):,.0f}",
+            f"{ratio(plain, values):.2f}",
+        ]
+        for name, values in took.items()
+    ]
+    goals = [
+        at_least(f"{name}, against a plain append", wanted, ratio(plain, took[name]))
+        for name, wanted in GOALS.items()
+    ]
     keyed = "with" if given.keys else "without"
-    what = f"{given.rows:,} rows {keyed} dedup keys"
-    print(f"\n| {what} | median of {given.runs} | spread | rows/s | of plain append |")
-    print("|---|---|---|---|---|")
-    for name, values in took.items():
-        median = statistics.median(values)
-        print(
-            f"| {name} | {median:.2f} s | {values[0]:.2f} to {values[-1]:.2f} s "
-            f"| {given.rows / median:,.0f} | {plain / median:.2f}x |"
-        )
-    return 0
+    title = f"{given.rows:,} rows {keyed} dedup keys from Spark, medians of {given.runs}"
+    columns = ["way", "time", "spread", "rows/s", "of plain append"]
+    return finish(Table(title, said, columns, table, goals))
 
 
 if __name__ == "__main__":

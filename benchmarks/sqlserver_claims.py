@@ -1,12 +1,14 @@
 """What keeps two claims apart on SQL Server, shown by taking it out.
 
     python -m benchmarks.sqlserver_claims [--requests 20000] [--connections 8] [--runs 3] [--write]
+                                          [--with FILE]
 
 Many connections claim and complete until nothing is left, with the claim as it is shipped, then
 without the locks by request id, then without the second look at the status, then without both.
 The shipped claim must give no request to two connections and lose none, whatever the engine makes
 of UPDLOCK and READPAST; the second look must be what it hangs on. `--write` puts the table into
-docs/engines.md.
+docs/engines.md. `--with` adds the runs to those that the file tells of, so that they need not be
+made at one go.
 
 The server is ROWLEASE_TEST_MSSQL_DSN's, else one from testcontainers. Databases are made and
 dropped again.
@@ -27,8 +29,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from benchmarks.claim_figures import HEAD, Figures, keep, kept, line, median
 from rowlease.errors import StoreConflict, StoreError
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store.routines import load_routines, scripts_hash
@@ -63,41 +67,6 @@ VARIANTS = (
     Variant("without re-check", has_locks=True, has_recheck=False),
     Variant("without both", has_locks=False, has_recheck=False),
 )
-
-
-class Figures(NamedTuple):
-    """What one run showed.
-
-    Attributes:
-        shared: requests that two claims were given.
-        lost: requests that no claim was ever given, or that were never completed.
-        refused: completions that were told the lease is lost.
-        conflicts: calls that the database ended: deadlocks, locks not had in time; made again.
-        claims: calls of dequeue while requests were waiting.
-        empty: how many of them brought nothing, %.
-        found: requests per claim that brought some.
-        waiting: time that a connection waited for another's lock, %; looked at every 50 ms.
-        median_ms, slow_ms: of a claim, the median and the slowest of a hundred.
-        rate: requests finished per second.
-    """
-
-    shared: float
-    lost: float
-    refused: float
-    conflicts: float
-    claims: float
-    empty: float
-    found: float
-    waiting: float
-    median_ms: float
-    slow_ms: float
-    rate: float
-
-
-HEADINGS = (
-    "shared", "lost", "refused", "conflicts", "claims", "empty, %", "found", "waiting, %",
-    "ms, median", "ms, 99 %", "requests/s",
-)  # fmt: skip
 
 
 @dataclass
@@ -226,22 +195,14 @@ def run(dsn: str, variant: Variant, requests: int, connections: int) -> Figures:
             pool.submit(seen.work, session, f"worker {number}")
             for session, number in zip(sessions, count())
         ]
-        for worker in workers:
-            worker.result()
+        try:
+            for worker in workers:
+                worker.result()
+        finally:
+            done.set()
         seconds = time.perf_counter() - began
-        done.set()
         watcher.result()
     return seen.figures(seconds)
-
-
-def line(name: str, figures: Figures) -> str:
-    digits = (0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0)
-    cells = (f"{value:,.{places}f}" for value, places in zip(figures, digits, strict=True))
-    return f"| {name} | {' | '.join(cells)} |"
-
-
-def median(runs: list[Figures]) -> Figures:
-    return Figures(*map(statistics.median, zip(*runs, strict=True)))
 
 
 def main() -> int:
@@ -250,37 +211,41 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="into docs/engines.md")
+    parser.add_argument("--with", dest="file", type=Path, help="runs to add these to")
     given = parser.parse_args()
     if why := sqlserver.missing():
         sys.stderr.write(f"{why}\n")
         return 1
-    table = [f"| claim | {' | '.join(HEADINGS)} |", "|---|" + "---:|" * len(HEADINGS)]
-    print("\n".join(table))
-    found: dict[Variant, list[Figures]] = {variant: [] for variant in VARIANTS}
+    print("\n".join(HEAD))
+    about = [given.requests, given.connections, scripts_hash("sqlserver")]
+    found = kept(given.file, about, [variant.name for variant in VARIANTS])
     with sqlserver.server() as server, sqlserver.database(server) as dsn:
         with closing(MssqlSession(dsn)) as session:
             version = session.version()
-        for number in range(given.runs):
+        for _ in range(given.runs):
             for variant in VARIANTS:  # in turns, so that what else the machine does falls on all
                 figures = run(dsn, variant, given.requests, given.connections)
-                found[variant].append(figures)
-                print(line(f"{variant.name}, run {number + 1}", figures), flush=True)
-    medians = [line(f"**{v.name}**", median(runs)) for v, runs in found.items()]
+                found[variant.name].append(figures)
+                print(line(variant.name, figures), flush=True)
+            if given.file:
+                keep(given.file, about, found)
+    shipped, no_lock, no_recheck, _ = found.values()
+    medians = [line(f"**{name}**", median(runs)) for name, runs in found.items()]
     print("\n".join(medians))
     if given.write:
         engines.write_section(
             engines.CLAIMS,
             [
                 f"`python -m benchmarks.sqlserver_claims`: {given.connections} connections, "
-                f"{given.requests:,} requests, claims of {BATCH}; medians of {given.runs} runs "
-                f"on {datetime.now(UTC):%Y-%m-%d}, with sql/sqlserver "
+                f"{given.requests:,} requests, claims of {BATCH}; {len(shipped)} runs of each "
+                f"claim and their medians, on {datetime.now(UTC):%Y-%m-%d}, with sql/sqlserver "
                 f"`{scripts_hash('sqlserver')}`, on {version}.",
                 "",
-                *table,
+                *HEAD,
+                *(line(name, figures) for name, runs in found.items() for figures in runs),
                 *medians,
             ],
         )
-    shipped, no_lock, no_recheck, _ = found.values()
     safe = all(not (f.shared or f.lost or f.refused) for f in (*shipped, *no_lock))
     return 0 if safe and any(f.shared for f in no_recheck) else 1
 

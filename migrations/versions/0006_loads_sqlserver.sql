@@ -1,10 +1,9 @@
 -- The columns of load that say how far it is, on SQL Server; 0006_loads.py runs this file.
 alter table rowlease.[Load] alter column QueueName nvarchar(100) collate Latin1_General_100_BIN2 null;
 go
-alter table rowlease.[Load] add
-  [Columns]    nvarchar(max) collate Latin1_General_100_BIN2 null,
-  NumStaged    bigint        not null default 0,
-  ReportedTime datetime2(6)  null;
+alter table rowlease.[Load] add [Columns] nvarchar(max) collate Latin1_General_100_BIN2 null;
+alter table rowlease.[Load] add NumStaged bigint not null default 0;
+alter table rowlease.[Load] add ReportedTime datetime2(6) null;
 go
 update rowlease.[Load] set ReportedTime = coalesce(PromotedTime, StartedTime);
 go

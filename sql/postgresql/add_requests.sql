@@ -24,6 +24,13 @@ as $$
 declare
   v_ids bigint[];
 begin
+  if coalesce(cardinality(array_remove(p_dedup_keys || p_group_keys, null)), 0) = 0 then
+    return query
+      select * from rowlease.add_plain(p_settings, p_now, p_kinds, p_payloads, p_priorities,
+                                       p_delays_ms, p_due_times, p_max_attempts, p_retry_bases_ms);
+    return;
+  end if;
+
   with given as materialized (
     select row_number() over () as place, g.*,
            greatest(coalesce(g.due_time, p_now + g.delay_ms * interval '1 ms', p_now), p_now) as due,

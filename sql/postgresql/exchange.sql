@@ -39,10 +39,12 @@ begin
        for no key update of q;
   end if;
   if cardinality(p_complete_ids) > 0 then
-    for request_id, outcome in
-      select c.request_id, c.outcome
-        from rowlease.complete(p_complete_ids, p_complete_tokens, p_results) c
-    loop return next; end loop;
+    return query
+      select c.request_id, null::text, null::text, null::integer, null::timestamptz,
+             null::timestamptz, null::timestamptz, null::timestamptz, null::bigint, null::integer,
+             null::integer, null::integer, null::text, null::text, null::text, null::boolean,
+             null::bigint, null::text, c.outcome
+        from rowlease.complete(p_complete_ids, p_complete_tokens, p_results) c;
   end if;
   if cardinality(p_fail_ids) > 0 then
     for request_id, outcome in

@@ -50,7 +50,7 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, ro
    to rowlease_worker;
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.depth, rowlease.explain, rowlease.list_requests,
+grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlease.list_requests,
                           rowlease.list_schedules, rowlease.list_queues, rowlease.list_workers
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_staged, rowlease.cancel, rowlease.requeue,

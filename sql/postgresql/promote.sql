@@ -66,12 +66,10 @@ begin
     limit 1;
   begin
     if v_written = v_staged and v_grouped = 0 then
-      v_enqueued := rowlease.add_distinct(v_settings, v_now, p_load_id, p_kind,
-                                          v_written);
+      v_enqueued := rowlease.add_distinct(v_settings, v_now, p_load_id, p_kind, v_written);
     end if;
     if v_enqueued is null then
-      v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind,
-                                        v_written);
+      v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind, v_written);
     end if;
   exception when invalid_text_representation then
     raise exception using errcode = '22P02',
@@ -80,7 +78,8 @@ begin
   delete from rowlease.staging s where s.load_id = p_load_id;
   update rowlease.load l
      set queue_name = p_queue_name, status = 'Promoted', promoted_time = rowlease.now(),
-         num_rows = p_expected_rows, num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued
+         num_rows = p_expected_rows, num_enqueued = v_enqueued,
+         num_duplicates = p_expected_rows - v_enqueued
    where l.load_id = p_load_id;
   perform rowlease.wake_workers(p_queue_name, true);
   return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued;

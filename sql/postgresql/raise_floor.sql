@@ -6,9 +6,10 @@
 --           waits; what else the floor holds stays
 -- errors:   none
 -- locks:    none
--- why:      the first three arrays are what the claim met, the rest is what was asked for: a priority
---           that gave less than its quota was looked through to its end. Never past p_moved: what is
---           due later may still be on its way; and never down, where returned ones stand.
+-- why:      the first three arrays are what the claim met, in its order; the rest is what was asked
+--           for: a priority that gave less than its quota was looked through to its end. Never past
+--           p_moved: what is due later may still be on its way; and never down, where returned ones
+--           stand.
 create or replace function rowlease.raise_floor(
   p_floor jsonb, p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
   p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
@@ -20,10 +21,12 @@ as $$
 begin
   return p_floor || jsonb_build_object('claimed', coalesce(p_floor -> 'claimed', '{}') || (
     with claimed as (
-      select c.priority, c.due_time, c.request_id
-        from unnest(p_priorities, p_due_times, p_request_ids) as c(priority, due_time, request_id)),
+      select c.priority, count(*) as met, (array_agg(c.due_time))[count(*)] as due_time,
+             (array_agg(c.request_id))[count(*)] as request_id
+        from unnest(p_priorities, p_due_times, p_request_ids) as c(priority, due_time, request_id)
+       group by c.priority),
     passed as (
-      select c.* from claimed c
+      select c.priority, c.due_time, c.request_id from claimed c
       union all
       select o.priority, (f.key ->> 0)::timestamptz, (f.key ->> 1)::bigint
         from unnest(p_order) as o(priority)
@@ -33,7 +36,7 @@ begin
       select o.priority, 'infinity', 0
         from unnest(p_order, p_quotas) as o(priority, quota)
        where p_until = 'infinity'
-         and o.quota > (select count(*) from claimed c where c.priority = o.priority)
+         and o.quota > coalesce((select c.met from claimed c where c.priority = o.priority), 0)
          and (cardinality(p_request_ids) < p_limit
               or o.priority > (select min(c.priority) from claimed c)))
     select coalesce(jsonb_object_agg(k.priority, jsonb_build_array(k.due_time, k.request_id)), '{}')

@@ -7,24 +7,33 @@
 --           held to the caller's commit
 -- why:      nobody's lease is taken away: a running request ends by its worker's word, or by its
 --           lease running out. A claim locks a row it has found in an index, this one finds the row
---           by key: the lock that comes before both keeps them from waiting for each other.
+--           by key: the lock that comes before both keeps them from waiting for each other. One update
+--           of all rows would take them in any order, and might meet one that took them in another.
 create or alter procedure rowlease.cancel @p_request_ids nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @groups nvarchar(max);
+declare @id bigint = -9223372036854775808;
 declare @given table (Place int not null primary key, RequestId bigint, Outcome varchar(20));
+declare @ids table (RequestId bigint not null primary key);
 insert into @given (Place, RequestId, Outcome)
 select cast(i.[key] as int), cast(i.value as bigint), 'not_found' from openjson(@p_request_ids) as i;
+insert into @ids (RequestId)
+select distinct g.RequestId from @given as g where g.RequestId is not null;
 begin transaction;
 exec rowlease.lock_requests @p_request_ids;
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease.groups_of(@p_request_ids) as g for json path);
 exec rowlease.lock_groups @groups;
-update rowlease.Queue with (rowlock)
-   set CancelRequested = case when LockedBy is null then 0 else 1 end
- where RequestId in (select g.RequestId from @given as g);
+while @id is not null
+begin
+  set @id = (select min(i.RequestId) from @ids as i where i.RequestId > @id);
+  update rowlease.Queue with (rowlock)
+     set CancelRequested = case when LockedBy is null then 0 else 1 end
+   where RequestId = @id;
+end;
 update @given set Outcome = 'cancel_requested'
  where RequestId in (select q.RequestId from rowlease.Queue as q
                       where q.LockedBy is not null

@@ -34,6 +34,7 @@ grant execute on rowlease.claim_schedules to rowlease_worker;
 grant execute on rowlease.fire_schedule to rowlease_worker;
 grant execute on rowlease.report_progress to rowlease_worker;
 
+grant execute on rowlease.now to rowlease_operator;
 grant execute on rowlease.depth to rowlease_operator;
 grant execute on rowlease.list_queues to rowlease_operator;
 grant execute on rowlease.list_workers to rowlease_operator;
@@ -54,6 +55,7 @@ grant execute on rowlease.remove_schedule to rowlease_operator;
 grant execute on rowlease.list_schedules to rowlease_operator;
 grant execute on rowlease.list_requests to rowlease_operator;
 
+grant execute on rowlease.now to rowlease_reader;
 grant execute on rowlease.depth to rowlease_reader;
 grant execute on rowlease.list_queues to rowlease_reader;
 grant execute on rowlease.list_workers to rowlease_reader;

@@ -17,20 +17,25 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @count bigint, @groups nvarchar(max), @ids nvarchar(max);
 declare @id bigint = -1, @name nvarchar(255), @granted bit, @since datetime2(6);
+declare @scheduled bit = 0, @pending bit = 0, @failed bit = 0;
 declare @chosen table (RequestId bigint not null primary key);
-declare @purged table (RequestId bigint not null primary key, Priority smallint not null,
-                       Status varchar(10) not null);
+declare @purged table (RequestId bigint not null primary key);
 exec rowlease.check_queue @p_queue_name;
 if exists (select 1 from openjson(@p_statuses) as s
             where s.value collate Latin1_General_100_BIN2 not in (N'Scheduled', N'Pending', N'Failed'))
   throw 51001, N'purge deletes requests that are Scheduled, Pending or Failed; cancel what runs', 1;
+select @scheduled = max(case s.value when N'Scheduled' then 1 else 0 end),
+       @pending = max(case s.value when N'Pending' then 1 else 0 end),
+       @failed = max(case s.value when N'Failed' then 1 else 0 end)
+  from openjson(@p_statuses) as s;
 set @since = rowlease.add_ms(@now, -coalesce(@p_older_than_ms, 0));
 begin transaction;
 insert into @chosen (RequestId)
 select top (@p_limit) q.RequestId
   from rowlease.Queue as q with (readpast, readcommittedlock)
  where q.QueueName = @p_queue_name and q.RequestedTime <= @since
-   and q.Status in (select s.value collate Latin1_General_100_BIN2 from openjson(@p_statuses) as s)
+   and (q.Status = 'Scheduled' and @scheduled = 1 or q.Status = 'Pending' and @pending = 1
+        or q.Status = 'Failed' and @failed = 1)
    and (@p_kind is null or q.Kind = @p_kind)
  order by q.RequestId;
 set @count = @@rowcount;
@@ -51,16 +56,16 @@ begin
       delete from @chosen where RequestId = @id;
   end;
   update rowlease.Queue with (rowlock, readpast) set LockToken = LockToken
-  output inserted.RequestId, inserted.Priority, inserted.Status
-    into @purged (RequestId, Priority, Status)
+  output inserted.RequestId into @purged (RequestId)
    where RequestId in (select c.RequestId from @chosen as c)
-     and Status in (select s.value collate Latin1_General_100_BIN2 from openjson(@p_statuses) as s)
+     and (Status = 'Scheduled' and @scheduled = 1 or Status = 'Pending' and @pending = 1
+          or Status = 'Failed' and @failed = 1)
   option (maxdop 1);
   insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Failed)
-  select @p_queue_name, p.Priority, -sum(case when p.Status = 'Scheduled' then 1 else 0 end),
-         -sum(case when p.Status = 'Pending' then 1 else 0 end),
-         -sum(case when p.Status = 'Failed' then 1 else 0 end)
-    from @purged as p group by p.Priority;
+  select @p_queue_name, q.Priority, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
+         -sum(case when q.Status = 'Pending' then 1 else 0 end),
+         -sum(case when q.Status = 'Failed' then 1 else 0 end)
+    from @purged as p join rowlease.Queue as q on q.RequestId = p.RequestId group by q.Priority;
   delete from rowlease.Queue where RequestId in (select p.RequestId from @purged as p);
   set @count = @@rowcount;
   exec rowlease.unblock_groups @groups;

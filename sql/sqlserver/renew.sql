@@ -34,13 +34,17 @@ update rowlease.Queue with (rowlock, readpast)
        StartedTime = coalesce(StartedTime, (
          select @now from @given as g where g.RequestId = Queue.RequestId
             and g.LockToken = Queue.LockToken and g.Started = 1))
-output inserted.RequestId, inserted.LockToken, inserted.LockExpiresTime, inserted.CancelRequested
+output inserted.RequestId, inserted.LockToken, inserted.LockExpiresTime, 0
   into @renewed (RequestId, LockToken, LockExpiresTime, CancelRequested)
  where LockedBy is not null
    and exists (select 1 from @given as g
                 where g.RequestId = Queue.RequestId and g.LockToken = Queue.LockToken)
    and QueueName in (select s.QueueName from rowlease.QueueSettings as s)
 option (maxdop 1);
+update @renewed set CancelRequested = 1
+ where RequestId in (select q.RequestId from rowlease.Queue as q
+                      where q.CancelRequested = 1
+                        and q.RequestId in (select r.RequestId from @renewed as r));
 commit transaction;
 select o.request_id,
        case when r.CancelRequested = 1 then 'cancel_requested'

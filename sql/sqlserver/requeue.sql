@@ -9,7 +9,8 @@
 -- why:      attempts and crashes start again from 0, the token never does; what says that a lease
 --           was broken (lock_expires_time) stays. It waits from now on; what went wrong stays
 --           readable until the next attempt. Call again until nothing comes back to revive more
---           than p_limit. In the pattern only % and _ are special, as in standard SQL.
+--           than p_limit. In the pattern only % and _ are special, as in standard SQL. Rows are taken
+--           one by one, in the order of their ids, as cancel takes them.
 create or alter procedure rowlease.requeue
   @p_request_ids nvarchar(max) = null, @p_queue_name nvarchar(400) = null,
   @p_kind nvarchar(max) = null, @p_error_like nvarchar(max) = null, @p_limit int = 10000,
@@ -20,7 +21,9 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100) = N'', @keys nvarchar(max);
 declare @like nvarchar(max) = replace(@p_error_like, N'[', N'\[') collate Latin1_General_100_BIN2;
+declare @id bigint = -9223372036854775808;
 declare @given table (Place int identity primary key, RequestId bigint);
+declare @ids table (RequestId bigint not null primary key);
 declare @held table (RequestId bigint not null primary key, Chosen bit not null);
 if @p_request_ids is null and @p_queue_name is null and @p_kind is null and @p_error_like is null
   throw 51001, N'requeue wants request ids, or a queue, kind or error to choose dead letters by', 1;
@@ -49,10 +52,16 @@ begin
   if @keys is not null
     exec rowlease.lock_keys @queue, @keys;
 end;
-update rowlease.Queue with (rowlock) set LockToken = LockToken
-output inserted.RequestId, 0 into @held (RequestId, Chosen)
- where RequestId in (select g.RequestId from @given as g) and Status = 'Failed'
-option (maxdop 1);
+insert into @ids (RequestId)
+select distinct g.RequestId from @given as g where g.RequestId is not null;
+while @id is not null
+begin
+  set @id = (select min(i.RequestId) from @ids as i where i.RequestId > @id);
+  update rowlease.Queue with (rowlock) set LockToken = LockToken
+  output inserted.RequestId, 0 into @held (RequestId, Chosen)
+   where RequestId = @id and Status = 'Failed'
+  option (maxdop 1);
+end;
 -- Of several dead letters with one dedup key the first may live again.
 update @held set Chosen = 1
  where RequestId in (

@@ -20,7 +20,7 @@ import pytest
 from rowlease.store import Store
 from rowlease.tasks import task
 from rowlease.testing import frozen
-from tests.acceptance.test_worker import line
+from tests.acceptance.test_worker import line, worker_process
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -38,18 +38,9 @@ def idle() -> None: ...
 
 @contextmanager
 def worker(dsn: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker that looks for schedules often; its log is in its stdout. Killed at the end."""
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        "import logging\n"
-        "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
-        "from rowlease.worker import Worker, schedules\n"
-        "schedules.LOOK = 0.1\n"
-        f"Worker({dsn!r}, {__name__!r}, ['bounded'], 1).run()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    """A worker that looks for schedules often."""
+    often = "schedules.LOOK = 0.1"
+    with worker_process(dsn, __name__, before=often, queues=["bounded"], concurrency=1) as process:
         try:
             yield process
         finally:

@@ -184,14 +184,18 @@ def drain(dsn: str | Store, **settings: Any) -> Summary:
 
 @contextmanager
 def worker_process(
-    dsn: str, tasks: str = __name__, **settings: Any
+    dsn: str, tasks: str = __name__, *, before: str = "", **settings: Any
 ) -> Iterator[subprocess.Popen[str]]:
-    """A worker in a process of its own, whose log is in its stdout; killed at the end."""
+    """A worker in a process of its own, whose log is in its stdout; killed at the end.
+
+    The process runs `before` when it has imported the worker.
+    """
     code = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
         "import logging, datetime\n"
         "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
-        "from rowlease.worker import Worker\n"
+        "from rowlease.worker import Worker, schedules\n"
+        f"{before}\n"
         f"print(Worker({dsn!r}, {tasks!r}, **{settings!r}).run(), flush=True)\n"
     )
     with subprocess.Popen(

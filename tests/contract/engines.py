@@ -1,34 +1,34 @@
 """Which engines the contract suite runs on; and its results, side by side, for docs/engines.md.
 
-    python -m tests.contract.engines
+    python -m tests.contract.engines [what pytest takes]
 
-runs the suite and writes the page. Nothing is claimed there that did not run.
+runs the suite and writes the page. Nothing is claimed there that did not run. Where that takes too
+long, parts of it may run at once, each on a server of its own, and the page be made of them:
+
+    python -m tests.contract.engines --part FILE [what pytest takes]
+    python -m tests.contract.engines --join FILE ...
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from rowlease.store.routines import packaged, scripts_hash
-from tests.contract import sqlserver
-from tests.contract.sessions import SERVERS
+from tests.contract import runs, sqlserver
+from tests.contract.runs import Recorder, Result, Run
 
 PAGE = packaged("sql").parent / "docs" / "engines.md"
 NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 FOLDER = "tests/contract"
 ENDED_EARLY = "This run was ended early"
+OLDER = "* older scripts"
 OUTCOMES = ("passed", "failed", "skipped", "not run")
-#: How many examples the state machine tries.
-EXAMPLES = "ROWLEASE_MODEL_EXAMPLES"
 #: Written by benchmarks/sqlserver_claims.py, and kept.
 CLAIMS = "## What keeps two claims apart"
 
@@ -42,62 +42,14 @@ def stale() -> str | None:
     """A sentence, if docs/engines.md tells of another sql/sqlserver, or of half a run."""
     if ENDED_EARLY in written():
         return "docs/engines.md tells of a run that was ended early; run it to its end"
-    if _ran_with("sqlserver") in written():
+    if OLDER in written():
+        return "docs/engines.md tells in part of older scripts; run those promises again"
+    if _ran_with("sqlserver", scripts_hash("sqlserver")) in written():
         return None
     return (
         "docs/engines.md tells of another sql/sqlserver than this one; "
         "`python -m tests.contract.engines` runs the suite again and writes it"
     )
-
-
-class Result(NamedTuple):
-    """What became of one test on one engine.
-
-    Attributes:
-        promise: the file's name, without `test_`.
-        outcome: `passed`, `skipped`, `failed`, or `not run` where the run was ended before it.
-        reason: of a skip.
-    """
-
-    engine: str
-    promise: str
-    test: str
-    outcome: str
-    reason: str
-
-
-class Recorder:
-    """A plugin for pytest: keeps the results of every test that an engine is a parameter of."""
-
-    def __init__(self) -> None:
-        self.results: list[Result] = []
-        self._engines: dict[str, str] = {}
-        self._reported: set[str] = set()
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            found = getattr(item, "callspec", None)
-            if found is not None and "engine" in found.params:
-                self._engines[item.nodeid] = found.params["engine"]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        engine = self._engines.get(report.nodeid)
-        if engine is None or (report.when != "call" and report.passed):
-            return
-        reason = ""
-        if report.skipped and isinstance(report.longrepr, tuple):
-            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
-        path, _, test = report.nodeid.partition("::")
-        promise = Path(path).stem.removeprefix("test_")
-        self.results.append(Result(engine, promise, test, report.outcome, reason))
-        self._reported.add(report.nodeid)
-
-    def pytest_sessionfinish(self) -> None:
-        """What was collected and has no result did not run."""
-        for nodeid in self._engines.keys() - self._reported:
-            path, _, test = nodeid.partition("::")
-            promise = Path(path).stem.removeprefix("test_")
-            self.results.append(Result(self._engines[nodeid], promise, test, "not run", ""))
 
 
 def section(text: str, heading: str) -> list[str]:
@@ -115,12 +67,13 @@ def write_section(heading: str, lines: list[str]) -> None:
     PAGE.write_text(text, encoding="utf-8")
 
 
-def _ran_with(folder: str) -> str:
-    return f"* sql/{folder}: `{scripts_hash(folder)}`"
+def _ran_with(folder: str, fingerprint: str) -> str:
+    return f"* sql/{folder}: `{fingerprint}`"
 
 
-def page(results: list[Result], kept: Sequence[str] = ()) -> str:
+def page(run: Run, kept: Sequence[str] = ()) -> str:
     """docs/engines.md; `kept` are the lines of sections that something else has written."""
+    results = run.results
     engines = [engine for engine in NAMES if any(r.engine == engine for r in results)]
     lines = [
         "# Engines",
@@ -129,14 +82,14 @@ def page(results: list[Result], kept: Sequence[str] = ()) -> str:
         f"suite, [{FOLDER}](../{FOLDER}), runs on both engines: the same tests, on the same stores",
         "that workers use.",
         "",
-        f"* run: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        *(f"* {NAMES[engine]}: {SERVERS.get(engine, 'not known')}" for engine in engines),
-        f"{_ran_with('sqlserver')} (the suite warns when it has changed)",
-        _ran_with("postgresql"),
-        f"* the state machine of test_model.py: {os.environ.get(EXAMPLES, 'its own number of')}"
-        " examples",
+        f"* run: {run.began} to {run.ended} UTC{_parts(run.num_parts)}",
+        *(f"* {NAMES[engine]}: {run.servers.get(engine, 'not known')}" for engine in engines),
+        f"{_ran_with('sqlserver', run.scripts['sqlserver'])} (the suite warns when it has changed)",
+        _ran_with("postgresql", run.scripts["postgresql"]),
+        *(_older(fingerprint, what) for fingerprint, what in run.older.items()),
+        f"* the state machine of test_model.py: {run.examples} examples",
         "",
-        *_what_ran(),
+        *_what_ran(run.servers.get("sqlserver", "")),
         *_what_did_not(results),
         "",
         "## Results",
@@ -158,8 +111,17 @@ def page(results: list[Result], kept: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _what_ran() -> list[str]:
-    if "Babelfish" not in SERVERS.get("sqlserver", ""):
+def _older(fingerprint: str, what: list[tuple[str, str]]) -> str:
+    promises = (f"{promise.replace('_', ' ')} ({NAMES[engine]})" for engine, promise in what)
+    return f"{OLDER}, `{fingerprint}`: {', '.join(promises)}"
+
+
+def _parts(count: int) -> str:
+    return "" if count == 1 else f", in {count} parts (`--part`, `--join`)"
+
+
+def _what_ran(server: str) -> list[str]:
+    if "Babelfish" not in server:
         return []
     return [
         "**No SQL Server has run this yet.** What stands under SQL Server below ran on Babelfish,",
@@ -222,9 +184,19 @@ def main(arguments: list[str]) -> int:
     if why := sqlserver.missing():
         sys.stderr.write(f"{why}; docs/engines.md stays as it is\n")
         return 1
-    recorder = Recorder()
-    code = pytest.main([FOLDER, "-q", *arguments], plugins=[recorder])
-    PAGE.write_text(page(recorder.results, section(written(), CLAIMS)), encoding="utf-8")
+    begun, recorder = runs.begun(), Recorder()
+    match arguments:
+        case ["--join", *files]:
+            code = pytest.main([FOLDER, "-q", "--collect-only", "--no-summary"], [recorder])
+            run = runs.joined([runs.kept(Path(file)) for file in files], recorder.results)
+        case ["--part", file, *rest]:
+            code = pytest.main(["-q", *rest], [recorder])
+            runs.ended(begun, recorder.results).keep(Path(file))
+            return int(code)
+        case _:
+            code = pytest.main([FOLDER, "-q", *arguments], [recorder])
+            run = runs.ended(begun, recorder.results)
+    PAGE.write_text(page(run, section(written(), CLAIMS)), encoding="utf-8")
     return int(code)
 
 

@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -118,7 +118,11 @@ def database(server_dsn: str) -> Iterator[str]:
 
 def _await_nobody(connection: Any, name: str) -> None:
     """Wait until closed sessions have ended: not every engine can throw them out."""
-    sessions = "select count(*) from sys.dm_exec_sessions where database_id = db_id(?)"
+    # An engine may have rows there that are no sessions, and without an id.
+    sessions = (
+        "select count(*) from sys.dm_exec_sessions"
+        " where database_id = db_id(?) and session_id is not null"
+    )
     deadline = time.monotonic() + 30
     while connection.execute(sessions, name).fetchval() and time.monotonic() < deadline:
         pass
@@ -136,23 +140,39 @@ def apply(dsn: str) -> None:
         for batch in rewritten(text) if spoken else [text]:
             run(driver, batch, *arguments)
 
-    with patch.object(migrate_sqlserver, "_run", run_rewritten):
+    def reworded(*given: Any) -> tuple[str, Any]:
+        _, _, text, parameters, _, _ = given
+        return in_its_words(text), parameters
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(migrate_sqlserver, "_run", run_rewritten))
+        if spoken:  # what the migrations themselves say
+            heard = (sa.Engine, "before_cursor_execute", reworded)
+            sa.event.listen(*heard, retval=True)
+            stack.callback(sa.event.remove, *heard)
         migrate(dsn)
 
 
-#: What a script says, and what Babelfish understands instead. It falls over an
-#: application lock that is refused without waiting.
+#: What a script says, and what Babelfish understands instead.
 SPOKEN = (
-    (r"@LockTimeout = 0\b", "@LockTimeout = 1"),
     (r" collate Latin1_General_100_BIN2_UTF8", ""),  # all its texts are UTF-8
     (r"(alter authorization|grant control) on schema::[^;]*;", ""),
+    (  # the table is empty
+        r"alter table (\S+) alter column (\w+) ([^;]*\bnull);",
+        r"alter table \1 drop column \2; alter table \1 add \2 \3;",
+    ),
 )
+
+
+def in_its_words(text: str) -> str:
+    for pattern, instead in SPOKEN:
+        text = re.sub(pattern, instead, text)
+    return text
 
 
 def rewritten(text: str) -> list[str]:
     """A script of sql/sqlserver for Babelfish, which has no CREATE OR ALTER."""
-    for pattern, instead in SPOKEN:
-        text = re.sub(pattern, instead, text)
+    text = in_its_words(text)
     made = re.search(r"create or alter (\w+) (rowlease\.\w+)", text)
     if made is None:
         return [text]
@@ -410,9 +430,10 @@ class MssqlSession(SqlServerStore, Session):
         )
 
     def fold_depth(self, limit: int) -> int:
-        ((folded,),) = self.execute(
-            "set nocount on; declare @folded bigint;"
-            f" exec rowlease.fold_depth {limit:d}, @folded output; select @folded"
+        ((folded,),) = self.execute(  # its lock is a transaction's, as maintain's is
+            "set nocount on; set xact_abort on; declare @folded bigint; begin transaction;"
+            f" exec rowlease.fold_depth {limit:d}, @folded output; commit transaction;"
+            " select @folded"
         )
         return int(folded)
 

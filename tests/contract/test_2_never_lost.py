@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -50,6 +51,38 @@ def test_a_repeated_enqueue_is_known_even_when_its_requests_are_finished(store: 
     again = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
     assert again == [(first[0].request_id, Outcome.REPEAT)]
     assert store.rows("queue", "request_id") == []
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "with keys"])
+def test_texts_arrive_as_they_were_sent_and_answers_in_their_order(
+    store: Session, keyed: bool
+) -> None:
+    texts = [
+        "NULL",
+        'say "a"',
+        "back\\slash",
+        '\\"',
+        "{a,b}",
+        "a, b",
+        " a ",
+        "'",
+        "ä€😀\n\t",
+    ]
+    requests = [
+        NewRequest(
+            kind=text,
+            payload=json.dumps([text], ensure_ascii=bool(place % 2)),
+            dedup_key=text if keyed else None,
+        )
+        for place, text in enumerate(texts)
+    ]
+    answers = store.enqueue_many("default", requests)
+    assert [answer.outcome for answer in answers] == [Outcome.OK] * len(texts)
+    leased = {each.request_id: each for each in store.take(limit=len(texts))}
+    for request, answer in zip(requests, answers, strict=True):
+        assert answer.request_id
+        found = leased[answer.request_id]
+        assert (found.kind, found.payload) == (request.kind, request.payload)
 
 
 def test_an_empty_call_has_a_receipt_too(store: Session) -> None:

@@ -65,6 +65,20 @@ def test_a_row_that_was_written_twice_is_one_request(store: Session) -> None:
     assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
 
 
+def test_only_the_parts_of_a_load_that_count_are_kept(store: Session) -> None:
+    store.stage("x", [{"row_id": (part << 30) + row, "kind": "a"} for part in (0, 1, 5)
+                      for row in (0, 2**30 - 1)])  # fmt: skip
+    store.stage("y", numbered(2))
+    assert store.discard_staged("x", [5, 0]) == 2
+    assert store.rows("staging", "load_id", "row_id") == [
+        ("x", 0), ("x", 2**30 - 1), ("x", 5 << 30), ("x", (6 << 30) - 1), ("y", 0), ("y", 1),
+    ]  # fmt: skip
+    assert store.discard_staged("x", [5, 0]) == 0
+    assert store.promote("x", "default", 4).num_enqueued == 4
+    assert store.discard_staged("y", []) == 2
+    assert store.rows("staging", "row_id") == []
+
+
 def test_equal_rows_are_two_requests(store: Session) -> None:
     store.stage("x", numbered(2, payload='{"n": 1}', priority=1))
     assert store.promote("x", "default", 2).num_enqueued == 2
@@ -346,7 +360,6 @@ def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
     assert len(store.rows("queue", "request_id")) == 1
 
 
-@pytest.mark.only_on("postgresql", why="the others do not look whether copies of a row differ")
 @pytest.mark.parametrize("column", ["payload", "dedup_key", "priority"])
 def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
     store: Session, column: str
@@ -364,7 +377,6 @@ def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
     assert store.everything() == []
 
 
-@pytest.mark.only_on("postgresql", why="the others do not look whether copies of a row differ")
 def test_copies_that_come_while_a_load_with_equal_keys_is_promoted_are_none_of_it(
     store: Session, another: Callable[[], Session]
 ) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,26 @@ def offer(store: Session, *keys: str | None, queue: str = "default") -> list[Enq
 
 def outcomes(answers: Iterable[Enqueued]) -> list[str]:
     return [str(answer.outcome) for answer in answers]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"priority": 255},
+        {"delay": timedelta(hours=1)},
+        {"due_time": datetime(2001, 1, 1, tzinfo=UTC)},
+        {"max_attempts": 2, "retry_base": timedelta(seconds=7)},
+    ],
+    ids=["nothing", "priority", "delay", "past", "retries"],
+)
+def test_a_key_changes_nothing_else_about_a_request(store: Session, fields: dict[str, Any]) -> None:
+    keyings: list[dict[str, Any]] = [{}, {"dedup_key": "k"}, {"group_key": "g"}]
+    for keys in keyings:
+        store.enqueue_many("default", [NewRequest(kind="a", **fields, **keys)])
+    columns = ("queue_name", "kind", "status", "priority", "requested_time", "due_time")
+    rows = store.rows("queue", *columns, "max_attempts", "retry_base_ms")
+    assert rows == [rows[0]] * 3
 
 
 def test_enqueue_says_which_requests_are_new_in_the_order_given(store: Session) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from tests.contract import sqlserver
-from tests.contract.engines import Recorder, Result, page
+from rowlease.store import routines
+from tests.contract import engines, runs, sqlserver
+from tests.contract.engines import page
+from tests.contract.runs import Recorder, Result
 
 
 def test_the_contract_runs_on_sql_server_too(request: pytest.FixtureRequest) -> None:
@@ -14,14 +19,16 @@ def test_the_contract_runs_on_sql_server_too(request: pytest.FixtureRequest) -> 
 
 
 def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> None:
-    text = page(
+    run = runs.ended(
+        runs.begun(),
         [
             Result("postgresql", "10_speed", "test_a", "passed", ""),
             Result("postgresql", "3_order", "test_b", "passed", ""),
             Result("sqlserver", "10_speed", "test_a", "skipped", "pages are PostgreSQL's"),
             Result("sqlserver", "3_order", "test_b", "failed", ""),
-        ]
+        ],
     )
+    text = page(run)
     assert "| promise | PostgreSQL | SQL Server |" in text
     assert text.index("| 3 order | 1 passed | 1 failed |") < text.index("| 10 speed | 1 passed |")
     assert "* 1: pages are PostgreSQL's (a)" in text
@@ -34,3 +41,66 @@ def test_only_tests_of_an_engine_are_recorded() -> None:
     report = pytest.TestReport("x::y", ("x", 1, "y"), {}, "passed", None, "call")
     recorder.pytest_runtest_logreport(report)
     assert recorder.results == []
+
+
+def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scripts = shutil.copytree(routines.packaged("sql"), tmp_path / "sql")
+    monkeypatch.setattr(routines, "packaged", lambda folder: tmp_path / folder)
+    monkeypatch.setattr(routines, "load_routines", routines.load_routines.__wrapped__)
+    monkeypatch.setattr(engines, "PAGE", tmp_path / "engines.md")
+    ran = Result("sqlserver", "3_order", "test_a", "passed", "")
+    engines.PAGE.write_text(page(runs.ended(runs.begun(), [ran])), encoding="utf-8")
+    assert engines.stale() is None
+    renew = scripts / "sqlserver" / "renew.sql"
+    renew.write_text(renew.read_text(encoding="utf-8") + "-- more\n", encoding="utf-8")
+    warning = engines.stale()
+    assert warning is not None
+    assert "another sql/sqlserver" in warning
+    engines.PAGE.write_text(
+        page(runs.ended(runs.begun(), [ran, ran._replace(outcome="not run")])), encoding="utf-8"
+    )
+    warning = engines.stale()
+    assert warning is not None
+    assert "ended early" in warning
+
+
+def test_a_run_may_be_put_together_from_parts_and_tells_what_none_of_them_ran(
+    tmp_path: Path,
+) -> None:
+    every = [Result("sqlserver", "3_order", f"test_{x}", "not run", "") for x in "abcd"]
+    a, b, c, d = every
+    parts = []
+    for number, results in enumerate(
+        (
+            [a._replace(outcome="passed"), b._replace(outcome="failed")],
+            [a._replace(outcome="skipped", reason="x"), b._replace(outcome="passed"), c],
+        )
+    ):
+        runs.ended(runs.begun(), results).keep(tmp_path / f"{number}.json")
+        parts.append(runs.kept(tmp_path / f"{number}.json"))
+    run = runs.joined(parts, every)
+    assert run.results == [a._replace(outcome="passed"), b._replace(outcome="failed"), c, d]
+    assert "1 passed, 1 failed, 2 not run" in page(run)
+    assert "in 2 parts" in page(run)
+
+
+def test_the_page_says_what_ran_with_older_scripts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = Result("sqlserver", "3_order", "test_a", "passed", "")
+    new = Result("sqlserver", "1_one_owner", "test_b", "passed", "")
+    before = runs.begun()._replace(scripts={"sqlserver": "0ld", "postgresql": "0ld"})
+    parts = [
+        runs.ended(before, [old, new._replace(outcome="failed")]),
+        runs.ended(runs.begun(), [new]),
+    ]
+    run = runs.joined(parts, [old, new])
+    assert run.results == [old, new]
+    assert "* older scripts, `0ld`: 3 order (SQL Server)\n" in page(run)
+    monkeypatch.setattr(engines, "PAGE", tmp_path / "engines.md")
+    engines.PAGE.write_text(page(run), encoding="utf-8")
+    warning = engines.stale()
+    assert warning is not None
+    assert "older scripts" in warning

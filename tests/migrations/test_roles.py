@@ -25,7 +25,7 @@ WORKER = EVERYONE | {
     "fire_schedule", "report_progress", "list_queues", "list_workers",
 }  # fmt: skip
 READER = EVERYONE | {
-    "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
+    "now", "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
 }  # fmt: skip
 OPERATOR = READER | {
     "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain",
@@ -151,7 +151,7 @@ def test_what_a_role_may_call_runs_with_the_owners_rights(sql: Sql) -> None:
         "   and not p.prosecdef",
         [sorted(set().union(*ROUTINES.values()))],
     )
-    assert {name for (name,) in weak} == {"listen", "announce_idle"}, "these touch no table"
+    assert {name for (name,) in weak} == {"listen", "announce_idle", "now"}, "these touch no table"
 
 
 # -- and in use --------------------------------------------------------------------------------

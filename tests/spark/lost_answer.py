@@ -12,6 +12,15 @@ import sqlalchemy as sa
 #: The tag of PostgreSQL's answer to a COMMIT.
 COMMITTED = b"COMMIT\x00"
 
+#: Ends the connection that stages a certain row.
+GONE = """
+    create function rowlease.gone() returns trigger language plpgsql as $$ begin
+      if new.payload like '%777%' then perform pg_terminate_backend(pg_backend_pid()); end if;
+      return new; end $$;
+    create trigger gone before insert on rowlease.staging
+      for each row execute function rowlease.gone()
+"""
+
 
 class Proxy:
     """Passes everything on, as far as `passes` says so; else it cuts that connection.

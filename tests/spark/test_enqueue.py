@@ -17,7 +17,7 @@ from rowlease.model import Outcome, Promoted
 from rowlease.spark import enqueue
 from rowlease.spark.load import promoted, stage
 from rowlease.store import Store
-from tests.spark.lost_answer import LostAnswer
+from tests.spark.lost_answer import GONE, LostAnswer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 SECRET = "a-password-that-must-not-show"
@@ -238,6 +238,7 @@ def test_an_expression_that_does_not_fit_the_frame_is_said_in_one_line(
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
         ('{"a": "\x00"}', {}, "a text does not fit the database"),
+        (f'"{"x" * 2**20}"', {}, "payload has 1048578 bytes"),
     ],
 )
 def test_nothing_enters_the_queue_unless_the_whole_load_does(
@@ -250,6 +251,21 @@ def test_nothing_enters_the_queue_unless_the_whole_load_does(
         enqueue(frame, dsn, **given)
     assert "\n" not in str(raised.value)
     assert sql("select count(*) from rowlease.queue") == [(0,)]
+
+
+def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again(
+    spark: Any, dsn: str, sql: Sql
+) -> None:
+    sql(GONE)
+    with pytest.raises(
+        StoreUnavailable, match="could not be staged, nothing was enqueued"
+    ) as raised:
+        enqueue(spark.range(1000), dsn, queue="default", kind="k", load_id="x")
+    assert "\n" not in str(raised.value)
+    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    sql("drop function rowlease.gone cascade")
+    done = enqueue(spark.range(1000), dsn, queue="default", kind="k", load_id="x")
+    assert done == Promoted(Outcome.OK, 1000, 1000, 0)
 
 
 def test_an_error_from_the_driver_shows_no_row_and_no_password(

@@ -16,7 +16,7 @@ from rowlease.model import Outcome, Promoted
 from rowlease.spark import register
 from rowlease.spark.source import RowleaseSource
 from rowlease.store import Store
-from tests.spark.lost_answer import LostAnswer
+from tests.spark.lost_answer import GONE, LostAnswer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -155,6 +155,20 @@ def test_nothing_enters_the_queue_unless_all_does(
     assert "COPY staging, line" not in str(raised.value)
     assert sql("select count(*) from rowlease.queue") == [(0,)]
     assert sql("select count(*) from rowlease.staging") == [(0,)]
+
+
+def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again(
+    frame: Any, dsn: str, sql: Sql
+) -> None:
+    sql(GONE)
+    with pytest.raises(PySparkException, match="StoreUnavailable"):
+        write(frame, dsn, load_id="x")
+    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    sql("drop function rowlease.gone cascade")
+    write(frame, dsn, load_id="x")
+    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+        (1000, 1000)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_what_is_public_is_what_the_grants_open() -> None:
     text = (packaged("sql") / "postgresql" / "grants.sql").read_text(encoding="utf-8")
     grants = re.findall(r"grant execute on function (.*?)\bto\b", text, re.DOTALL)
     opened = set(re.findall(r"rowlease\.(\w+)", " ".join(grants)))
-    assert opened == {*PUBLIC, "listen", "announce_idle"}
+    assert opened == {*PUBLIC, "now", "listen", "announce_idle"}
 
 
 def test_sql_server_has_no_routine_without_a_use() -> None:

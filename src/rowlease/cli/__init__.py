@@ -14,6 +14,7 @@ from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.migrate import migrate
+from rowlease.cli.report import report
 from rowlease.cli.schedule import schedule
 from rowlease.cli.spark_enqueue import spark_enqueue
 from rowlease.cli.top import top
@@ -46,11 +47,12 @@ def cli() -> None:
       rowlease worker myapp.tasks               lease requests and run them
       rowlease depth                            what waits, runs and has failed
       rowlease top                              queues and workers, live
+      rowlease report                           throughput, waits, failures: tables, a picture
       rowlease schedule list                    what is enqueued again and again
     """
 
 
-for command in (migrate, enqueue, spark_enqueue, worker, depth, top, schedule, demo):
+for command in (migrate, enqueue, spark_enqueue, worker, depth, top, report, schedule, demo):
     cli.add_command(command)
 
 

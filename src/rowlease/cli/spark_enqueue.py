@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,8 +15,7 @@ from rowlease.cli.options import dsn_option, json_option, show_json
     "--input",
     "source",
     required=True,
-    type=click.Path(path_type=Path),
-    help="A file, or a folder of files; each row becomes one request.",
+    help="A file, a folder or a URI that Spark reads; each row becomes one request.",
 )
 @click.option(
     "--format",
@@ -38,11 +36,12 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 @dsn_option
 @json_option
 def spark_enqueue(
-    kind: str, source: Path, form: str, queue: str, dsn: str | None, as_json: bool, **columns: Any
+    kind: str, source: str, form: str, queue: str, dsn: str | None, as_json: bool, **columns: Any
 ) -> None:
     """Enqueue the rows of a file for the task KIND, by the million, all or none.
 
-    A Spark session is started on this machine for it (the extra rowlease[spark]).
+    A Spark session is started on this machine for it (the extra rowlease[spark]). Under
+    spark-submit it is the one that was submitted: docs/spark.md shows how.
     """
     from rowlease.cli.logs import set_up_logging
     from rowlease.store import connect, database
@@ -52,20 +51,14 @@ def spark_enqueue(
     with database(dsn) as found:
         with connect(found):
             pass  # a wrong schema is better said before Spark starts
-        from pyspark.sql import SparkSession
-
-        from rowlease.spark import enqueue, local_session
+        from rowlease.spark import enqueue
         from rowlease.spark.files import file_errors, read_files
+        from rowlease.spark.session import a_session
 
-        was_running = SparkSession.getActiveSession() is not None
-        session = local_session("rowlease spark-enqueue", dsn=found)
-        try:
+        with a_session("rowlease spark-enqueue", found) as session:
             frame = read_files(session, source, form)
             with file_errors(source, form):
                 done = enqueue(frame, found, queue=queue, kind=kind, **columns)
-        finally:
-            if not was_running:
-                session.stop()
     if as_json:
         show_json(done._asdict())
         return

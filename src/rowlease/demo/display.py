@@ -16,20 +16,8 @@ from rich.text import Text
 
 from rowlease.demo.drain import Sample
 from rowlease.demo.job import LABELS
+from rowlease.look import colour_of
 
-#: One colour per priority, the more urgent the hotter and darker; the least is no colour.
-COLOURS = (
-    "#dde1e8",
-    "#fff0bd",
-    "#ffe292",
-    "#fecf6c",
-    "#feb650",
-    "#fd9941",
-    "#fa7434",
-    "#ec4a2c",
-    "#cf2133",
-    "#960a38",
-)
 #: Seconds between two lines where stderr is no terminal.
 LINE_EVERY = 2.0
 #: Seconds over which the rate is taken.
@@ -110,7 +98,7 @@ class Progress:
         table.add_column(justify="right", min_width=9)
         for priority in sorted(self._full, reverse=True):
             left, full = sample.depths.get(priority, 0), self._full[priority]
-            colour = COLOURS[min(priority, len(COLOURS) - 1)]
+            colour = colour_of(priority)
             table.add_row(
                 Text(str(priority), style="bold"),
                 Text(LABELS.get(priority, ""), style="dim" if not left else ""),

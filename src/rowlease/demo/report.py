@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -15,6 +14,7 @@ from rowlease.demo.check import CarrierRow, Compared, Wait
 from rowlease.demo.drain import Drained
 from rowlease.demo.job import LABELS
 from rowlease.demo.source import Input
+from rowlease.look import table
 
 
 class Report(NamedTuple):
@@ -104,21 +104,6 @@ def show(report: Report, console: Console) -> None:
         console.print(f"{', '.join(parts)}; for example row {names}", highlight=False)
     colour = "red" if compared.differ else "green"
     console.print(f"[bold {colour}]{compared.differ:,} rows differ[/]", highlight=False)
-
-
-def table(title: str, first: str, *columns: str) -> Table:
-    made = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    made.add_column(first, no_wrap=True)
-    for column in columns:
-        made.add_column(column, justify="right", no_wrap=True)
-    return made
 
 
 def carriers_table(rows: list[CarrierRow]) -> Table:

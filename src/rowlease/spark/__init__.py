@@ -1,6 +1,6 @@
-"""Spark: enqueue a DataFrame in bulk, read requests back, and start a local session that can.
+"""Spark: enqueue a DataFrame in bulk, read requests back, run them on a cluster's executors.
 
-    from rowlease.spark import enqueue, local_session, read_requests, register
+    from rowlease.spark import enqueue, local_session, read_requests, register, work
 
 Raises:
     ConfigError: on import, where PySpark is not installed.
@@ -16,9 +16,10 @@ if find_spec("pyspark") is None:
     raise ConfigError("PySpark is not installed; run `pip install 'rowlease[spark]'`")
 
 from rowlease.spark.load import enqueue
+from rowlease.spark.pool import work
 from rowlease.spark.read import read_requests
 from rowlease.spark.session import local_session
 from rowlease.spark.source import register
 from rowlease.spark.stream import batch_sink
 
-__all__ = ["batch_sink", "enqueue", "local_session", "read_requests", "register"]
+__all__ = ["batch_sink", "enqueue", "local_session", "read_requests", "register", "work"]

@@ -20,23 +20,29 @@ OPTIONS = {
 MALFORMED = ("MALFORMED", "FAILED_READ_FILE", "CANNOT_READ_FILE", "INFER_SCHEMA", "CORRUPT")
 
 
-def read_files(session: Any, source: Path, form: str) -> Any:
-    """A file or folder as a DataFrame.
+def read_files(session: Any, source: str, form: str) -> Any:
+    """Files as a DataFrame.
+
+    Args:
+        source: a path on this machine, or a URI that Spark can read, such as `s3a://bucket/folder`.
 
     Raises:
         ConfigError: it is not there, or cannot be read as this format.
     """
-    if not source.exists():
-        raise ConfigError(f"the input {source} does not exist")
+    where = source
+    if "://" not in source:
+        if not Path(source).exists():
+            raise ConfigError(f"the input {source} does not exist")
+        where = Path(source).resolve().as_uri()  # else Spark may look into its cluster's own store
     with file_errors(source, form):
-        frame = session.read.options(**OPTIONS[form]).format(form).load(str(source.resolve()))
+        frame = session.read.options(**OPTIONS[form]).format(form).load(where)
     if not frame.columns:
         raise ConfigError(f"the input {source} has no columns; is it {form}?")
     return frame
 
 
 @contextmanager
-def file_errors(source: Path, form: str) -> Iterator[None]:
+def file_errors(source: str, form: str) -> Iterator[None]:
     """Say in a sentence that Spark cannot read a file; its own words would quote a row.
 
     Raises:

@@ -80,8 +80,7 @@ def enqueue(
         df: a batch DataFrame. It is computed once and kept (memory, then disk) until the rows are
             written, so it need not be deterministic. If an executor is lost with what it kept, or
             a task is speculated, parts may be computed twice; where that gives other rows, or
-            another order, all is staged again (on SQL Server such a frame is not noticed: persist
-            or sort it).
+            another order, all is staged again.
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
         kind: the task's name, for all rows if it is a str; a Column of strings gives each its own.

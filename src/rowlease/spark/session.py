@@ -28,6 +28,8 @@ NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when 
 #: Lines of that text that give the reason.
 REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not found)")
 
+#: What spark-submit sets for the Python program that it runs.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: The JVM's output after its start, a line a record: quiet unless logging is set to INFO.
 log = logging.getLogger("rowlease.spark")
 
@@ -39,6 +41,7 @@ def local_session(
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
     dsn: str | None = None,
+    jdbc: bool = True,
 ) -> Any:
     """Start a Spark session inside this process, on 127.0.0.1 only.
 
@@ -52,6 +55,7 @@ def local_session(
         memory: the JVM's heap, as Spark writes sizes.
         settings: further Spark settings; they win over the ones set here.
         dsn: a database that the session must be able to reach; None is some PostgreSQL.
+        jdbc: False: no JDBC driver is looked for or downloaded; `format("rowlease")` needs none.
 
     Returns:
         A pyspark.sql.SparkSession; its owner stops it.
@@ -67,7 +71,8 @@ def local_session(
     drivers = drivers_for(dsn)
     if SparkContext._active_spark_context is not None:
         running = SparkSession.builder.getOrCreate()
-        check_driver(running, drivers[-1])
+        if jdbc:
+            check_driver(running, drivers[-1])
         return running
     cores = cores or usable_cores()
     conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app_name)
@@ -81,7 +86,7 @@ def local_session(
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **driver_settings(drivers),
+        **(driver_settings(drivers) if jdbc else {}),
         **(settings or {}),
     }.items():
         conf.set(key, value)
@@ -89,8 +94,34 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     _launch_jvm(conf, drivers)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
-    check_driver(session, drivers[-1])
+    if jdbc:
+        check_driver(session, drivers[-1])
     return session
+
+
+@contextmanager
+def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
+    """The session that runs, or that spark-submit has prepared, or a local one.
+
+    Raises:
+        ConfigError: see `local_session`.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        yield local_session(app_name, dsn=dsn, jdbc=jdbc)
+        return
+    if SUBMITTED in os.environ:
+        session = SparkSession.builder.getOrCreate()
+        if jdbc:
+            check_driver(session, drivers_for(dsn)[-1])
+    else:
+        session = local_session(app_name, dsn=dsn, jdbc=jdbc)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _launch_jvm(conf: Any, drivers: list[Driver]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rowlease.store.bulk import Slice as Range
-from rowlease.store.bulk import bulk_store, read_slice, slices
+from rowlease.store.bulk import Window, bulk_store, read_slice, slices
 
 _COLUMNS = {
     "request_id": "bigint", "queue_name": "string", "kind": "string", "status": "string",
@@ -38,23 +38,38 @@ APPLICATION = "rowlease spark"
 
 
 class RequestReader(DataSourceReader):
-    """One reading. Each range is a snapshot of its own: a queue that moves is not one instant."""
+    """One reading. Each range is a snapshot of its own: a queue that moves is not one instant.
 
-    def __init__(self, dsn: str, table: str, equal: Mapping[str, str], count: int) -> None:
+    Args:
+        columns: what is read, each an SQL expression; None takes all columns.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        equal: Mapping[str, str],
+        count: int,
+        columns: Sequence[str] | None = None,
+        window: Window | None = None,
+    ) -> None:
         self._dsn = dsn
         self._table = TABLES[table]
         self._equal = dict(equal)
         self._count = count
         names = [*_COLUMNS, *([] if table == "queue" else ["result"])]
-        self._columns = [f"{n}::text" if n in ("payload", "result") else n for n in names]
+        texts = ("payload", "result")
+        self._columns = columns or [f"{n}::text" if n in texts else n for n in names]
+        self._window = window
 
     def partitions(self) -> Sequence[InputPartition]:
         with closing(bulk_store(self._dsn, APPLICATION)) as store:
-            found = slices(store, self._table, self._equal, self._count)
+            found = slices(store, self._table, self._equal, self._count, self._window)
         return [InputPartition(tuple(each)) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         with closing(bulk_store(self._dsn, APPLICATION)) as store:
+            part = Range(*partition.value)
             yield from read_slice(
-                store, self._table, self._columns, self._equal, Range(*partition.value)
+                store, self._table, self._columns, self._equal, part, self._window
             )

@@ -7,7 +7,8 @@ here no worker sees before `promote`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple, cast
 
 from psycopg import sql
 
@@ -17,6 +18,21 @@ from rowlease.store.postgresql import PostgresStore
 
 #: Rows that a reader holds at once.
 FETCHED = 5_000
+
+
+class Window(NamedTuple):
+    """From when (included) to when (not) requests ended; of unfinished ones, were last leased.
+
+    Attributes:
+        since, until: as PostgreSQL reads times; None: no such end.
+    """
+
+    since: str | None = None
+    until: str | None = None
+
+
+#: What a window looks at. Only by the plain column can partitions of the history be left out.
+WHEN = {"queue": "coalesce(completion_time, locked_time)", "queue_history": "completion_time"}
 
 
 class Slice(NamedTuple):
@@ -52,9 +68,22 @@ def copy_staged(store: PostgresStore, columns: Sequence[str], blocks: Iterable[b
             copy.write(block)
 
 
-def slices(store: PostgresStore, table: str, equal: Mapping[str, str], count: int) -> list[Slice]:
+def clock(store: PostgresStore) -> datetime:
+    """What the database's clock shows."""
+    ((now,),) = store._call("now")
+    return cast("datetime", now)
+
+
+def slices(
+    store: PostgresStore,
+    table: str,
+    equal: Mapping[str, str],
+    count: int,
+    window: Window | None = None,
+) -> list[Slice]:
     """Cut the request ids of what is asked for into about equal ranges."""
-    query, values = _selection(table, ["min(request_id)", "max(request_id)"], equal, Slice(0, None))
+    ends = ["min(request_id)", "max(request_id)"]
+    query, values = _selection(table, ends, equal, Slice(0, None), window)
     with store.connection() as connection:
         ((first, last),) = connection.execute(query, values).fetchall()
     if first is None:
@@ -64,12 +93,17 @@ def slices(store: PostgresStore, table: str, equal: Mapping[str, str], count: in
 
 
 def read_slice(
-    store: PostgresStore, table: str, columns: Sequence[str], equal: Mapping[str, str], part: Slice
+    store: PostgresStore,
+    table: str,
+    columns: Sequence[str],
+    equal: Mapping[str, str],
+    part: Slice,
+    window: Window | None = None,
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of one range, in one snapshot; never all of them in memory."""
     if part.first is None:
         return
-    query, values = _selection(table, columns, equal, part)
+    query, values = _selection(table, columns, equal, part, window)
     with (
         store.connection() as connection,
         connection.transaction(),
@@ -80,9 +114,18 @@ def read_slice(
 
 
 def _selection(
-    table: str, expressions: Sequence[str], equal: Mapping[str, str], part: Slice
+    table: str,
+    expressions: Sequence[str],
+    equal: Mapping[str, str],
+    part: Slice,
+    window: Window | None,
 ) -> tuple[sql.Composed, dict[str, Any]]:
+    since, until = window or Window()
     conditions = [sql.SQL("request_id >= %(first)s")]
+    if since is not None:
+        conditions.append(sql.SQL(f"{WHEN[table]} >= %(since)s::timestamptz"))
+    if until is not None:
+        conditions.append(sql.SQL(f"{WHEN[table]} < %(until)s::timestamptz"))
     if part.last is not None:
         conditions.append(sql.SQL("request_id <= %(last)s"))
     named = [
@@ -93,4 +136,6 @@ def _selection(
         sql.Identifier(table),
         sql.SQL(" and ").join([*conditions, *named]),
     )
-    return query, {**equal, "first": part.first, "last": part.last}
+    return query, {
+        **equal, "first": part.first, "last": part.last, "since": since, "until": until,
+    }  # fmt: skip

@@ -415,7 +415,7 @@ def _claim(rows: list[Any]) -> Claim:
     """The rows of dequeue: the leased requests, then one row about the call itself."""
     more, wait_ms, floor = rows.pop()[-3:]
     wait = None if wait_ms is None else timedelta(milliseconds=wait_ms)
-    return Claim([LeasedRequest._make(row[:-3]) for row in rows], more, wait, floor)
+    return Claim([LeasedRequest(*row[:-3]) for row in rows], more, wait, floor)
 
 
 def _storable(error: str) -> str:

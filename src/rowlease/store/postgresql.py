@@ -41,7 +41,7 @@ class PostgresStore(Store):
         self._connect = Connector(libpq_dsn(dsn), application_name)
         self.where = redact(dsn)
         self._routines = load_routines("postgresql")
-        self._calls: dict[tuple[str, ...], str] = {}
+        self._calls: dict[tuple[str, ...], tuple[str, list[str]]] = {}
         # SQLAlchemy's pool, because it serves any DBAPI driver and raises the driver's own errors.
         # There is nothing to reset: every call is its own transaction.
         self._pool = QueuePool(
@@ -64,11 +64,14 @@ class PostgresStore(Store):
     def _call(self, name: str, connection: Any = None, /, **arguments: Any) -> list[Any]:
         """Call a routine; a connection of the caller's keeps its own transaction."""
         key = (name, *arguments)
-        text = self._calls.get(key)
-        if text is None:
+        if key not in self._calls:
             params = self._routines[name].params
             given = ", ".join(f"{arg} => %({arg})s::{params[arg]}" for arg in arguments)
-            text = self._calls[key] = f"select * from rowlease.{name}({given})"  # noqa: S608
+            texts = [arg for arg in arguments if params[arg] == "text[]"]
+            self._calls[key] = f"select * from rowlease.{name}({given})", texts  # noqa: S608
+        text, texts = self._calls[key]
+        for each in texts:
+            arguments[each] = text_array(arguments[each])
         try:
             if connection is not None:
                 return _driver_connection(connection).execute(text, arguments).fetchall()
@@ -188,6 +191,17 @@ class PostgresDoorbell:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def text_array(values: Sequence[str | None] | None) -> str | None:
+    """PostgreSQL's literal of a text[]; psycopg makes the same with ten times the work."""
+    if values is None:
+        return None
+    quoted = [
+        "null" if each is None else '"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for each in values
+    ]
+    return "{" + ",".join(quoted) + "}"
 
 
 def _driver_connection(connection: Any) -> psycopg.Connection:

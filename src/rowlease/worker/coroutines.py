@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,9 @@ from rowlease.worker.leases import Lease
 from rowlease.worker.processes import FAREWELL
 from rowlease.worker.slot import Answer, Death
 from rowlease.worker.threads import attempt as attempt_in_thread
+
+#: Most tasks have no limit, and asyncio's way of saying so takes longer than a short task.
+NO_TIMEOUT = nullcontext()
 
 
 class CoroutineSlot:
@@ -197,12 +201,13 @@ class CoroutineSlot:
 async def attempt(task: Task, payload: str) -> tuple[int, bytes]:
     """Run one request; whatever the task raises becomes text."""
     limit = task.soft_time_limit
+    timeout = asyncio.timeout(limit.total_seconds()) if limit else None
     try:
-        async with asyncio.timeout(limit.total_seconds() if limit else None) as timeout:
+        async with timeout or NO_TIMEOUT:
             result = await task.run_coroutine(payload)
         return child.DONE, b"" if result is None else result.encode()
     except TimeoutError as error:
-        if not timeout.expired():
+        if timeout is None or not timeout.expired():
             return child.failed(task, error)
         said = f"the task ran past its soft time limit of {limit}"
         return child.failed(task, SoftTimeLimitExceeded(said))

@@ -15,9 +15,9 @@ from rowlease.worker.processes import ChildProcesses
 #: Per executor, how many slots (None: the cores), and how many requests each holds ahead at most.
 #: Threads wait for other machines, as coroutines do, but each has a stack.
 DEFAULTS: dict[str, tuple[int | None, int]] = {
-    "process": (None, 100),
-    "thread": (32, 10),
-    "coroutine": (100, 10),
+    "process": (None, 500),
+    "thread": (32, 30),
+    "coroutine": (100, 30),
 }
 
 

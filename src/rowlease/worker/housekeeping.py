@@ -86,7 +86,7 @@ class Housekeeping:
             self._worker_id,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=_version(),
+            version=own_version(),
             queues=self._queues,
             slots=self._slots,
             busy=self._busy(),
@@ -99,7 +99,8 @@ class Housekeeping:
         return (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)
 
 
-def _version() -> str:
+def own_version() -> str:
+    """The version of rowlease that runs here."""
     try:
         return version("rowlease")
     except PackageNotFoundError:

@@ -24,9 +24,6 @@ logger = logging.getLogger("rowlease")
 
 #: Seconds outcomes may wait for a claim to travel with.
 FLUSH = 0.02
-#: Short requests that are nearly done may come along: an exchange waits for them this share of the
-#: time the last one took. Twice the batch at once costs the database less than two batches.
-HOLD = 0.25
 #: Seconds after announcing idleness at which to claim once more: a producer that looked just before
 #: does not ring, and may commit a little later.
 LOOKS = (0.0, 0.02, 0.2)
@@ -48,13 +45,11 @@ class Slots(Protocol):
 
     Attributes:
         capacity: how many requests it would hold.
-        ahead: how many of them are fetched ahead, for each slot.
         held: how many it holds.
         idle: how many would start at once.
     """
 
     capacity: int
-    ahead: int
     idle: int
 
     @property
@@ -94,7 +89,6 @@ class Receiver:
         self._rung = False
         self._looks: list[float] = []
         self._sure_at = 0.0
-        self._hold_until = 0.0
         self._last_empty: float | None = None
         self._asleep = False
         self._retry_at = 0.0
@@ -187,8 +181,6 @@ class Receiver:
         wanted = free > 0 and (slots.idle > 0 or 2 * free >= slots.capacity)
         claim_in = 0.0 if self._rung else self._next_claim - at
         claim_in = claim_in if wanted else math.inf
-        if slots.ahead and slots.held:
-            claim_in = max(claim_in, self._hold_until - at)
         if waiting_since is None:
             return claim_in
         if self._last_empty is not None or slots.held == 0:
@@ -198,7 +190,7 @@ class Receiver:
     def _exchange(self) -> None:
         slots = self._slots
         limit = max(0, slots.capacity - slots.held) if self._claiming else 0
-        self.calling_since = began_at = now()
+        self.calling_since = now()
         if limit:
             self._rung = False  # a ring from here on may be for what this claim does not see
         try:
@@ -212,8 +204,6 @@ class Receiver:
         finally:
             self.calling_since = None
         self._store_answers()
-        at = now()
-        self._hold_until = at + (at - began_at) * HOLD
         if claim is None:
             return
         if leases:

@@ -1,0 +1,219 @@
+"""What does a load of ten million rows cost its driver, and the workers beside it?
+
+    python benchmarks/big_load.py [--rows 10000000] [--rate 50] [--heap 1g] [--dsn postgresql://...]
+
+Each way in turn, on a database of its own: a driver in a process of its own enqueues the rows into
+one queue, while a worker serves another, into which requests come at a steady rate. The rows are
+made as they are written, in 40 partitions, and are more than the driver's heap could hold. Memory
+is what the driver's processes (Python, the JVM, Spark's Python workers) have resident; latency is
+that of benchmarks/latency.py. Spark, the server, the producer and the worker share the machine.
+
+The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+from latency import began
+from servers import add_dsn, database, described, server
+from tables import Table, at_most, finish
+
+from rowlease import Client
+
+WAYS = ("rowlease.spark.enqueue, JDBC", 'format("rowlease"), COPY')
+PARTITIONS = 40
+#: Milliseconds.
+GOAL = 100.0
+MIB = 2**20
+
+
+class Found(NamedTuple):
+    """Seconds in all, and of these in `promote`; bytes when a tenth was staged, and at most;
+    milliseconds."""
+
+    seconds: float
+    entering: float
+    first: int
+    most: int
+    p50: float
+    p99: float
+    p99_entering: float
+    longest: float
+
+    def cells(self) -> list[str]:
+        lengths = [f"{self.seconds:.0f} s", f"{self.entering:.0f} s"]
+        sizes = [f"{size / MIB:,.0f} MiB" for size in (self.first, self.most)]
+        late = (self.p50, self.p99, self.p99_entering, self.longest)
+        return [*lengths, *sizes, *(f"{each:.0f} ms" for each in late)]
+
+
+def load(way: str, dsn: str, count: int, heap: str) -> None:
+    """The driver's own process."""
+    from rowlease.spark import enqueue, local_session, register
+
+    spark = local_session("rowlease big load", memory=heap, dsn=dsn)
+    rows = spark.range(0, count, 1, PARTITIONS).selectExpr(
+        "cast(id % 10 as int) as priority",
+        "to_json(named_struct('n', id, 'path', concat('/archive/2026/', id % 997, '/', id, '.tar'),"
+        " 'sum', md5(cast(id as string)), 'again', false)) as payload",
+    )
+    if way == WAYS[0]:
+        enqueue(rows, dsn, queue="bulk", kind="k", priority="priority", payload="payload",
+                load_id="big")  # fmt: skip
+    else:
+        register(spark)
+        options = {"dsn": dsn, "queue": "bulk", "kind": "k", "load_id": "big"}
+        rows.write.format("rowlease").options(**options).mode("append").save()
+    spark.stop()
+
+
+@contextmanager
+def worker(dsn: str) -> Iterator[None]:
+    """`rowlease worker`, which has done one request."""
+    command = [sys.executable, "-m", "rowlease", "worker", "latency:began", "--log-level=error"]
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "ROWLEASE_DSN": dsn}
+    with subprocess.Popen(command, env=environment) as process, Client(dsn) as client:
+        try:
+            client.enqueue(began)
+            with psycopg.connect(dsn, autocommit=True) as sql:
+                while not sql.execute("select 1 from rowlease.queue_history").fetchall():
+                    time.sleep(0.05)
+            yield
+        finally:
+            process.terminate()
+
+
+class Producer(threading.Thread):
+    """Enqueues at a steady rate until told to stop; a late one is not left out."""
+
+    def __init__(self, dsn: str, rate: float) -> None:
+        super().__init__(daemon=True)
+        self._dsn = dsn
+        self._pause = 1 / rate
+        self._over = threading.Event()
+        #: When each request was sent, by its id.
+        self.sent: dict[int, float] = {}
+
+    def run(self) -> None:
+        with Client(self._dsn) as client:
+            at = time.time()
+            while not self._over.wait(max(0.0, at - time.time())):
+                sent = time.time()
+                self.sent[client.enqueue(began).request_id or 0] = sent
+                at += self._pause
+
+    def finish(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process and all below it have resident."""
+    total = 0
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        total = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                total += resident(int(child))
+    except OSError:
+        pass
+    return total
+
+
+def measure(way: str, dsn: str, count: int, rate: float, heap: str) -> Found:
+    with ExitStack() as stack:
+        sql = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+        sql.execute("select rowlease.configure_queue('bulk', '{}')")
+        stack.enter_context(worker(dsn))
+        producer = Producer(dsn, rate)
+        producer.start()
+        started = time.time()
+        command = [sys.executable, __file__, "--load", way, "--dsn", dsn, "--rows", str(count),
+                   "--heap", heap]  # fmt: skip
+        driver = stack.enter_context(subprocess.Popen(command))
+        #: By tenths of the rows that are staged, the most that was resident.
+        memory: dict[int, int] = {}
+        staged = 0.0
+        while driver.poll() is None:
+            time.sleep(0.25)
+            found = sql.execute(
+                "select num_staged, clock_timestamp() from rowlease.load"
+            ).fetchall()
+            tenth = min(10, 10 * found[0][0] // count) if found else 0
+            memory[tenth] = max(memory.get(tenth, 0), resident(driver.pid))
+            if tenth == 10 and not staged:
+                staged = time.time()
+        ended = time.time()
+        producer.finish()
+        if driver.returncode or sql.execute(
+            "select num_enqueued from rowlease.load"
+        ).fetchall() != [(count,)]:
+            raise SystemExit("the load failed")
+        give_up = time.monotonic() + 30
+        while True:
+            found = sql.execute(
+                "select request_id, result::text::float from rowlease.queue_history"
+            ).fetchall()
+            began_at = dict(found)
+            if producer.sent.keys() <= began_at.keys() or time.monotonic() > give_up:
+                break
+            time.sleep(0.2)
+    sent = producer.sent
+    if not sent.keys() <= began_at.keys():
+        raise SystemExit("some requests were never started")
+    late = sorted(1000 * (began_at[n] - at) for n, at in sent.items())
+    entering = sorted(1000 * (began_at[n] - at) for n, at in sent.items() if at >= staged)
+    return Found(
+        seconds=ended - started,
+        entering=ended - staged,
+        first=memory.get(1, 0),
+        most=max(memory.values()),
+        p50=statistics.median(late),
+        p99=late[int(0.99 * len(late))],
+        p99_entering=entering[int(0.99 * len(entering))] if entering else 0.0,
+        longest=late[-1],
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rate", type=float, default=50.0, help="requests a second beside it")
+    parser.add_argument("--heap", default="1g", help="of the driver's JVM")
+    parser.add_argument("--load", help=argparse.SUPPRESS)
+    add_dsn(parser)
+    given = parser.parse_args()
+    if given.load:
+        load(given.load, given.dsn, given.rows, given.heap)
+        return 0
+    rows, goals = [], []
+    with server(given.dsn) as place:
+        said = described(place)
+        for way in WAYS:
+            with database(place) as dsn:
+                found = measure(way, dsn, given.rows, given.rate, given.heap)
+            rows.append([way, *found.cells()])
+            what = f"a worker's start latency beside a big load, p99, {way}"
+            goals.append(at_most(what, GOAL, found.p99, " ms"))
+    title = f"{given.rows:,} rows, a heap of {given.heap}, {given.rate:g} requests a second beside"
+    columns = ["way", "time", "of it entering", "memory at 1/10", "most memory", "latency p50",
+               "p99", "p99 while entering", "longest"]  # fmt: skip
+    return finish(Table(title, said, columns, rows, goals))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Is a queue as fast and as small after millions of requests as it was before?
+
+    python benchmarks/churn.py [--requests 5000000] [--dsn postgresql://...]
+
+A day's churn in minutes: the queue holds 1,000 requests, and two connections go on and on
+enqueueing 100, claiming 100 and completing them, by pgbench, with durable commits and receipts.
+Once a second `maintain` is called, as a worker does; autovacuum is the server's own. The rate is
+taken from the first tenth and from the last one, and the size of the hot tables at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import threading
+from contextlib import closing
+
+import psycopg
+from filling import fill
+from pgbench import claiming, pgbench
+from pgbench import rates as reported
+from servers import add_dsn, database, described, server
+from tables import Goal, Table, at_least, finish
+
+from rowlease.store import open_store
+
+DEEP = 1_000
+BATCH = 100
+CLIENTS = 2
+EVERY = 5
+LIMIT_MB = 64
+ENQUEUE = f"""
+select count(*) from rowlease.enqueue_many(
+  'default', array_fill('noop'::text, array[{BATCH}]),
+  array_fill('{{"n":1}}'::text, array[{BATCH}]),
+  p_receipt_key => gen_random_uuid()::text, p_in_transaction => false);
+"""
+HOT = ("queue", "queue_depth", "worker", "queue_settings")
+SIZE = "select pg_total_relation_size('rowlease.' || %s) / 1048576.0"
+
+
+def maintain_until(ended: threading.Event, dsn: str) -> None:
+    with closing(open_store(dsn)) as store:
+        while not ended.wait(1):
+            store.maintain()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=5_000_000)
+    add_dsn(parser)
+    given = parser.parse_args()
+    with server(given.dsn) as place, database(place) as dsn:
+        said = described(place)
+        fill(dsn, DEEP)
+        ended = threading.Event()
+        maintaining = threading.Thread(target=maintain_until, args=(ended, dsn))
+        maintaining.start()
+        turns = given.requests // BATCH // CLIENTS
+        try:
+            options = ["-c", CLIENTS, "-j", CLIENTS, "-t", turns, "-P", EVERY]
+            told = pgbench(dsn, ENQUEUE + claiming(BATCH), options)
+        finally:
+            ended.set()
+            maintaining.join()
+        with psycopg.connect(dsn, autocommit=True) as sql:
+            sizes = {table: float(sql.execute(SIZE, (table,)).fetchone()[0]) for table in HOT}  # type: ignore[index]
+            receipts = float(sql.execute(SIZE, ("enqueue_receipt",)).fetchone()[0])  # type: ignore[index]
+    rates = [BATCH * each for each in reported(told)]
+    tenth = max(1, len(rates) // 10)
+    first, last = rates[1 : tenth + 1], rates[-tenth:]  # the very first seconds fill the caches
+    hot = sum(sizes.values())
+    rows = [
+        ["rate, first tenth", f"{statistics.median(first):,.0f}/s"],
+        ["rate, last tenth", f"{statistics.median(last):,.0f}/s"],
+        ["rate, slowest and fastest 5 s", f"{min(rates):,.0f} to {max(rates):,.0f}/s"],
+        *(
+            [f"size at the end: {name}, its indexes with it", f"{mb:.1f} MB"]
+            for name, mb in sizes.items()
+        ),
+        ["size at the end: enqueue_receipt (kept for a day)", f"{receipts:.1f} MB"],
+    ]
+    goals = [
+        at_least(
+            "churn, rate at the end against the start",
+            0.95,
+            statistics.median(last) / statistics.median(first),
+        ),
+        Goal("churn, hot tables and indexes", f"≤ {LIMIT_MB} MB", f"{hot:.1f} MB", hot <= LIMIT_MB),
+    ]
+    title = f"{given.requests:,} requests through a queue of {DEEP:,}"
+    return finish(Table(title, said, ["", "one run"], rows, goals))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

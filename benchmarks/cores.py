@@ -1,0 +1,77 @@
+"""How much of the cores' time goes into tasks that compute?
+
+    python benchmarks/cores.py [--tasks 2000] [--runs 5] [--dsn postgresql://...]
+
+One worker at its defaults, a child process for each core, and tasks that compute for about 20 ms.
+Each task says how much processor time it used by itself. The share is the sum of that over the
+cores' time from the first claim to the last completion; the worker, and PostgreSQL, are on the same
+cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+
+import psycopg
+from drain import drain_by, fill
+from servers import add_dsn, database, described, server
+from tables import Table, at_least, finish
+
+from rowlease import task
+from rowlease.worker import usable_cores
+
+#: Of processor time, that each task uses.
+SECONDS = 0.02
+
+
+@task
+def computing(n: int) -> float:
+    """Computes until it has used 20 ms of its core; what it used, in seconds."""
+    began = time.process_time()
+    number = n
+    while (used := time.process_time() - began) < SECONDS:
+        for _ in range(1000):
+            number = (1103515245 * number + 12345) % 2147483648
+    return used
+
+
+def share(place: str, count: int) -> float:
+    with database(place) as dsn:
+        fill(dsn, "computing", count)
+        drain_by("cores:computing", 1, dsn)
+        with psycopg.connect(dsn) as sql:
+            ((done, used, seconds),) = sql.execute(
+                "select count(*), sum(result::text::float),"
+                " extract(epoch from max(completion_time) - min(locked_time))::float"
+                " from rowlease.queue_history where status = 'Complete'"
+            ).fetchall()
+    if done != count:
+        raise SystemExit(f"{done} of {count} requests are complete")
+    return float(used / seconds / usable_cores())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=5)
+    add_dsn(parser)
+    given = parser.parse_args()
+    with server(given.dsn) as place:
+        said = described(place)
+        found = [share(place, given.tasks) for _ in range(given.runs)]
+    median = statistics.median(found)
+    row = [
+        f"{given.tasks:,} tasks of 20 ms",
+        f"{median:.3f}",
+        f"{min(found):.3f} to {max(found):.3f}",
+    ]
+    goal = at_least("share of the cores' time inside tasks of 20 ms", 0.95, median, "")
+    title = f"Share of {usable_cores()} cores' time inside tasks, median of {given.runs}"
+    return finish(Table(title, said, ["", "median", "spread"], [row], [goal]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

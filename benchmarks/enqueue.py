@@ -1,0 +1,149 @@
+"""How fast do requests get into the queue: one by one, in batches of 1,000, by COPY?
+
+    python benchmarks/enqueue.py [--requests 20000] [--runs 5] [--dsn postgresql://...]
+
+One producer, one connection, each call a durable transaction. The peers in Python do the same by
+their own clients, with the call that they have for many. COPY is what `format("rowlease")` does
+from each Spark task, here without Spark: rows into the staging table, then one `promote`; beside it
+is psql's own COPY straight into the table `queue`, with its indexes and checks, where a row that
+arrives twice is two requests. Each way in turn, on a new database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+
+from peers import PEERS, Peer
+from peers.cache import NotInstalled
+from peers.running import installed, order
+from servers import add_dsn, database, described, programs, server
+from tables import Table, at_least, finish, rates, ratio
+
+from rowlease import Client
+from rowlease.model import NewRequest
+from rowlease.store.bulk import bulk_store, copy_staged
+
+SINGLES = 1_000
+BATCH = 1_000
+#: Rows of a COPY for each request of the other ways.
+COPIED = 10
+PYTHON = ("PgQueuer", "Procrastinate", "Chancy", "Awa")
+SINGLE, MANY = "rowlease, one by one", "rowlease, batches of 1,000"
+COPY, LIMIT = "rowlease, COPY and promote", "limit: psql's COPY into the queue"
+Way = Callable[[str, int], float]
+
+
+def one_by_one(place: str, count: int) -> float:
+    with database(place) as dsn, Client(dsn) as client:
+        began = time.perf_counter()
+        for number in range(SINGLES):
+            client.enqueue("noop", {"n": number})
+        return SINGLES / (time.perf_counter() - began)
+
+
+def in_batches(place: str, count: int) -> float:
+    with database(place) as dsn, Client(dsn) as client:
+        began = time.perf_counter()
+        for start in range(0, count, BATCH):
+            numbers = range(start, start + BATCH)
+            client.enqueue_many(
+                [NewRequest(kind="noop", payload=f'{{"n":{number}}}') for number in numbers]
+            )
+        return count / (time.perf_counter() - began)
+
+
+def by_copy(place: str, count: int) -> float:
+    with database(place) as dsn, closing(bulk_store(dsn, "rowlease benchmark")) as store:
+        count *= COPIED
+        blocks = list(staged_rows(count))
+        began = time.perf_counter()
+        copy_staged(store, ["load_id", "row_id", "payload"], blocks)
+        store.promote("bench", "default", count, kind="noop")
+        return count / (time.perf_counter() - began)
+
+
+def staged_rows(count: int) -> Iterator[bytes]:
+    for start in range(0, count, 5000):
+        yield "".join(
+            f'bench,{n},"{{""n"":{n}}}"\n' for n in range(start, min(count, start + 5000))
+        ).encode()
+
+
+def by_psql(place: str, count: int) -> float:
+    count *= COPIED
+    columns = "queue_name, kind, status, priority, requested_time, due_time, max_attempts, payload"
+    row = "default\tnoop\tPending\t0\tnow\tnow\t5\t"
+    rows = "".join(f'{row}{{"n":{number}}}\n' for number in range(count)).encode()
+    with database(place) as dsn:
+        command = f"copy rowlease.queue ({columns}) from stdin"
+        began = time.perf_counter()
+        subprocess.run([programs() / "psql", "-qX", "-c", command, dsn], input=rows, check=True)
+        return count / (time.perf_counter() - began)
+
+
+def by_peer(peer: Peer, size: int, place: str, count: int) -> float:
+    settings = next(way.settings for way in peer.ways if way.is_best)
+    number = count if size > 1 else SINGLES
+    with installed(peer, place, settings) as dsn:
+        return number / order(peer, dsn, settings, "enqueue", number, size)
+
+
+def ways() -> dict[str, Way]:
+    peers = [peer for peer in PEERS if peer.name in PYTHON]
+    return {
+        SINGLE: one_by_one,
+        **{f"{peer.name}, one by one": partial(by_peer, peer, 1) for peer in peers},
+        MANY: in_batches,
+        **{f"{peer.name}, batches of 1,000": partial(by_peer, peer, BATCH) for peer in peers},
+        COPY: by_copy,
+        LIMIT: by_psql,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=20_000, help="a multiple of 1,000")
+    parser.add_argument("--runs", type=int, default=5)
+    add_dsn(parser)
+    given = parser.parse_args()
+    count = given.requests // BATCH * BATCH
+    found: dict[str, list[float]] = {}
+    missing: dict[str, str] = {}
+    with server(given.dsn) as place:
+        said = described(place)
+        for turn in range(given.runs):
+            for name, way in ways().items():
+                try:
+                    if name not in missing:
+                        found.setdefault(name, []).append(way(place, count))
+                        print(f"run {turn + 1}: {name} {found[name][-1]:,.0f}/s", file=sys.stderr)
+                except NotInstalled as error:
+                    missing[name] = str(error)
+    rows = [[name, *rates(values)] for name, values in found.items()]
+    rows += [[name, f"not measured: {why}", ""] for name, why in missing.items()]
+    peers = [name for name in found if "batches" in name and name != MANY]
+    goals = [at_least("enqueue by COPY against psql's COPY", 0.5, ratio(found[COPY], found[LIMIT]))]
+    if peers:
+        fastest = min(peers, key=lambda name: ratio(found[MANY], found[name]))
+        against = ratio(found[MANY], found[fastest])
+        goals.insert(0, at_least(f"enqueue in batches against {fastest}", 1.2, against))
+    return finish(
+        Table(
+            f"Enqueue of {count:,} requests ({SINGLES:,} one by one, {count * COPIED:,} by COPY),"
+            f" medians of {given.runs}",
+            said,
+            ["", "median", "spread"],
+            rows,
+            goals,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

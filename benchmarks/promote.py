@@ -1,0 +1,110 @@
+"""Does promote slow down where the queue is full and nobody has analysed what was staged?
+
+    python benchmarks/promote.py [--rows 300000] [--waiting 10000000] [--runs 3] [--dsn ...]
+
+A load is promoted into an empty queue from an analysed staging table, and the same into a queue
+in which ten million requests wait, each with a key, from a staging table of which the server knows
+nothing; without keys of its own and with them. What an earlier run promoted is deleted, and a
+checkpoint made, before the clock starts. Autovacuum is off for `staging`, or it might analyse it.
+
+The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import psycopg
+from servers import add_dsn, database, described, server
+from tables import Table, at_most, finish, ratio, times
+
+GOAL = 1.5
+STAGE = """
+    insert into rowlease.staging (load_id, row_id, priority, payload, dedup_key)
+    select 'load', n, n % 10, format('{"n":%%s,"path":"/archive/2026/%%s/%%s.tar","sum":"%%s"}', n,
+           n %% 997, n, md5(n::text)), case when %s then 'new-' || lpad(n::text, 10, '0') end
+      from generate_series(1, %s) n
+"""
+FILL = """
+    insert into rowlease.queue (queue_name, kind, status, priority, requested_time, due_time,
+                                max_attempts, dedup_key, payload)
+    select 'default', 'k', 'Pending', n % 10, now(), now(), 5, 'key-' || lpad(n::text, 10, '0'),
+           json_build_object('n', n, 'path', '/archive/2026/' || n || '.tar', 'sum', md5(n::text))
+      from generate_series(%s::bigint, %s) n
+"""
+FORGET = "delete from pg_statistic where starelid = 'rowlease.staging'::regclass"
+
+
+def fill(sql: psycopg.Connection, count: int) -> None:
+    """So many requests that wait; the indexes are made afterwards, which is quicker."""
+    sql.execute("truncate rowlease.queue")
+    indexes = sql.execute(
+        "select indexname, indexdef from pg_indexes where schemaname = 'rowlease'"
+        " and tablename = 'queue' and indexname <> 'queue_pkey'"
+    ).fetchall()
+    for name, _ in indexes:
+        sql.execute(f"drop index rowlease.{name}")
+    for first in range(1, count, 1_000_000):
+        last = min(count, first + 999_999)
+        sql.execute(FILL.replace(" % 10", " %% 10"), [first, last])
+        print(f"{last:,} requests wait", file=sys.stderr)
+    for _, definition in indexes:
+        sql.execute(definition)
+    sql.execute("vacuum analyze rowlease.queue")
+
+
+def promoted(sql: psycopg.Connection, rows: int, keyed: bool, analysed: bool) -> float:
+    """Microseconds a row."""
+    sql.execute("delete from rowlease.queue where load_id = 'load'")
+    sql.execute("truncate rowlease.staging, rowlease.load, rowlease.queue_depth")
+    sql.execute(STAGE.replace(" % 10", " %% 10"), [keyed, rows])
+    if analysed:
+        sql.execute("analyze rowlease.staging")
+    else:
+        sql.execute(FORGET)
+    sql.execute("checkpoint")
+    began = time.monotonic()
+    sql.execute("select * from rowlease.promote('load', 'default', %s, 'k')", [rows])
+    return (time.monotonic() - began) / rows * 1e6
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=300_000, help="of the load")
+    parser.add_argument("--waiting", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    add_dsn(parser)
+    given = parser.parse_args()
+    took: dict[tuple[bool, bool], list[float]] = {}
+    with (
+        server(given.dsn) as place,
+        database(place) as dsn,
+        psycopg.connect(dsn, autocommit=True) as sql,
+    ):
+        said = described(place)
+        sql.execute("alter table rowlease.staging set (autovacuum_enabled = false)")
+        for full in (False, True):
+            if full:
+                fill(sql, given.waiting)
+            for keyed in (False, True):
+                for turn in range(given.runs + 1):
+                    found = promoted(sql, given.rows, keyed, analysed=not full)
+                    if turn:  # the first one only warms up
+                        took.setdefault((keyed, full), []).append(found)
+    rows, goals = [], []
+    for keyed in (False, True):
+        name = "with keys" if keyed else "without keys"
+        small, big = took[keyed, False], took[keyed, True]
+        rows.append([name, *times(small, "µs"), *times(big, "µs"), f"{ratio(big, small):.2f}"])
+        what = f"promote into a full queue, never analysed, {name}"
+        goals.append(at_most(what, GOAL, ratio(big, small), " x the time a row"))
+    title = f"Time to promote a row, loads of {given.rows:,}, medians of {given.runs}"
+    full_queue = f"{given.waiting:,} wait, never analysed"
+    columns = ["load", "empty queue, analysed", "spread", full_queue, "spread", "ratio"]
+    return finish(Table(title, said, columns, rows, goals))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""`rowlease report`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import click
+
+from rowlease.cli.options import dsn_option, duration, json_option, show_json
+
+
+def moment(text: str) -> datetime | timedelta:
+    """`2026-11-21`, `2026-11-21T08:00+01:00`, or `24h`: so long ago."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return duration(text)
+        except click.BadParameter:
+            raise click.BadParameter(
+                f"{text!r} is no time; write 2026-11-21, 2026-11-21T08:00 (UTC) or 24h (ago)"
+            ) from None
+
+
+@click.command()
+@click.option("--queue", "queues", multiple=True, help="Only this one; may be given several times.")
+@click.option(
+    "--since",
+    type=moment,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="2026-11-21, 2026-11-21T08:00 (UTC if it names no zone), or how long ago: 90m, 7d.",
+)
+@click.option(
+    "--until", type=moment, default="0s", metavar="TIME", help="As --since. Default: now."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="rowlease-report",
+    show_default=True,
+    help="The folder for the tables and the picture, report.png.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "json", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="Of the tables. json: an object a line.",
+)
+@dsn_option
+@json_option
+def report(
+    queues: tuple[str, ...], since: datetime | timedelta, until: datetime | timedelta,
+    output: Path, form: str, dsn: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Analyse what was done: throughput, waits, runs and failures, as tables and a picture.
+
+    Spark reads history and queue, and counts requests that were completed, cancelled or became dead
+    letters in the window, by the database's clock.
+
+    \b
+    wait  from when a request could first be taken (requested and due; a retry
+          is due anew) to its last lease
+    run   from that lease to its completion
+
+    Percentiles are exact, of times rounded to 0.1 ms. Role: reader. PostgreSQL only.
+    """
+    from rich.console import Console
+
+    from rowlease.report import make_report
+    from rowlease.report.tables import as_json as data_of
+    from rowlease.report.tables import show
+    from rowlease.store import database
+
+    with database(dsn) as found:
+        made = make_report(found, queues=queues, since=since, until=until, output=output, form=form)
+    if as_json:
+        show_json(data_of(made.figures, made.files))
+        return
+    window = f"{made.figures.since:%Y-%m-%d %H:%M} and {made.figures.until:%Y-%m-%d %H:%M} UTC"
+    if not made.files:
+        where = f" in {' or '.join(queues)}" if queues else ""
+        click.echo(
+            f"nothing was completed or failed{where} between {window}; look further back with "
+            "--since 30d, or see what waits with `rowlease depth`"
+        )
+        return
+    console = Console()
+    console.print(f"Between {window}, by the database's clock", highlight=False)
+    console.print()
+    show(made.figures, console)
+    console.print(f"Files: {', '.join(map(str, made.files))}", highlight=False, soft_wrap=True)

@@ -1,0 +1,122 @@
+"""How rowlease looks: the colours of priorities, tables in a terminal, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: One colour per priority, the more urgent the hotter and darker; the least is no colour.
+COLOURS = (
+    "#dde1e8",
+    "#fff0bd",
+    "#ffe292",
+    "#fecf6c",
+    "#feb650",
+    "#fd9941",
+    "#fa7434",
+    "#ec4a2c",
+    "#cf2133",
+    "#960a38",
+)
+#: From this priority on the colour is so dark that text on it must be light.
+DARK = 7
+INK, FAINT, GRID, AXIS = "#2b2f36", "#8a919c", "#e6e8ec", "#c9cdd4"
+#: 1600 x 900 pixels.
+SIZE, DPI = (16.0, 9.0), 100
+
+
+def colour_of(priority: int) -> str:
+    """The colour of a priority; those above the last have the last one's."""
+    return COLOURS[min(priority, len(COLOURS) - 1)]
+
+
+def table(title: str, first: str, *columns: str) -> Table:
+    """A table with a column of names, folded where there is no room, and columns of numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    made.add_column(first, overflow="fold")
+    for column in columns:
+        made.add_column(column, justify="right", no_wrap=True)
+    return made
+
+
+@contextmanager
+def picture(
+    path: Path,
+    title: str,
+    subtitle: str,
+    size: tuple[float, float] = SIZE,
+    left: float = 1.2,
+) -> Iterator[Any]:
+    """A figure with its title, to be drawn into; written to `path` as a PNG at the end.
+
+    Args:
+        size: width and height, in hundreds of pixels.
+        left: where the title begins, in the same.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    width, height = size
+    with plt.rc_context({"font.family": "DejaVu Sans", "text.color": INK, "font.size": 13}):
+        figure = plt.figure(figsize=size, dpi=DPI)
+        try:
+            figure.text(left / width, 1 - 0.585 / height, title, fontsize=22, fontweight="bold")
+            figure.text(left / width, 1 - 1.008 / height, subtitle, fontsize=14, color=FAINT)
+            yield figure
+            figure.savefig(path)
+        finally:
+            plt.close(figure)
+
+
+def plain(axes: Any, lines: str = "y") -> None:
+    """Axes without a frame, with faint lines across.
+
+    Args:
+        lines: the axis that has numbers: `x` or `y`.
+    """
+    from matplotlib.ticker import FuncFormatter
+
+    axes.tick_params(colors=FAINT, length=0, pad=8)
+    axes.grid(axis=lines, color=GRID, linewidth=1)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(AXIS)
+    if lines == "y":
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def badge(axes: Any, x: float, y: float, priority: int) -> None:
+    """A priority's number on its colour, at a place in the axes' own measure."""
+    axes.text(
+        x,
+        y,
+        str(priority),
+        transform=axes.transAxes,
+        fontsize=14,
+        fontweight="bold",
+        color="white" if priority >= DARK else INK,
+        va="center",
+        bbox={
+            "boxstyle": "round,pad=0.45",
+            "facecolor": colour_of(priority),
+            "edgecolor": "none",
+        },
+    )

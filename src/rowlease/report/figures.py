@@ -1,0 +1,288 @@
+"""What the report says, computed by Spark SQL from the times of requests.
+
+Wait: from when a request could first be taken (the later of when it was requested and when it was
+due; a retry is due anew) to its last lease. Run: from that lease to its completion. Percentiles are
+exact, interpolated as PostgreSQL's percentile_cont does, of times rounded to 0.1 ms: equal ones are
+counted together, so that many millions fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+PERCENTILES = (0.5, 0.95, 0.99)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Microseconds that a time is rounded to.
+GRAIN = 100
+#: Seconds that the time axis may be cut into, and into how many at most.
+STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
+MOST_STEPS = 240
+#: Kinds of errors that are listed, the most frequent ones.
+MOST_ERRORS = 50
+
+
+class Work(NamedTuple):
+    """What became of the requests of one queue and priority.
+
+    Attributes:
+        complete, cancelled, dead: requests that ended so in the window.
+        retried: of the complete ones, how many needed more than one attempt.
+        rate: completed per second, between the first and the last completion in the window.
+        wait_p50 to wait_max, run_p50 to run_max: of the complete ones, in seconds; None: there is
+            none.
+    """
+
+    queue: str
+    priority: int
+    complete: int
+    cancelled: int
+    dead: int
+    retried: int
+    rate: float | None
+    wait_p50: float | None
+    wait_p95: float | None
+    wait_p99: float | None
+    wait_max: float | None
+    run_p50: float | None
+    run_p95: float | None
+    run_p99: float | None
+    run_max: float | None
+
+
+class Failures(NamedTuple):
+    """Requests whose last failure was of one kind.
+
+    Attributes:
+        error: the exception's name, or the start of what was said.
+        dead: dead letters.
+        again: will be tried again, or are.
+        complete: a later attempt succeeded.
+        example: the latest one's own words.
+        last_time: when the latest one ended, or was last leased.
+    """
+
+    queue: str
+    kind: str
+    error: str
+    dead: int
+    again: int
+    complete: int
+    example: str
+    last_time: datetime
+
+    @property
+    def total(self) -> int:
+        """Requests that failed so."""
+        return self.dead + self.again + self.complete
+
+
+class Step(NamedTuple):
+    """How many requests of a queue were completed in one step of time, which began then."""
+
+    queue: str
+    start: datetime
+    complete: int
+
+
+class Figures(NamedTuple):
+    """All of the report.
+
+    Attributes:
+        since, until: the window, by the database's clock.
+        first, last: the first and the last completion in it.
+        step_seconds: how long a step of `steps` is.
+        work: by queue, the most urgent first.
+        failures: the most frequent first.
+    """
+
+    since: datetime
+    until: datetime
+    first: datetime | None
+    last: datetime | None
+    step_seconds: int
+    work: list[Work]
+    failures: list[Failures]
+    steps: list[Step]
+
+    @property
+    def complete(self) -> int:
+        """Requests completed in the window."""
+        return sum(row.complete for row in self.work)
+
+    @property
+    def rate(self) -> float | None:
+        """Requests completed per second, between the first and the last completion."""
+        return per_second(self.complete, self.first, self.last)
+
+
+def figures(
+    spark: Any, dsn: str, queues: Sequence[str], since: datetime, until: datetime, partitions: int
+) -> Figures:
+    """Read the times of requests that ended, or were last leased, in the window; and sum up.
+
+    Args:
+        queues: only these; none takes all.
+    """
+    from pyspark.sql import functions as F
+
+    ended = requests(spark, dsn, queues, since, until, partitions).persist()
+    try:
+        is_complete = F.col("status") == "Complete"
+        span = ended.where(is_complete).agg(
+            F.min("at").alias("first"), F.max("at").alias("last")
+        ).first()  # fmt: skip
+        first, last = instant(span["first"]), instant(span["last"])
+        step = step_of(first, last)
+        return Figures(
+            since,
+            until,
+            first,
+            last,
+            step,
+            work(ended, first, last),
+            failures(ended),
+            steps(ended.where(is_complete), step),
+        )
+    finally:
+        ended.unpersist()
+
+
+def requests(
+    spark: Any, dsn: str, queues: Sequence[str], since: datetime, until: datetime, partitions: int
+) -> Any:
+    """Queue, kind, status, priority, error, wait and run, of history and queue."""
+    from pyspark.sql import functions as F
+
+    from rowlease.spark.times import register_times
+
+    register_times(spark)
+    options = {
+        "dsn": dsn,
+        "since": since.isoformat(),
+        "until": until.isoformat(),
+        "partitions": str(partitions),
+        **({"queue": queues[0]} if len(queues) == 1 else {}),
+    }
+    read = spark.read.format("rowlease-times").options(**options)
+    both = read.option("table", "history").load().unionByName(read.option("table", "queue").load())
+    if len(queues) > 1:
+        both = both.where(F.col("queue_name").isin(*queues))
+
+    def grains(start: Any, end: Any) -> Any:
+        passed = F.greatest(F.unix_micros(end) - F.unix_micros(start), F.lit(0))
+        return F.round(passed / GRAIN).cast("bigint")
+
+    could_start = F.greatest("requested_time", "due_time")
+    return both.select(
+        F.col("queue_name").alias("queue"),
+        "kind",
+        "status",
+        "priority",
+        "error",
+        F.unix_micros(F.coalesce("completion_time", "locked_time")).alias("at"),
+        (F.col("num_attempts") > 1).alias("is_retried"),
+        grains(could_start, F.col("locked_time")).alias("wait"),
+        grains(F.col("locked_time"), F.col("completion_time")).alias("run"),
+    )
+
+
+def work(ended: Any, first: datetime | None, last: datetime | None) -> list[Work]:
+    """What became of the requests, and how long they waited and ran."""
+    from pyspark.sql import functions as F
+
+    def count(condition: Any) -> Any:
+        return F.count(F.when(condition, 1))
+
+    status = F.col("status")
+    points = F.array(*(F.lit(point) for point in PERCENTILES))
+    times = []
+    for name in ("wait", "run"):
+        complete = F.when(status == "Complete", F.col(name))
+        times += [F.percentile(complete, points).alias(name), F.max(complete).alias(f"{name}_max")]
+    found = (
+        ended.where(status.isin("Complete", "Cancelled", "Failed"))
+        .groupBy("queue", "priority")
+        .agg(
+            count(status == "Complete").alias("complete"),
+            count(status == "Cancelled").alias("cancelled"),
+            count(status == "Failed").alias("dead"),
+            count((status == "Complete") & F.col("is_retried")).alias("retried"),
+            *times,
+        )
+        .orderBy("queue", F.desc("priority"))
+        .collect()
+    )
+    nothing = [None] * len(PERCENTILES)
+    return [
+        Work._make(
+            [
+                *row[:6],
+                per_second(row.complete, first, last),
+                *seconds([*(row.wait or nothing), row.wait_max]),
+                *seconds([*(row.run or nothing), row.run_max]),
+            ]
+        )
+        for row in found
+    ]
+
+
+def failures(ended: Any) -> list[Failures]:
+    """Of requests that failed at least once and say why: how, and what became of them."""
+    from pyspark.sql import functions as F
+
+    # An exception is known by its name; other words are cut and freed of numbers, which differ.
+    name = F.regexp_extract("error", r"^([A-Za-z_][\w.]*)(:\s|$)", 1)
+    words = F.regexp_replace(F.substring("error", 1, 60), r"\d+", "#")
+    lost = F.col("error").contains(" ran out at ") & F.col("error").contains("the lease of ")
+    error = F.when(lost, "(lease ran out)").when(name != "", name).otherwise(words)
+    status = F.col("status")
+    is_over = status.isin("Failed", "Complete")
+    found = (
+        ended.where(F.col("error").isNotNull() & (status != "Cancelled"))
+        .groupBy("queue", "kind", error.alias("what"))
+        .agg(
+            F.count(F.when(status == "Failed", 1)).alias("dead"),
+            F.count(F.when(~is_over, 1)).alias("again"),
+            F.count(F.when(status == "Complete", 1)).alias("complete"),
+            F.max_by("error", "at").alias("example"),
+            F.max("at").alias("last_time"),
+        )
+        .orderBy(F.desc(F.expr("dead + again + complete")), "queue", "kind", "what")
+        .limit(MOST_ERRORS)
+        .collect()
+    )
+    return [Failures._make([*row[:-1], instant(row.last_time)]) for row in found]
+
+
+def steps(complete: Any, step: int) -> list[Step]:
+    """Completions over time, in steps that have any."""
+    from pyspark.sql import functions as F
+
+    start = F.expr(f"at div {step * 1_000_000} * {step * 1_000_000}").alias("start")
+    found = complete.groupBy("queue", start).count().orderBy("start", "queue").collect()
+    return [Step._make([row.queue, instant(row.start), row["count"]]) for row in found]
+
+
+def step_of(first: datetime | None, last: datetime | None) -> int:
+    """Seconds of a step, so that the time from first to last has few enough of them."""
+    span = (last - first).total_seconds() if first and last else 0.0
+    return next((step for step in STEPS if span / step <= MOST_STEPS), STEPS[-1])
+
+
+def per_second(count: int, first: datetime | None, last: datetime | None) -> float | None:
+    """How many per second; None where there is no time between the first and the last."""
+    if not first or not last or last <= first:
+        return None
+    return count / ((last - first) / timedelta(seconds=1))
+
+
+def instant(micros: int | None) -> datetime | None:
+    """Microseconds since 1970 as a time in UTC: Spark would give that of this machine's zone."""
+    return None if micros is None else EPOCH + timedelta(microseconds=micros)
+
+
+def seconds(grains: Sequence[float | None]) -> list[float | None]:
+    """Rounded times as seconds."""
+    return [None if each is None else each * GRAIN / 1e6 for each in grains]

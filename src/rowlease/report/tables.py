@@ -1,0 +1,134 @@
+"""The figures as tables: in a terminal, in files, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from rowlease.look import table
+from rowlease.report.figures import Failures, Figures, Step, Work
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+#: Kinds of failures that a terminal shows; the file has more.
+SHOWN = 15
+
+
+def show(figures: Figures, console: Console) -> None:
+    """The report for people."""
+    console.print(throughput_table(figures))
+    if figures.complete:
+        console.print(times_table("How long requests waited, in seconds", "wait", figures.work))
+        console.print(times_table("How long they ran, in seconds", "run", figures.work))
+    if figures.failures:
+        console.print(failures_table(figures.failures))
+
+
+def throughput_table(figures: Figures) -> Table:
+    """What became of the requests."""
+    columns = ("priority", "complete", "per s", "retried", "dead", "cancelled")
+    made = table("What was done: requests completed, dead letters, cancelled", "queue", *columns)
+    for row in figures.work:
+        counts = (row.retried, row.dead, row.cancelled)
+        made.add_row(
+            escape(row.queue), str(row.priority), f"{row.complete:,}", rate(row.rate),
+            *map(count, counts),
+        )  # fmt: skip
+    if len(figures.work) > 1:
+        sums = [sum(each) for each in zip(*(row[2:6] for row in figures.work), strict=True)]
+        complete, cancelled, dead, retried = (f"{each:,}" for each in sums)
+        made.add_section()
+        made.add_row(
+            "all", "", complete, rate(figures.rate), retried, dead, cancelled, style="bold"
+        )
+    return made
+
+
+def times_table(title: str, name: str, work: Sequence[Work]) -> Table:
+    """Percentiles of the waits or of the runs."""
+    made = table(title, "queue", "priority", "half within", "95 %", "99 %", "longest")
+    for row in work:
+        if row.complete:
+            each = (getattr(row, f"{name}_{point}") for point in ("p50", "p95", "p99", "max"))
+            made.add_row(escape(row.queue), str(row.priority), *(f"{value:,.4f}" for value in each))
+    return made
+
+
+def failures_table(failures: Sequence[Failures]) -> Table:
+    """What requests failed of, and what became of them."""
+    made = table(
+        "Requests that failed, by their last error: dead letters, to be tried again, complete",
+        "error",
+        *("queue", "kind", "dead", "again", "complete"),
+    )
+    for row in failures[:SHOWN]:
+        texts = (row.error, row.queue, row.kind)
+        made.add_row(*map(escape, texts), *map(count, (row.dead, row.again, row.complete)))
+    if len(failures) > SHOWN:
+        made.caption = f"and {len(failures) - SHOWN} more, in the file"
+        made.caption_justify = "left"
+    return made
+
+
+def count(value: int) -> str:
+    """A number that is faint where it is nothing."""
+    return f"{value:,}" if value else "[dim]0[/]"
+
+
+def rate(value: float | None) -> str:
+    """Requests per second, with the digits that say something."""
+    return "" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:,.2f}"
+
+
+def as_json(figures: Figures, files: Sequence[Path]) -> dict[str, Any]:
+    """The report for programs: times in UTC, ISO 8601; durations in seconds."""
+    return {
+        **{
+            name: value and value.isoformat()
+            for name, value in figures._asdict().items()
+            if name in ("since", "until", "first", "last")
+        },
+        "complete": figures.complete,
+        "rate": figures.rate,
+        "work": [row._asdict() for row in figures.work],
+        "failures": [plain(row) for row in figures.failures],
+        "step_seconds": figures.step_seconds,
+        "throughput": [plain(row) for row in figures.steps],
+        "files": [str(path) for path in files],
+    }
+
+
+def plain(row: Failures | Step) -> dict[str, Any]:
+    """A row with its times as texts."""
+    return {
+        name: value.isoformat() if hasattr(value, "isoformat") else value
+        for name, value in row._asdict().items()
+    }
+
+
+def write(figures: Figures, output: Path, form: str) -> list[Path]:
+    """The tables as files, `work`, `failures` and `throughput`; which ones were written."""
+    import pandas as pd
+
+    kinds: dict[str, tuple[type, Sequence[Any]]] = {
+        "work": (Work, figures.work),
+        "failures": (Failures, figures.failures),
+        "throughput": (Step, figures.steps),
+    }
+    paths = []
+    for name, (kind, rows) in kinds.items():
+        frame = pd.DataFrame(rows, columns=kind._fields)  # type: ignore[attr-defined]
+        path = output / f"{name}.{form}"
+        if form == "csv":
+            frame.to_csv(path, index=False)
+        elif form == "json":
+            frame.to_json(path, orient="records", lines=True, date_format="iso")
+        else:
+            frame.to_parquet(path, index=False)
+        paths.append(path)
+    return paths

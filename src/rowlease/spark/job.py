@@ -1,0 +1,90 @@
+"""A Spark job with a task on each executor, which can be waited for with an ear for signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rowlease.errors import ConfigError, RowleaseError
+from rowlease.spark.crew import Plan
+from rowlease.spark.executors import Executors
+from rowlease.worker import Summary
+
+#: Seconds to wait for Spark after a job was cancelled.
+CANCELLED = 10.0
+#: How Python says that an executor has no rowlease, or another one.
+LACKING = "No module named 'rowlease"
+
+
+class Job:
+    """Starts the job, in a thread: whoever waits for Spark in the main one hears no signal.
+
+    Args:
+        function: of `rowlease.spark.crew`.
+    """
+
+    def __init__(
+        self, sc: Any, plan: Plan, executors: Executors, title: str, function: Callable[..., Any]
+    ) -> None:
+        from pyspark import InheritableThread
+
+        self._sc = sc
+        self._pool_id = plan.pool_id
+        self._rdd = executors.job(sc, partial(function, plan))
+        self._title = title
+        self._results: list[Summary | RowleaseError] = []
+        self._error: Exception | None = None
+        self._thread = InheritableThread(target=self._run, name="rowlease-pool", daemon=True)
+        self._thread.start()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long for its end, at most; has it ended?"""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Have Spark kill what still runs, if anything does."""
+        if self._thread.is_alive():
+            self._sc.cancelJobGroup(self._pool_id)
+            self._thread.join(CANCELLED)
+
+    def results(self) -> tuple[list[Summary], list[RowleaseError]]:
+        """What the executors did, and why some did nothing.
+
+        Raises:
+            ConfigError: Python on the executors lacks rowlease.
+            RowleaseError: Spark ended the job.
+        """
+        if self._error is not None:
+            why = reason(self._error)
+            if LACKING in why:
+                raise ConfigError(
+                    f"executors cannot import rowlease ({why}); install it there, or ship it with "
+                    "spark-submit --archives"
+                ) from self._error
+            raise RowleaseError(
+                f"Spark ended the pool's job: {why}; requests that it had leased are free when "
+                "their leases end"
+            ) from self._error
+        return (
+            [one for one in self._results if isinstance(one, Summary)],
+            [one for one in self._results if isinstance(one, RowleaseError)],
+        )
+
+    def _run(self) -> None:
+        try:
+            self._sc.setJobGroup(self._pool_id, self._title)
+            self._results = self._rdd.collect()
+        except Exception as error:
+            self._error = error
+
+
+def reason(error: Exception) -> str:
+    """The telling line of what PySpark raises: the Python error of a task, else Spark's own."""
+    thrown = getattr(error, "java_exception", None)
+    said = str(thrown.getMessage() if thrown is not None else error).strip()
+    lines = [line for line in said.partition("\n\tat ")[0].splitlines() if line.strip()]
+    return (
+        lines[-1 if "Traceback (most" in said else 0] if lines else type(error).__name__
+    ).strip()

@@ -1,0 +1,100 @@
+"""How a pool is doing, by the counters in the database."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rowlease.store import Store
+
+logger = logging.getLogger("rowlease")
+
+#: Seconds after which a worker that has not been heard of does not count: it beats every 5.
+SILENT = 12.0
+
+
+class Progress(NamedTuple):
+    """How a pool is doing.
+
+    Attributes:
+        seconds: since it began.
+        finished, failed: requests completed and attempts failed in its queues meanwhile, by
+            whatever worker.
+        rate: requests completed per second, since the progress before.
+        pending, processing: how many wait now, and how many are leased.
+        slots, busy: of the pool's workers, as they last said.
+    """
+
+    seconds: float
+    finished: int
+    failed: int
+    rate: float
+    pending: int
+    processing: int
+    slots: int
+    busy: int
+
+    def __str__(self) -> str:
+        text = f"{self.finished:,} finished ({self.rate:,.0f}/s)"
+        text += f", {self.failed:,} failed" if self.failed else ""
+        text += f", {self.pending:,} waiting, {self.processing:,} leased"
+        return f"{text}, {self.slots} slots"
+
+
+def log_progress(progress: Progress) -> None:
+    """A line for the logger `rowlease`, level INFO."""
+    logger.info("rowlease pool: %s", progress)
+
+
+class Observer:
+    """Looks at the queues and workers of a pool.
+
+    Args:
+        prefix: what the ids of its workers begin with.
+    """
+
+    def __init__(self, store: Store, queues: Sequence[str], prefix: str) -> None:
+        self._store = store
+        self._queues = set(queues)
+        self._prefix = prefix
+        self._began = self._before = (time.monotonic(), *self._totals())
+
+    def is_drained(self) -> bool:
+        """Does nothing wait, but in paused queues, and nothing run?"""
+        waiting = set()
+        for each in self._store.depth():
+            if each.queue_name in self._queues:
+                if each.processing:
+                    return False
+                if each.pending:
+                    waiting.add(each.queue_name)
+        if not waiting:
+            return True
+        return all(each.paused for each in self._store.list_queues() if each.queue_name in waiting)
+
+    def look(self) -> Progress:
+        """How it goes now."""
+        (began, *first), (before, done, _) = self._began, self._before
+        self._before = at, finished, failed = (time.monotonic(), *self._totals())
+        depths = [each for each in self._store.depth() if each.queue_name in self._queues]
+        workers = [
+            each
+            for each in self._store.list_workers()
+            if each.worker_id.startswith(self._prefix) and each.silent.total_seconds() < SILENT
+        ]
+        return Progress(
+            at - began,
+            finished - first[0],
+            failed - first[1],
+            (finished - done) / max(at - before, 1e-3),
+            sum(each.pending for each in depths),
+            sum(each.processing for each in depths),
+            sum(each.slots for each in workers),
+            sum(each.busy for each in workers),
+        )
+
+    def _totals(self) -> tuple[int, int]:
+        states = [each for each in self._store.list_queues() if each.queue_name in self._queues]
+        return sum(each.num_finished for each in states), sum(each.num_failures for each in states)

@@ -1,0 +1,207 @@
+"""Clusters of Spark on this machine, and drivers that run pools on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from rowlease.spark.java import java_home
+
+#: Many short-lived JVMs: compiling well, and a second thread for garbage, cost more than they save.
+LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Seconds for anything that Spark does.
+PATIENCE = 90.0
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+class Driver:
+    """A program of its own that has a session on a cluster."""
+
+    def __init__(self, master: str, folder: Path, **settings: str) -> None:
+        python_path = os.pathsep.join(map(str, (Path.cwd() / "src", Path.cwd())))
+        given = {
+            "spark.master": master,
+            "spark.app.name": "rowlease pool tests",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": LEAN,
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": LEAN,
+            "spark.executorEnv.PYTHONPATH": python_path,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": folder.as_uri(),
+            **settings,
+        }
+        self.folder = folder
+        self.port = ""
+        (folder / "only_on_the_driver").mkdir()
+        (folder / "only_on_the_driver" / "only_there.py").write_text(
+            "from rowlease import task\n@task\ndef nap(): pass\n"
+        )
+        self.log = folder / "driver.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.pool_driver", json.dumps(given)],
+                cwd=Path(__file__).resolve().parents[2],
+                env={
+                    **os.environ,
+                    "PYTHONPATH": python_path,
+                    "SPARK_LOCAL_DIRS": str(folder),
+                    "ONLY_ON_THE_DRIVER": str(folder / "only_on_the_driver"),
+                },
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def start(self, tasks: str | None, dsn: str, **arguments: Any) -> None:
+        """Have it call `work`."""
+        given = {"tasks": tasks, "dsn": dsn, **arguments}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(given) + "\n")
+        self._process.stdin.flush()
+
+    def work(self, *arguments: Any, **others: Any) -> dict[str, Any]:
+        """Have it call `work`, and wait for what that returns or raises."""
+        self.start(*arguments, **others)
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """What came of the last call."""
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE)
+        line = self._process.stdout.readline() if ready else ""
+        assert line, f"the driver says nothing: {self.log.read_text(errors='replace')[-3000:]}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of its executors, the oldest first."""
+        mine = psutil.Process().children(recursive=True)
+        each = [
+            one
+            for one in mine
+            if EXECUTOR in (said := " ".join(command_of(one))) and f":{self.port} " in said
+        ]
+        return sorted(each, key=lambda one: one.create_time())
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def close(self) -> None:
+        """End it, and all that it has started."""
+        children = psutil.Process(self._process.pid).children(recursive=True)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+            for each in children:
+                if each.is_running():
+                    each.kill()
+
+
+@contextmanager
+def driver(master: str, folder: Path, **settings: str) -> Iterator[Driver]:
+    """A driver whose session is up."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Driver(master, folder, **settings)
+    try:
+        made.port = made.answer()["port"]
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def standalone(folder: Path, cores: int) -> Iterator[str]:
+    """A master and one worker with so many cores, on free ports of this machine; gives its URL."""
+    ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    size = ("--cores", str(cores), "--memory", "600m", "--work-dir", str(folder / "work"))
+    with daemon(folder / "master", "org.apache.spark.deploy.master.Master", *ports):
+        url = found(folder / "master" / "log", r"Starting Spark master at (spark://\S+)")
+        with daemon(folder / "worker", "org.apache.spark.deploy.worker.Worker", *ports, *size, url):
+            found(folder / "worker" / "log", r"(Successfully registered with master)")
+            yield url
+
+
+@contextmanager
+def daemon(folder: Path, *command: str) -> Iterator[None]:
+    """One of Spark's own programs, out of the jars that PySpark brings."""
+    folder.mkdir(parents=True)
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    (home, *_) = spec.submodule_search_locations
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(Path(home, "bin", "spark-class")), *command],
+            env={
+                **os.environ,
+                "JAVA_HOME": str(java_home()),
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_DAEMON_JAVA_OPTS": LEAN,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        for each in children:
+            if each.is_running():
+                each.kill()
+
+
+def found(log: Path, pattern: str) -> str:
+    """What a program says in its log, once it does."""
+    until(lambda: re.search(pattern, log.read_text(errors="replace")), f"{pattern} in {log}")
+    match = re.search(pattern, log.read_text(errors="replace"))
+    assert match
+    return match[1]
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    """Look until it is so."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {PATIENCE:.0f} s"
+        time.sleep(0.02)
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
