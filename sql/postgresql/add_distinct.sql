@@ -1,6 +1,6 @@
 -- add_distinct: write the rows of a staged load as they are, if no dedup key of theirs is taken.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text (for
---           rows that name none), p_expected_rows bigint
+--           rows that name none), p_written_rows bigint
 -- returns:  bigint -- how many; null: a dedup key is live already, or came twice, and nothing was done
 -- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
@@ -12,7 +12,7 @@
 --           from the staged rows: RETURNING would carry a million of them through a file.
 create or replace function rowlease.add_distinct(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text,
-  p_expected_rows bigint
+  p_written_rows bigint
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -46,8 +46,8 @@ begin
      group by 2
     returning scheduled, pending)
   select coalesce(sum(c.scheduled + c.pending), 0) into v_counted from counted c;
-  perform rowlease.check_staged(p_load_id, p_expected_rows, v_added);
-  perform rowlease.check_staged(p_load_id, p_expected_rows, v_counted);
+  perform rowlease.check_staged(p_load_id, p_written_rows, v_added);
+  perform rowlease.check_staged(p_load_id, p_written_rows, v_counted);
   return v_added;
 exception when unique_violation then
   get stacked diagnostics v_name = constraint_name;

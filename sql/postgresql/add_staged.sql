@@ -1,6 +1,6 @@
 -- add_staged: write the rows of a staged load.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text (for
---           rows that name none), p_expected_rows bigint
+--           rows that name none), p_written_rows bigint (copies of a row included)
 -- returns:  bigint -- how many are new; the others' dedup keys are live already, or came twice
 -- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
@@ -9,7 +9,7 @@
 --           have stood at the head of its group; then nobody would unblock the next but we.
 create or replace function rowlease.add_staged(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load_id text, p_kind text,
-  p_expected_rows bigint
+  p_written_rows bigint
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -17,8 +17,9 @@ set enable_nestloop = off
 as $$
 #variable_conflict use_column
 declare
-  v_given bigint;
-  v_added bigint;
+  v_given   bigint;
+  v_written bigint;
+  v_added   bigint;
 begin
   with staged as materialized (
     select distinct on (s.row_id) s.*, greatest(coalesce(s.due_time, p_now), p_now) as due
@@ -46,10 +47,12 @@ begin
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
     select p_settings.queue_name, p.priority, p.scheduled, p.pending from per_priority p)
-  select (select count(*) from staged), coalesce(sum(p.scheduled + p.pending), 0)
-    into v_given, v_added
+  select (select count(*) from staged),
+         (select count(*) from rowlease.staging s where s.load_id = p_load_id),
+         coalesce(sum(p.scheduled + p.pending), 0)
+    into v_given, v_written, v_added
     from per_priority p;
-  perform rowlease.check_staged(p_load_id, p_expected_rows, v_given);
+  perform rowlease.check_staged(p_load_id, p_written_rows, v_written);
   if v_added < v_given then
     perform rowlease.unblock_groups(array_agg(p_settings.queue_name::text), array_agg(g.group_key),
                                     false)

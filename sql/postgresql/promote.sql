@@ -66,10 +66,10 @@ begin
     limit 1;
   begin
     if v_written = v_staged and v_grouped = 0 then
-      v_enqueued := rowlease.add_distinct(v_settings, v_now, p_load_id, p_kind, p_expected_rows);
+      v_enqueued := rowlease.add_distinct(v_settings, v_now, p_load_id, p_kind, v_written);
     end if;
     if v_enqueued is null then
-      v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind, p_expected_rows);
+      v_enqueued := rowlease.add_staged(v_settings, v_now, p_load_id, p_kind, v_written);
     end if;
   exception when invalid_text_representation then
     raise exception using errcode = '22P02',

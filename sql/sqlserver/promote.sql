@@ -5,13 +5,13 @@
 --           num_duplicates bigint (rows whose dedup key is live already, or came twice)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL009 the load id was
---           used for another queue; 51011 a payload that is not JSON, 51012 as add_staged, or a row was
---           written twice and differs
+--           used for another queue; 51011 a payload that is not JSON, 51012 as add_staged and
+--           check_copies
 -- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
 --           keys of the queue if the load has any; as add_staged
 -- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
---           load's row makes a second call answer with the first one's counts. Two tries of a
---           task that computed other rows under the same ids cannot be told apart.
+--           load's row makes a second call answer with the first one's counts. What is deleted at
+--           the end must be as much as was counted: a task that Spark has given up may write meanwhile.
 create or alter procedure rowlease.promote
   @p_load_id nvarchar(400), @p_queue_name nvarchar(400), @p_expected_rows bigint,
   @p_kind nvarchar(max) = null
@@ -51,20 +51,8 @@ begin
                        @p_expected_rows, N' were expected; write it again');
     throw 51008, @says, 1;
   end;
-  if @written > @rows and exists (
-    select 1
-      from (select distinct s.RowId, s.Priority, s.DueTime,
-                   s.Kind collate Latin1_General_100_BIN2 as Kind,
-                   s.DedupKey collate Latin1_General_100_BIN2 as DedupKey,
-                   s.GroupKey collate Latin1_General_100_BIN2 as GroupKey,
-                   s.Payload collate Latin1_General_100_BIN2 as Payload
-              from rowlease.Staging as s where s.LoadId = @p_load_id) as d
-     group by d.RowId having count(*) > 1)
-  begin
-    set @says = concat(N'load "', @p_load_id, N'" has rows that were written twice and differ; ',
-                       N'stage it again, in an order that is fixed');
-    throw 51012, @says, 1;
-  end;
+  if @written > @rows
+    exec rowlease.check_copies @p_load_id;
   exec rowlease.admit @p_queue_name, @p_expected_rows, 0, @now, @admitted output;
   select top (1) @kind = coalesce(s.Kind, @p_kind), @priority = s.Priority, @payload = s.Payload
     from rowlease.Staging as s
@@ -89,5 +77,11 @@ begin
    where LoadId = @p_load_id;
 end;
 delete from rowlease.Staging where LoadId = @p_load_id;
+if @outcome = 'ok' and rowcount_big() <> @written
+begin
+  set @says = concat(N'rows of load "', @p_load_id, N'" were written while it was promoted; nothing ',
+                     N'was enqueued, promote it again');
+  throw 51012, @says, 1;
+end;
 commit transaction;
 select @outcome as outcome, @rows as num_rows, @enqueued as num_enqueued, @duplicates as num_duplicates;

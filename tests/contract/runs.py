@@ -109,8 +109,8 @@ def joined(parts: Sequence[Run], every: Iterable[Result]) -> Run:
     older: dict[str, list[tuple[str, str]]] = {}
     for is_current, result, ran in found.values():
         what = (result.engine, result.promise)
-        if ran and not is_current and what not in older.setdefault(ran, []):
-            older[ran].append(what)
+        if not is_current and result.outcome != "not run" and what not in older.get(ran, []):
+            older.setdefault(ran, []).append(what)
     return now._replace(
         results=[result for _, result, _ in found.values()],
         servers={engine: said for part in parts for engine, said in part.servers.items()},

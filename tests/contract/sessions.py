@@ -32,6 +32,10 @@ TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", 
 #: For a parameter that is a time of PostgreSQL's calendar and of no other.
 INFINITY = pytest.mark.only_on("postgresql", why="the only one that has an infinite time")
 IGNORES_HINTS = "this engine ignores READPAST: whoever meets a locked row waits for it"
+IN_ANY_ORDER = (
+    "this engine comes to the rows of one update in any order, not by their ids: of two calls that"
+    " name the same ones it ended one, of which nothing was done; all else held"
+)
 #: Seconds; who looks all the time whether another waits takes the time that the other needs.
 BETWEEN_LOOKS = 0.005
 #: What the servers of this run say of themselves, by engine.

@@ -375,3 +375,20 @@ def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
     with pytest.raises(StoreConflict, match="written twice and differ; stage it again"):
         store.promote("x", "default", 1)
     assert store.everything() == []
+
+
+def test_copies_that_come_while_a_load_with_equal_keys_is_promoted_are_none_of_it(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    store.configure_queue("default", capacity=100)
+    store.stage("x", [{"row_id": n, "kind": "a", "dedup_key": "k"} for n in range(3)])
+    one, two = store, another()
+    one.begin()
+    one.put()
+    promoted = two.waiting(lambda: two.promote("x", "default", 3))
+    another().stage("x", [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
+    one.commit()
+    with pytest.raises(StoreConflict, match="were written while it was promoted"):
+        promoted.result()
+    with pytest.raises(StoreConflict, match="written twice and differ"):
+        two.promote("x", "default", 3)

@@ -27,6 +27,7 @@ class Meddler(Proxy):
 
     Attributes:
         happened: the moments whose act has been called.
+        begun: how often a load has begun.
     """
 
     def __init__(self, dsn: str, acts: dict[str, tuple[int, Act]] | None = None) -> None:
@@ -36,10 +37,12 @@ class Meddler(Proxy):
         self._counts = dict.fromkeys((ROWS, BEFORE, AFTER, ASKED, ANSWERED), 0)
         self._turn = threading.Lock()
         self.happened: list[str] = []
+        self.begun = 0
 
     def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
         with self._turn:
             moment = self._moment(client, data, is_answer)
+            self.begun += not is_answer and b"rowlease.begin_load" in data
             if moment is None:
                 return True
             self._counts[moment] += 1
@@ -58,6 +61,8 @@ class Meddler(Proxy):
                 moment = AFTER
         elif b"rowlease.promote" in data:
             moment = ASKED
+        elif doing == ASKED and b"rowlease." in data:
+            del self._doing[client]  # it asks for something else
         elif doing == ROWS and (b"COMMIT" in data or COPY_DONE in data):
             moment = BEFORE
         elif doing is None and any(start in data.lower() for start in STAGES):

@@ -44,8 +44,8 @@ SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")
 Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
-PATIENCE = 60.0
-pytestmark = pytest.mark.timeout(90 + TIMES * 60)
+PATIENCE = 180.0
+pytestmark = pytest.mark.timeout(180 + TIMES * 90)
 
 
 class Driver:
@@ -167,7 +167,7 @@ class Run:
                 (source / f"{part}.json").write_text("".join(lines[part::3]))
             self.load["source"] = source.as_uri()
         self.seen: Counter[str] = Counter()
-        self.late_rows = 0
+        self.late_rows = self.begun = 0
         rows, keys = range(self.load["rows"]), self.load["keys"]
         self.bare = {n for n in rows if n % 2 == 0}
         self.keys = {f"{way}{n % keys}" for n in rows if n % 2}
@@ -277,8 +277,12 @@ class Tally:
         self.counts: Counter[str] = Counter()
 
     def add(self, run: Run, **hits: bool) -> None:
+        met = ", ".join(name.replace("_", " ") for name, hit in hits.items() if hit)
+        at = time.monotonic() - self._began
+        sys.stdout.write(f"{run.name}: {run.load['rows']} rows, {met}, at {at:.0f} s\n")
         self.counts["runs"] += 1
         self.counts["late rows dropped"] += run.late_rows
+        self.counts["staged again"] += run.load["way"] == "jdbc" and run.begun > 1
         self.counts.update({name.replace("_", " "): hit for name, hit in hits.items()})
         self.counts.update({f"Spark: {name}": count for name, count in run.seen.items()})
 
@@ -346,6 +350,7 @@ def test_an_executor_is_killed(
             timer.start()
             answer = run.ask(driver, wire.dsn)
             timer.join()
+        run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}, {moment}: {answer['error']}"
         run.check(sql, store)
         sql("truncate rowlease.queue, rowlease.queue_depth")
@@ -369,6 +374,7 @@ def test_a_task_fails_after_its_commit(
             run.watched(dsn),
         ):
             answer = run.ask(driver, wire.dsn)
+        run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}: {answer['error']}"
         run.check(sql, store)
         sql("truncate rowlease.queue, rowlease.queue_depth")
@@ -395,6 +401,7 @@ def test_tasks_are_doubled(
         acts[ASKED] = (1, sets(promoting))
         with Meddler(dsn, acts) as wire, run.watched(dsn):
             answer = run.ask(driver, wire.dsn)
+        run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}, {how}: {answer['error']}"
         run.check(sql, store)
         sql("truncate rowlease.queue, rowlease.queue_depth")
@@ -447,6 +454,7 @@ def test_the_driver_is_killed_and_run_again(
                 act: Acts = {ASKED: (1, sets(released))}
                 with Meddler(dsn, act if release == ASKED else None) as wire, run.watched(dsn):
                     answer = run.ask(driver, wire.dsn, partitions=run.draw.randrange(1, 6))
+                    run.begun = wire.begun
                 if run is aimed:
                     released.set()
                 assert answer["error"] is None, f"{run.name}, {moment}: {answer['error']}"
@@ -479,6 +487,7 @@ def test_faults_come_together(
         }
         with Meddler(dsn, acts) as wire, run.watched(dsn):
             answer = run.ask(driver, wire.dsn)
+        run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}: {answer['error']}"
         run.check(sql, store)
         sql("truncate rowlease.queue, rowlease.queue_depth")
