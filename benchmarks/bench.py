@@ -51,14 +51,14 @@ DRAIN = (
     "exchanges of one worker at a time; a cheaper update in `claim`."
 )
 TRIED = {
-    "against the floor": DRAIN,
-    "against Graphile": DRAIN,
-    "against PgQueuer": DRAIN,
-    "against Procrastinate": DRAIN,
     "start latency": (
         "It is no shorter in coroutines, so the child process is not what takes it; the call of "
         "enqueue by itself takes 0.5 ms. Nothing tried yet."
     ),
+    "against the floor": DRAIN,
+    "against Graphile": DRAIN,
+    "against PgQueuer": DRAIN,
+    "against Procrastinate": DRAIN,
     "share of the cores": (
         "PostgreSQL and the worker's own process are on the same cores. Nothing tried yet."
     ),
