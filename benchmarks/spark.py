@@ -27,7 +27,7 @@ from servers import add_dsn, database, described, server
 from tables import Table, at_least, finish, ratio, times
 
 from rowlease.spark import enqueue, local_session, register
-from rowlease.spark.jdbc import connection_options, writing_options
+from rowlease.spark.jdbc import writing_options
 
 EMPTIED = ("queue", "bare", "staging", "load", "queue_depth")
 #: What a plain append must say itself, as promote would.
@@ -65,7 +65,7 @@ def as_queue_rows(frame: Any) -> Any:
 
 def appended(frame: Any, dsn: str, table: str) -> None:
     as_queue_rows(frame).write.format("jdbc").options(
-        **connection_options(dsn), **writing_options(dsn), dbtable=table, batchsize=10_000
+        **writing_options(dsn, list(COLUMNS)), dbtable=table, batchsize=10_000
     ).mode("append").save()
 
 
