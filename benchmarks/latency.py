@@ -41,7 +41,7 @@ from rowlease import Client, task
 PROCESSES, COROUTINE = "rowlease, processes", "rowlease, coroutine"
 #: Milliseconds until what one host hands back is started by another that is idle.
 BACK_GOAL = 50.0
-HANDED_BACK = 20
+HANDED_BACK = 10
 #: Seconds after which a worker that was stopped sleeps once more.
 ASLEEP_AGAIN = 1.5
 
@@ -106,7 +106,7 @@ def measure(dsn: str, task: str, rate: float, seconds: float) -> list[float]:
         for turn in range(count):
             time.sleep(max(0.0, start + turn / rate - time.time()))
             at = time.time()
-            sent[client.enqueue(f"latency:{task}").request_id or 0] = at
+            sent[client.enqueue(task).request_id or 0] = at
         while True:
             found = sql.execute(
                 "select request_id, result::text from rowlease.queue_history"

@@ -107,6 +107,31 @@ def test_rows_of_another_run_of_the_load_do_not_count(
     assert [number for (number,) in found] == list(range(10))
 
 
+def test_rows_that_two_tries_gave_differently_are_staged_again(
+    spark: Any, dsn: str, sql: Sql
+) -> None:
+    sql("create sequence rowlease.stagings")
+    sql("grant usage on sequence rowlease.stagings to public")
+    sql(
+        """
+        create function rowlease.copy_once() returns trigger language plpgsql as $$ begin
+          if nextval('rowlease.stagings') = 1 then
+            insert into rowlease.staging (load_id, row_id, payload)
+            select load_id, row_id, '{"id": -1}' from added limit 3;
+          end if;
+          return null; end $$;
+        create trigger copy_once after insert on rowlease.staging referencing new table as added
+          for each statement when (pg_trigger_depth() = 0) execute function rowlease.copy_once()
+        """
+    )
+    done = enqueue(spark.range(100), dsn, queue="default", kind="k", load_id="x")
+    assert done == Promoted(Outcome.OK, 100, 100, 0)
+    found = sql("select (payload ->> 'id')::int from rowlease.queue order by 1")
+    assert [number for (number,) in found] == list(range(100))
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert sql("select last_value > 2 from rowlease.stagings") == [(True,)]
+
+
 def test_a_promoted_load_runs_no_job_again(spark: Any, dsn: str) -> None:
     frame = spark.range(10)
     enqueue(frame, dsn, queue="default", kind="k", load_id="once")
