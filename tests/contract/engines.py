@@ -112,7 +112,10 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
 
 
 def _older(fingerprint: str, what: list[tuple[str, str]]) -> str:
-    promises = (f"{promise.replace('_', ' ')} ({NAMES[engine]})" for engine, promise in what)
+    promises = (
+        f"{promise.replace('_', ' ')} ({NAMES[engine]})"
+        for engine, promise in sorted(what, key=lambda one: (one[0], _place(one[1])))
+    )
     return f"{OLDER}, `{fingerprint}`: {', '.join(promises)}"
 
 
