@@ -51,6 +51,10 @@ DRAIN = (
     "exchanges of one worker at a time; a cheaper update in `claim`."
 )
 TRIED = {
+    "beside a big load": (
+        "Not understood yet. While promote writes, the worker's calls are on a processor nearly "
+        "all the time and commits wait for the log; the same calls by hand beside it are quick."
+    ),
     "start latency": (
         "It is no shorter in coroutines, so the child process is not what takes it; the call of "
         "enqueue by itself takes 0.5 ms. Nothing tried yet."
