@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ GONE = """
 """
 
 
-class Proxy:
+class Proxy(ABC):
     """Passes everything on, as far as `passes` says so; else it cuts that connection.
 
     Attributes:
@@ -39,9 +40,9 @@ class Proxy:
         through = url.set(host="127.0.0.1", port=self._listener.getsockname()[1])
         self.dsn = through.render_as_string(hide_password=False)
 
+    @abstractmethod
     def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
         """Look at what is on its way on the connection of a client's port."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._start(self._accept)

@@ -92,7 +92,11 @@ def payload_source(df: Any, given: Any) -> Any:
 
 def described(df: Any, payload: Any, columns: list[Any]) -> str:
     """What a load is made of, in words that are the same in every run: its columns and types."""
-    schema = df.select(payload_source(df, payload), *columns[1:]).schema
+    return in_words(df.select(payload_source(df, payload), *columns[1:]).schema)
+
+
+def in_words(schema: Any) -> str:
+    """The columns and types of a schema."""
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
 
 

@@ -56,6 +56,11 @@ class Parts:
         # must not call different tries the same.
         self._run = new_run()
 
+    def begin(self, load_id: str, described: str) -> bool:
+        """Open a load's ledger; is it promoted already?"""
+        with self.store() as store:
+            return store.begin_load(load_id, self._queue, described) is not None
+
     def stage(self, load_id: str, task: Any, batches: Iterator[Any]) -> Part:
         """Copy a partition's rows in one transaction; runs in a task."""
         if task.partitionId() >= MAX_PARTITIONS:
@@ -129,11 +134,10 @@ class ArrowParts(DataSourceArrowWriter):
         StoreError: and its kin; the load cannot begin.
     """
 
-    def __init__(self, parts: Parts, queue: str, load_id: str, described: str) -> None:
+    def __init__(self, parts: Parts, load_id: str, described: str) -> None:
         self._parts = parts
         self._load_id = load_id
-        with parts.store() as store:
-            self._is_done = store.begin_load(load_id, queue, described) is not None
+        self._is_done = parts.begin(load_id, described)
 
     def write(self, iterator: Iterator[Any]) -> Part:
         """See `Parts.stage`; of a load that is promoted already no row is asked for."""

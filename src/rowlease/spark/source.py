@@ -6,7 +6,6 @@ driver then promotes the parts of those tasks that Spark counts, all in one step
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -18,6 +17,8 @@ from pyspark.sql.datasource import (
 
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, InvalidRequest
+from rowlease.spark.columns import in_words
+from rowlease.spark.load import named_load
 from rowlease.spark.parts import ArrowParts, Parts, StreamParts
 from rowlease.spark.slices import SCHEMAS, RequestReader
 
@@ -68,11 +69,7 @@ class RowleaseSource(DataSource):
         if overwrite:
             raise ConfigError('requests are only ever added; write with .mode("append")')
         parts = self._parts(schema)
-        load_id = self.options.get("load_id", uuid.uuid4().hex)
-        if not 1 <= len(load_id) <= 100:
-            raise ConfigError("the option load_id must have 1 to 100 characters")
-        described = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
-        return ArrowParts(parts, self.options["queue"], load_id, described)
+        return ArrowParts(parts, named_load(self.options.get("load_id")), in_words(schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         """Options: dsn, queue, kind (for rows that name none), stream (its name)."""
