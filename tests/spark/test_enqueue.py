@@ -186,21 +186,32 @@ def test_a_task_retried_after_its_commit_enqueues_no_row_twice(
     ]
 
 
-def test_a_promotion_whose_answer_is_lost_is_made_again(
-    spark: Any, dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("routine", ["begin_load", "discard_staged", "promote"])
+def test_a_call_whose_answer_is_lost_is_made_again(
+    spark: Any, dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch, routine: str
 ) -> None:
-    promote, calls = store.promote, []
+    promote, answers = store.promote, []
+    strays = iter(["insert into rowlease.staging (load_id, row_id) values ('x', 1)"])
 
-    def loses_its_answer(*args: Any, **kwargs: Any) -> Promoted:
-        calls.append(promote(*args, **kwargs))
-        if len(calls) == 1:
+    def after_a_stray_row(*args: Any, **kwargs: Any) -> Promoted:
+        for stray in strays:  # once
+            sql(stray)
+        return promote(*args, **kwargs)
+
+    def loses_its_answer(*args: Any, **kwargs: Any) -> Any:
+        answers.append(call(*args, **kwargs))
+        if len(answers) == 1:
             raise StoreUnavailable
-        return calls[-1]
+        return answers[-1]
 
-    monkeypatch.setattr(store, "promote", loses_its_answer)
-    done = enqueue(spark.range(10), dsn, queue="default", kind="k", store=store)
-    assert done == Promoted(Outcome.REPEAT, 10, 10, 0)
+    monkeypatch.setattr(store, "promote", after_a_stray_row)
+    call = getattr(store, routine)
+    monkeypatch.setattr(store, routine, loses_its_answer)
+    done = enqueue(spark.range(10), dsn, queue="default", kind="k", load_id="x", store=store)
+    assert done[1:] == (10, 10, 0)
+    assert len(answers) == 2, "the test lost no answer, so it showed nothing"
     assert sql("select count(*) from rowlease.queue") == [(10,)]
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
 
 
 def test_rows_from_a_source_that_answers_differently_each_time_are_counted_once(

@@ -74,7 +74,7 @@ class Meddler(Proxy):
 
 def executor_behind(port: int) -> psutil.Process | None:
     """The executor that a local connection belongs to, or whose Python worker it belongs to."""
-    for connection in psutil.net_connections("tcp4"):
+    for connection in psutil.net_connections("tcp"):
         if connection.pid and connection.laddr and connection.laddr.port == port:
             try:
                 process = psutil.Process(connection.pid)

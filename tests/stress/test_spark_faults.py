@@ -375,7 +375,7 @@ def test_a_task_fails_after_its_commit(
         ):
             answer = run.ask(driver, wire.dsn)
         run.begun = wire.begun
-        assert answer["error"] is None, f"{run.name}: {answer['error']}"
+        assert answer["error"] is None, f"{run.name}: {wire.happened}: {answer['error']}"
         run.check(sql, store)
         sql("truncate rowlease.queue, rowlease.queue_depth")
         tally.add(
@@ -488,7 +488,7 @@ def test_faults_come_together(
         with Meddler(dsn, acts) as wire, run.watched(dsn):
             answer = run.ask(driver, wire.dsn)
         run.begun = wire.begun
-        assert answer["error"] is None, f"{run.name}: {answer['error']}"
+        assert answer["error"] is None, f"{run.name}: {wire.happened}: {answer['error']}"
         run.check(sql, store)
         sql("truncate rowlease.queue, rowlease.queue_depth")
         tally.add(

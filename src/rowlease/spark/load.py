@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rowlease.errors import InvalidRequest, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
@@ -34,8 +34,12 @@ TRY_BITS, ROW_BITS = 16, 30
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
 #: How often rows are staged at most, if two tries of a task were at odds.
 STAGINGS = 3
-#: Seconds between tries of a promotion whose answer did not come.
+#: How often a promotion is asked for at most, if rows came in its midst.
+PROMOTIONS = 3
+#: Seconds between tries of a call whose answer did not come.
 PAUSES = (0.5, 2.0)
+
+T = TypeVar("T")
 
 
 class Staged(NamedTuple):
@@ -119,7 +123,7 @@ def enqueue(
         opened, made_of = store, described(df, payload, columns)
 
         def staged_and_promoted() -> Promoted:
-            done = opened.begin_load(load_id, queue, made_of)
+            done = heard(lambda: opened.begin_load(load_id, queue, made_of))
             if done is not None:
                 return done
             waiting = write(df, dsn, kind, columns, load_id, opened)
@@ -137,21 +141,42 @@ def enqueue(
 def promoted(store: Store, queue: str, load: Staged) -> Promoted:
     """Promote a staged load; again if the answer does not come, whatever became of the first."""
     try:
-        return _asked(store, queue, load)
+        return _settled(store, queue, load)
     except InvalidRequest:
         # Rows that do not count may be there, of a task that was tried twice or of a run that died.
         # To look for them each time would cost more than it saves.
-        if not store.discard_staged(load.load_id, load.parts):
+        if not _discarded(store, load):
             raise
-        return _asked(store, queue, load)
+        return _settled(store, queue, load)
 
 
-def _asked(store: Store, queue: str, load: Staged) -> Promoted:
+def _settled(store: Store, queue: str, load: Staged) -> Promoted:
+    """Promote; at once again if a late task has committed rows meanwhile."""
+
+    def promote() -> Promoted:
+        return store.promote(load.load_id, queue, load.num_rows, kind=load.kind)
+
+    for _ in range(PROMOTIONS - 1):
+        with suppress(StoreConflict):
+            return heard(promote)
+    return heard(promote)
+
+
+def _discarded(store: Store, load: Staged) -> bool:
+    """Drop the rows that do not count; may there have been any?"""
+    with suppress(StoreUnavailable):
+        return store.discard_staged(load.load_id, load.parts) > 0
+    heard(lambda: store.discard_staged(load.load_id, load.parts))
+    return True  # nobody has heard how many it were the first time
+
+
+def heard(call: Callable[[], T]) -> T:
+    """The answer of a call that may be made twice: it is made again if no answer comes."""
     for pause in PAUSES:
-        with suppress(StoreUnavailable, StoreConflict):
-            return store.promote(load.load_id, queue, load.num_rows, kind=load.kind)
+        with suppress(StoreUnavailable):
+            return call()
         time.sleep(pause)
-    return store.promote(load.load_id, queue, load.num_rows, kind=load.kind)
+    return call()
 
 
 def stage(

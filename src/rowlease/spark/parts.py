@@ -20,6 +20,7 @@ from rowlease.spark.load import (
     ROW_BITS,
     TRY_BITS,
     Staged,
+    heard,
     new_run,
     promoted,
 )
@@ -59,7 +60,8 @@ class Parts:
     def begin(self, load_id: str, described: str) -> bool:
         """Open a load's ledger; is it promoted already?"""
         with self.store() as store:
-            return store.begin_load(load_id, self._queue, described) is not None
+            begun = heard(lambda: store.begin_load(load_id, self._queue, described))
+            return begun is not None
 
     def stage(self, load_id: str, task: Any, batches: Iterator[Any]) -> Part:
         """Copy a partition's rows in one transaction; runs in a task."""
@@ -117,7 +119,7 @@ class Parts:
     def discard(self, load_id: str) -> None:
         """Drop what was staged."""
         with self.store() as store:
-            store.discard_staged(load_id, [])
+            heard(lambda: store.discard_staged(load_id, []))
 
     def store(self) -> closing[PostgresStore]:
         """A store on the load's database, for a `with`."""
