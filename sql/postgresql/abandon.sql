@@ -10,7 +10,7 @@ create or replace function rowlease.abandon(p_request_ids bigint[], p_lock_token
 returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -31,7 +31,7 @@ begin
     select g.id, g.token, q.cancel_requested, q.num_abandons >= 9 as counts,
            q.num_abandons >= 9 and q.num_attempts >= q.max_attempts and not q.cancel_requested
              as is_dead
-      from given g join rowlease.queue q on q.request_id = g.id
+      from given g join rowlease.queue q on q.request_id = any(array[g.id])
      where q.lock_token = g.token and q.locked_by is not null
      order by g.id
        for no key update of q),
@@ -46,7 +46,7 @@ begin
            locked_by = null, lock_expires_time = null, started_time = null,
            cancel_requested = false
       from judged j
-     where q.request_id = j.id and q.lock_token = j.token and q.locked_by is not null
+     where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
     returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)

@@ -15,7 +15,7 @@ create or replace function rowlease.add_plain(
 ) returns table (request_id bigint, outcome text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 as $$
 #variable_conflict use_column
 begin

@@ -18,7 +18,7 @@ create or replace function rowlease.add_requests(
 ) returns table (request_id bigint, outcome text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

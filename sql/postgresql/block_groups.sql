@@ -12,7 +12,7 @@ create or replace function rowlease.block_groups(p_queue_name text, p_request_id
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -29,14 +29,14 @@ begin
                where g.queue_name = p_queue_name and g.group_key = q.group_key
                  and g.status = 'Processing'
                limit 1 for no key update skip locked)) as first_id
-      from unnest(p_request_ids) as u(id) join rowlease.queue q on q.request_id = u.id),
+      from unnest(p_request_ids) as u(id) join rowlease.queue q on q.request_id = any(array[u.id])),
   touched as (
     update rowlease.queue q set num_abandons = q.num_abandons
       from (select distinct b.first_id from behind b) b
-     where q.request_id = b.first_id and q.request_id <> all(p_request_ids))
+     where q.request_id = any(array[b.first_id]) and q.request_id <> all(p_request_ids))
   update rowlease.queue q
      set group_blocked = b.first_id is not null, returned = b.first_id is null
     from behind b
-   where q.request_id = b.request_id and q.status || '' = 'Pending'
+   where q.request_id = any(array[b.request_id]) and q.status || '' = 'Pending'
      and (b.first_id is not null or not q.returned);
 end $$;

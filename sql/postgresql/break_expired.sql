@@ -12,7 +12,7 @@ create or replace function rowlease.break_expired(
 ) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -35,7 +35,7 @@ begin
     select e.*, case when e.crashes >= s.max_crashes then 'quarantined: '
                      when e.attempts >= q.max_attempts then 'no attempts left: ' end as verdict
       from expired e
-      join rowlease.queue q on q.request_id = e.request_id
+      join rowlease.queue q on q.request_id = any(array[e.request_id])
       join rowlease.queue_settings s on s.queue_name = p_queue_name),
   broken as (
     update rowlease.queue q
@@ -50,7 +50,7 @@ begin
            num_abandons = case when j.started then 0 else q.num_abandons end,
            locked_by = null, started_time = null, cancel_requested = false
       from judged j
-     where q.request_id = j.request_id and q.locked_by is not null
+     where q.request_id = any(array[j.request_id]) and q.locked_by is not null
     returning q.request_id, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)

@@ -11,7 +11,7 @@ create or replace function rowlease.cancel(p_request_ids bigint[])
 returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -24,7 +24,7 @@ declare
   v_groups text[];
 begin
   perform from (select distinct u.id from unnest(p_request_ids) as u(id)) g
-    join rowlease.queue q on q.request_id = g.id
+    join rowlease.queue q on q.request_id = any(array[g.id])
    order by g.id
      for update of q;
   with asked as (

@@ -22,7 +22,7 @@ create or replace function rowlease.claim(
 ) returns table (request_id bigint, priority integer, due_time timestamptz, leased boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
 as $$
@@ -73,7 +73,7 @@ begin
            started_time = case when c.place <= p_slots then p_now end,
            lock_token = q.lock_token + 1, num_attempts = q.num_attempts + 1, returned = false
       from candidate c
-     where q.request_id = c.request_id and q.status || '' = 'Pending' and c.free
+     where q.request_id = any(array[c.request_id]) and q.status || '' = 'Pending' and c.free
     returning q.request_id, c.priority, c.due_time),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, pending, processing)

@@ -16,7 +16,7 @@ create or replace function rowlease.claim_schedules(
   changed_time timestamptz, lock_token bigint, claimed_time timestamptz, wait_ms bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
 #variable_conflict use_column

@@ -13,7 +13,7 @@ create or replace function rowlease.complete(
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -31,7 +31,7 @@ begin
      order by g.id),
   done as (
     delete from rowlease.queue q using given g
-     where q.request_id = g.id and q.lock_token = g.token and q.locked_by is not null
+     where q.request_id = any(array[g.id]) and q.lock_token = g.token and q.locked_by is not null
     returning q.*, g.result),
   kept as (
     insert into rowlease.queue_history (

@@ -19,7 +19,7 @@ create or replace function rowlease.dequeue(
   payload text, more boolean, wait_ms bigint, floor text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -58,7 +58,7 @@ begin
              q.num_attempts, q.max_attempts, q.num_crashes, q.group_key::text, q.load_id::text,
              q.payload::text, null::boolean, null::bigint, null::text
         from unnest(v_claim.request_ids) with ordinality as c(id, place)
-        join rowlease.queue q on q.request_id = c.id
+        join rowlease.queue q on q.request_id = any(array[c.id])
        order by c.place;
   end loop;
   more := v_more or v_left = 0;

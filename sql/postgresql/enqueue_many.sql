@@ -20,7 +20,7 @@ create or replace function rowlease.enqueue_many(
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -24,7 +24,7 @@ create or replace function rowlease.exchange(
   payload text, more boolean, wait_ms bigint, floor text, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -33,7 +33,7 @@ begin
   if cardinality(p_complete_ids) > 0 and cardinality(p_fail_ids) > 0 then
     perform from unnest(p_complete_ids || p_fail_ids, p_complete_tokens || p_fail_tokens)
                  as g(id, token)
-      join rowlease.queue q on q.request_id = g.id
+      join rowlease.queue q on q.request_id = any(array[g.id])
      where q.lock_token = g.token and q.locked_by is not null
      order by g.id
        for no key update of q;

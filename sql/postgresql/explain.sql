@@ -11,7 +11,7 @@ create or replace function rowlease.explain(p_request_id bigint)
 returns table (reason text, words text)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
+set jit = off set enable_seqscan = off
 as $$
 declare
   v_now      timestamptz := rowlease.now();

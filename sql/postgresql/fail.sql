@@ -13,7 +13,7 @@ create or replace function rowlease.fail(
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -44,7 +44,7 @@ begin
                 else rowlease.backoff_ms(coalesce(q.retry_base_ms, s.retry_base_ms), s.retry_cap_ms,
                                          q.num_attempts) end * interval '1 ms' as delay
       from given g
-      join rowlease.queue q on q.request_id = g.id
+      join rowlease.queue q on q.request_id = any(array[g.id])
       join rowlease.queue_settings s on s.queue_name = q.queue_name
      where q.lock_token = g.token and q.locked_by is not null
      order by g.id
@@ -60,7 +60,7 @@ begin
            locked_by = null, lock_expires_time = null, started_time = null,
            cancel_requested = false
       from judged j
-     where q.request_id = j.id and q.lock_token = j.token and q.locked_by is not null
+     where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
     returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, pending, failed,

@@ -10,7 +10,7 @@
 create or replace function rowlease.fill_request() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
+set jit = off set enable_seqscan = off
 as $$
 declare
   v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force

@@ -8,7 +8,7 @@ create or replace function rowlease.first_returned(p_queue_name text, p_max_prio
 returns table (priority integer, due_time timestamptz)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
 #variable_conflict use_column

@@ -13,7 +13,7 @@ create or replace function rowlease.lease_outcomes(
 ) returns table (request_id bigint, outcome text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_mergejoin = off
+set jit = off set enable_seqscan = off set enable_mergejoin = off
 as $$
 begin
   if cardinality(p_done_ids) = cardinality(p_request_ids) then
@@ -32,7 +32,7 @@ begin
                 else 'lease_lost' end
       from unnest(p_request_ids, p_lock_tokens) with ordinality as g(id, token, place)
       left join unnest(p_done_ids) as d(id) on d.id = g.id
-      left join rowlease.queue q on q.request_id = g.id
+      left join rowlease.queue q on q.request_id = any(array[g.id])
       left join lateral (
         select f.status, f.lock_token, f.lock_expires_time from rowlease.queue_history f
          where q.request_id is null and f.request_id = g.id limit 1) h on true

@@ -10,7 +10,7 @@ create or replace function rowlease.lower_priorities(
 ) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -29,7 +29,7 @@ begin
        limit p_limit for no key update skip locked) r),
   lowered as (
     update rowlease.queue q set priority = p_max_priority, returned = true
-      from high h where q.request_id = h.request_id)
+      from high h where q.request_id = any(array[h.request_id]))
   insert into rowlease.queue_depth (queue_name, priority, pending)
   select p_queue_name, c.priority, sum(c.pending)
     from (select h.priority, -1 as pending from high h

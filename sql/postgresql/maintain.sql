@@ -10,6 +10,7 @@ create or replace function rowlease.maintain(p_limit integer default 1000)
 returns table (what text, num_rows bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
   v_now   timestamptz := rowlease.now();
@@ -54,7 +55,8 @@ begin
    where p.request_id = any(array(
            select o.request_id from rowlease.progress o
             where not exists (select from rowlease.queue q
-                               where q.request_id = o.request_id and q.lock_token = o.lock_token
+                               where q.request_id = any(array[o.request_id])
+                                 and q.lock_token = o.lock_token
                                  and q.locked_by is not null)
             limit p_limit for update skip locked));
   get diagnostics num_rows = row_count;

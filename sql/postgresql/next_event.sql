@@ -9,7 +9,7 @@ create or replace function rowlease.next_event(
 ) returns timestamptz
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
 begin

@@ -11,7 +11,7 @@ create or replace function rowlease.next_event_ms(
   p_queue_names text[], p_now timestamptz, p_floor jsonb, out wait_ms bigint, out floor jsonb
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
 declare

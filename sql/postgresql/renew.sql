@@ -14,7 +14,7 @@ create or replace function rowlease.renew(
 ) returns table (request_id bigint, outcome text, lock_expires_time timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -29,7 +29,7 @@ begin
   with held as materialized (
     select q.request_id, g.token, coalesce(g.started, true) as started, s.lease_seconds
       from unnest(p_request_ids, p_lock_tokens, p_started) as g(id, token, started)
-      join rowlease.queue q on q.request_id = g.id
+      join rowlease.queue q on q.request_id = any(array[g.id])
       join rowlease.queue_settings s on s.queue_name = q.queue_name
      where q.lock_token = g.token and q.locked_by is not null
      order by g.id
@@ -40,7 +40,7 @@ begin
                                        * interval '1 ms',
            started_time = coalesce(q.started_time, case when h.started then v_now end)
       from held h
-     where q.request_id = h.request_id and q.lock_token = h.token and q.locked_by is not null
+     where q.request_id = any(array[h.request_id]) and q.lock_token = h.token and q.locked_by is not null
     returning q.request_id, q.lock_expires_time, q.cancel_requested)
   select coalesce(array_agg(r.request_id), '{}'), array_agg(r.lock_expires_time),
          array_agg(r.cancel_requested)
@@ -57,7 +57,7 @@ begin
       left join unnest(v_done, v_expires, v_cancelled) as r(id, expires, cancelled)
              on r.id = o.request_id and o.outcome = 'ok'
       left join rowlease.queue q
-             on r.id is null and q.request_id = o.request_id and q.locked_by is not null
+             on r.id is null and q.request_id = any(array[o.request_id]) and q.locked_by is not null
             and q.lock_token = p_lock_tokens[o.place]
      order by o.place;
 end $$;

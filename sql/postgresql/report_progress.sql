@@ -10,7 +10,7 @@ create or replace function rowlease.report_progress(
 ) returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -24,13 +24,13 @@ begin
     raise exception using errcode = 'RL001', message = 'a fraction of progress must be 0 to 1';
   end if;
   insert into rowlease.progress as p (request_id, lock_token, fraction, note, reported_time)
-  select distinct on (q.request_id)
+  select distinct on (g.id)
          q.request_id, q.lock_token, g.fraction, left(coalesce(g.note, ''), 400), rowlease.now()
     from unnest(p_request_ids, p_lock_tokens, p_fractions, p_notes)
          as g(id, token, fraction, note)
-    join rowlease.queue q on q.request_id = g.id
+    join rowlease.queue q on q.request_id = any(array[g.id])
    where q.lock_token = g.token and q.locked_by is not null
-   order by q.request_id
+   order by g.id
   on conflict (request_id) do update
      set lock_token = excluded.lock_token, fraction = excluded.fraction, note = excluded.note,
          reported_time = excluded.reported_time

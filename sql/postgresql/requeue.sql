@@ -15,7 +15,7 @@ create or replace function rowlease.requeue(
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
+set jit = off set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

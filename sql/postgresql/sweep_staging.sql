@@ -11,7 +11,7 @@
 create or replace function rowlease.sweep_staging(p_now timestamptz, p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off
+set jit = off set enable_seqscan = off set enable_bitmapscan = off
 set lock_timeout = '100ms'
 as $$
 declare

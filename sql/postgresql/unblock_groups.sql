@@ -13,7 +13,7 @@ create or replace function rowlease.unblock_groups(
 ) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
@@ -35,13 +35,13 @@ begin
        order by h.request_id),
     held as materialized (
       select q.request_id, q.group_blocked
-        from head h join rowlease.queue q on q.request_id = h.request_id
+        from head h join rowlease.queue q on q.request_id = any(array[h.request_id])
        order by h.request_id
          for no key update of q),
     unblocked as (
       update rowlease.queue q set group_blocked = false, returned = true
         from held h
-       where q.request_id = h.request_id and h.group_blocked
+       where q.request_id = any(array[h.request_id]) and h.group_blocked
       returning q.queue_name, q.status)
     select (select count(*) from head) > (select count(*) from held),
            array(select distinct u.queue_name::text from unblocked u where u.status = 'Pending')

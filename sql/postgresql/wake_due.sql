@@ -10,7 +10,7 @@ create or replace function rowlease.wake_due(
 ) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
@@ -26,7 +26,7 @@ begin
        for no key update skip locked),
   moved as (
     update rowlease.queue q set status = 'Pending', returned = false
-      from due d where q.request_id = d.request_id and q.status || '' = 'Scheduled'
+      from due d where q.request_id = any(array[d.request_id]) and q.status || '' = 'Scheduled'
     returning q.priority),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rowlease.model import Claim, Failure, Held
+from rowlease.model import Claim, Failure, Held, LeasedRequest
 from tests.conftest import in_database, scratch_database
 from tests.contract.sessions import Measured, PostgresSession, Session
 
@@ -201,3 +201,66 @@ def test_no_routine_reads_the_whole_queue(crowd: Crowd, name: str) -> None:
         cost = store.measured(call)
         assert "queue" not in cost.full_scans
         assert cost.total <= ALLOWED.get(name, ROUTINE_OF_TEN), cost.pages
+
+
+#: What is done with ten requests, six of which are leased; the queue is another than the crowd's.
+STEPS: dict[str, Callable[[Session, list[int], list[LeasedRequest]], Any]] = {
+    "dequeue": lambda s, _, __: s.dequeue("one", ["small"], 10),
+    "complete": lambda s, _, held: s.complete(held),
+    "fail": lambda s, _, held: s.fail(held, [Failure("x")] * len(held)),
+    "abandon": lambda s, _, held: s.abandon(held),
+    "renew": lambda s, _, held: s.renew(held),
+    "report_progress": lambda s, _, held: s.report_progress([(each, 0.5, "") for each in held]),
+    "exchange": lambda s, _, held: s.exchange(
+        "one",
+        ["small"],
+        10,
+        completed=[(each, None) for each in held[:3]],
+        failed=[(each, Failure("x")) for each in held[3:]],
+    ),
+    "cancel": lambda s, ids, _: s.cancel(ids),
+    "maintain": lambda s, _, __: s.maintain(10),
+}
+
+
+def pages_of_steps(store: Session) -> dict[str, int]:
+    """What each of them reads, beside groups whose first request is in flight."""
+    found = {}
+    for name, step in STEPS.items():
+        ids = [*store.put(5, "small"), *store.put(5, "small", group_key=name)]
+        store.put(1, "small", delay=timedelta(milliseconds=1))
+        held = store.dequeue("one", ["small"], 10).requests
+        cost = store.measured(partial(step, store, ids, held))
+        assert "queue" not in cost.full_scans
+        found[name] = cost.total
+    return found
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 60])
+def test_plans_from_a_time_when_little_was_there_stay_away_from_what_comes(
+    server_dsn: str, template: str, rows: int
+) -> None:
+    """A worker's connection is old; what a load brings is in no statistics before it is over."""
+    with scratch_database(server_dsn, template) as name, ExitStack() as stack:
+        dsn = in_database(server_dsn, name)
+        owner, worker = (PostgresSession(dsn) for _ in range(2))
+        stack.callback(owner.close)
+        stack.callback(worker.close)
+        owner.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
+        owner.configure_queue("small", max_in_flight=1000)
+        owner.fill(rows)
+        owner.execute("analyze rowlease.queue")
+        for _ in range(2):
+            before = pages_of_steps(worker)
+        owner.fill(20_000)
+        owner.fill(
+            20_000,
+            status="'Processing'",
+            locked_by="'other'",
+            locked_time="rowlease.now()",
+            lock_expires_time="rowlease.now() + interval '1 day'",
+            lock_token="1",
+            num_attempts="1",
+        )
+        after = pages_of_steps(worker)
+        assert {n: pages for n, pages in after.items() if pages > before[n] + 100} == {}
