@@ -30,14 +30,8 @@ declare
   v_grouped  bigint;
   v_enqueued bigint;
 begin
-  insert into rowlease.load (load_id, queue_name, status, num_rows, started_time, reported_time)
-  values (p_load_id, p_queue_name, 'Staging', 0, v_now, v_now) on conflict do nothing;
-  select * into v_load from rowlease.load l where l.load_id = p_load_id for update;
-  if v_load.queue_name <> p_queue_name then
-    raise exception using errcode = 'RL009',
-      message = format('load "%s" belongs to queue "%s", not to "%s"; take another load id',
-                       p_load_id, v_load.queue_name, p_queue_name);
-  elsif v_load.status = 'Promoted' then
+  v_load := rowlease.take_load(p_load_id, p_queue_name, v_now);
+  if v_load.status = 'Promoted' then
     delete from rowlease.staging s where s.load_id = p_load_id;
     return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates;
     return;

@@ -15,29 +15,17 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @now datetime2(6), @lock nvarchar(255), @says nvarchar(2048), @outcome varchar(10) = 'ok';
-declare @queue nvarchar(100), @status varchar(10), @columns nvarchar(max);
+declare @now datetime2(6), @says nvarchar(2048), @outcome varchar(10) = 'ok';
+declare @status varchar(10), @columns nvarchar(max);
 declare @rows bigint, @enqueued bigint, @duplicates bigint;
 if @p_load_id is null or len(@p_load_id) not between 1 and 100
   throw 51001, N'a load id has 1 to 100 characters', 1;
 exec rowlease.check_queue @p_queue_name;
-set @lock = rowlease.lock_name(N'load', N'', @p_load_id);
 begin transaction;
-exec rowlease.take_lock @lock;
-set @now = rowlease.now();
-insert into rowlease.[Load] (LoadId, QueueName, Status, NumRows, StartedTime, ReportedTime)
-select @p_load_id, @p_queue_name, 'Staging', 0, @now, @now
- where not exists (select 1 from rowlease.[Load] as l with (updlock, holdlock)
-                    where l.LoadId = @p_load_id);
-select @queue = l.QueueName, @status = l.Status, @columns = l.[Columns], @rows = l.NumRows,
-       @enqueued = l.NumEnqueued, @duplicates = l.NumDuplicates
+exec rowlease.take_load @p_load_id, @p_queue_name, @now output;
+select @status = l.Status, @columns = l.[Columns], @rows = l.NumRows, @enqueued = l.NumEnqueued,
+       @duplicates = l.NumDuplicates
   from rowlease.[Load] as l where l.LoadId = @p_load_id;
-if @queue <> @p_queue_name collate Latin1_General_100_BIN2
-begin
-  set @says = concat(N'load "', @p_load_id, N'" belongs to queue "', @queue, N'", not to "',
-                     @p_queue_name, N'"; take another load id');
-  throw 51009, @says, 1;
-end;
 if @status = 'Promoted'
 begin
   if @columns <> @p_columns collate Latin1_General_100_BIN2

@@ -19,26 +19,14 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @now datetime2(6), @lock nvarchar(255) = rowlease.lock_name(N'load', N'', @p_load_id);
-declare @queue nvarchar(100), @status varchar(10), @rows bigint, @enqueued bigint, @duplicates bigint;
+declare @now datetime2(6), @status varchar(10), @rows bigint, @enqueued bigint, @duplicates bigint;
 declare @written bigint, @outcome varchar(10) = 'ok', @admitted bit, @says nvarchar(2048);
 declare @kind nvarchar(max), @priority int, @payload nvarchar(max);
 begin transaction;
-exec rowlease.take_lock @lock;
-set @now = rowlease.now();
-insert into rowlease.[Load] (LoadId, QueueName, Status, NumRows, StartedTime, ReportedTime)
-select @p_load_id, @p_queue_name, 'Staging', 0, @now, @now
- where not exists (select 1 from rowlease.[Load] as l with (updlock, holdlock)
-                    where l.LoadId = @p_load_id);
-select @queue = l.QueueName, @status = l.Status, @rows = l.NumRows, @enqueued = l.NumEnqueued,
+exec rowlease.take_load @p_load_id, @p_queue_name, @now output;
+select @status = l.Status, @rows = l.NumRows, @enqueued = l.NumEnqueued,
        @duplicates = l.NumDuplicates
   from rowlease.[Load] as l where l.LoadId = @p_load_id;
-if @queue <> @p_queue_name collate Latin1_General_100_BIN2
-begin
-  set @says = concat(N'load "', @p_load_id, N'" belongs to queue "', @queue, N'", not to "',
-                     @p_queue_name, N'"; take another load id');
-  throw 51009, @says, 1;
-end;
 if @status = 'Promoted'
   set @outcome = 'repeat';
 else

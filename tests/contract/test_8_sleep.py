@@ -1,0 +1,62 @@
+"""Promise 8: who finds nothing is told how long there will be nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.contract.sessions import Clock, Session
+
+
+def test_who_finds_nothing_is_told_when_there_will_be_something(
+    store: Session, clock: Clock
+) -> None:
+    store.put(delay=timedelta(seconds=90))
+    assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=90)
+    store.put()
+    leased = store.take()
+    assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=30)
+    clock.advance(seconds=12.5)
+    assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=17.5)
+    store.complete(leased)
+    claim = store.dequeue("one", ["default"], 1)
+    assert (claim.wait, claim.more) == (timedelta(seconds=77.5), False)
+
+
+def test_where_nothing_is_to_come_there_is_no_time_to_wait_for(store: Session) -> None:
+    claim = store.dequeue("one", ["default"], 1)
+    assert (claim.requests, claim.more, claim.wait) == ([], False, None)
+
+
+def test_the_soonest_of_several_queues_counts(store: Session) -> None:
+    store.configure_queue("other")
+    store.put(delay=timedelta(seconds=90))
+    store.put(queue="other", delay=timedelta(seconds=60))
+    assert store.dequeue("one", ["default", "other"], 1).wait == timedelta(seconds=60)
+
+
+def test_a_full_claim_says_that_there_may_be_more(store: Session) -> None:
+    store.put(2)
+    assert store.dequeue("one", ["default"], 1).more
+    assert not store.dequeue("one", ["default"], 2).more
+
+
+def test_a_request_scheduled_meanwhile_is_not_slept_through(store: Session, clock: Clock) -> None:
+    """A floor must not hide what is due sooner than all that was known."""
+    store.put(delay=timedelta(seconds=90))
+    floor = store.dequeue("one", ["default"], 1).floor
+    store.put(delay=timedelta(seconds=2))
+    claim = store.dequeue("one", ["default"], 1, floor=floor)
+    assert claim.wait == timedelta(seconds=2)
+
+
+def test_a_shorter_lease_taken_meanwhile_is_not_slept_through_for_more_than_a_second(
+    store: Session, clock: Clock
+) -> None:
+    store.put(2)
+    store.take()
+    floor = store.dequeue("one", ["default"], 2).floor
+    floor = store.dequeue("one", ["default"], 2, floor=floor).floor
+    store.put()
+    store.take("other", lease=timedelta(seconds=5))
+    clock.advance(seconds=1.001)
+    assert store.dequeue("one", ["default"], 1, floor=floor).wait == timedelta(seconds=3.999)
