@@ -7,7 +7,9 @@
 -- why:      a row says nothing of its age, so an unknown load gets a row in the ledger when it is
 --           first seen. Rows that come after the promotion are those of a task that was not needed;
 --           a load that was not reported on for a day is abandoned, and its id free again. Loads are
---           looked up by their index, one step each, never by reading the rows.
+--           looked up by their index, one step each, never by reading the rows. Under a snapshot that
+--           somebody holds, entries of a load long promoted are stepped over: looks that take long
+--           become rare, as in keep_floor.
 create or replace function rowlease.sweep_staging(p_now timestamptz, p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -20,10 +22,17 @@ declare
   v_load    rowlease.load;
   v_rows    bigint;
   v_dropped bigint := 0;
+  v_started timestamptz;
+  v_cost    interval := '0';
 begin
+  if clock_timestamp() < nullif(current_setting('rowlease.sweep_after', true), '')::timestamptz then
+    return 0;
+  end if;
   loop
+    v_started := clock_timestamp();
     v_id := (select s.load_id from rowlease.staging s where s.load_id > v_id
               order by s.load_id limit 1);
+    v_cost := v_cost + (clock_timestamp() - v_started);
     exit when v_id is null;
     begin
       insert into rowlease.load (load_id, status, num_rows, started_time, reported_time)
@@ -46,5 +55,8 @@ begin
                                   and not exists (select from rowlease.staging s
                                                    where s.load_id = o.load_id)
                                   for update skip locked));
+  if v_cost > interval '50 ms' then
+    perform set_config('rowlease.sweep_after', (clock_timestamp() + 50 * v_cost)::text, false);
+  end if;
   return v_dropped;
 end $$;

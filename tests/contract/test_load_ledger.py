@@ -184,6 +184,19 @@ def test_a_sweep_takes_bounded_steps(store: Session) -> None:
     assert len(store.rows("staging", "row_id")) == 15
 
 
+@pytest.mark.only_on(
+    "postgresql", why="entries of a promoted load stay in its index for a snapshot"
+)
+def test_a_sweep_that_took_long_is_not_made_again_at_once(store: Session) -> None:
+    store.promote("x", "default", 0)
+    store.stage("x", numbered(2))
+    later = "set_config('rowlease.sweep_after', (clock_timestamp() + interval '{}')::text, false)"
+    store.execute(f"select {later.format('1 hour')}")
+    assert swept(store) == 0
+    store.execute(f"select {later.format('-1 second')}")
+    assert swept(store) == 2
+
+
 def test_a_sweep_passes_over_a_load_that_is_being_promoted(
     store: Session, another: Callable[[], Session]
 ) -> None:
