@@ -597,6 +597,28 @@ def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later
         heard.first(Finished)
 
 
+def test_a_worker_outlives_a_server_that_is_read_only_for_a_while(
+    server_dsn: str, store: Store, gate: Path
+) -> None:
+    """So it is with a failover: its old server is a standby, until the address is that of the new."""
+    import psycopg
+
+    put(store, {"do": "wait", "gate": str(gate)})
+    with (
+        psycopg.connect(server_dsn, autocommit=True) as admin,
+        working(store) as (_, heard),
+    ):
+        heard.first(Started)
+        name = store.where.rpartition("/")[2]
+        admin.execute(f"alter database {name} set default_transaction_read_only = on")
+        store.close()  # the connections that there are
+        open_gate(gate)
+        heard.first(StoreLost, lambda event: "read-only" in event.error)
+        admin.execute(f"alter database {name} reset default_transaction_read_only")
+        heard.first(StoreRecovered)
+        heard.first(Finished)
+
+
 def test_a_task_is_killed_before_its_lease_ends_when_the_database_stays_away(
     server_dsn: str, store: Store, gate: Path
 ) -> None:

@@ -32,6 +32,11 @@ from rowlease.store.routines import load_routines
 #: SQLSTATEs of our own (sql/README.md) that say the request itself is wrong.
 INVALID_REQUEST = {"RL002", "RL003", "RL004", "RL006", "RL007", "RL008", "RL009", "RL010", "RL013"}
 QUEUE_FULL = "RL005"
+#: What a server says that another one may stand behind by now; the connection is given up.
+READ_ONLY = pg.ReadOnlySqlTransaction
+#: SQLSTATE classes that psycopg counts among connection troubles and that are none: a limit of the
+#: program, an object that is not in the state for it.
+REFUSALS = ("54", "55")
 
 
 class PostgresStore(Store):
@@ -94,7 +99,8 @@ class PostgresStore(Store):
         try:
             yield cast("psycopg.Connection", pooled.driver_connection)
         except psycopg.Error as error:
-            if cast("psycopg.Connection", pooled.driver_connection).closed:
+            gone = cast("psycopg.Connection", pooled.driver_connection).closed
+            if gone or isinstance(error, READ_ONLY):
                 pooled.invalidate()
             self._raise(error)
         finally:
@@ -139,13 +145,23 @@ class PostgresStore(Store):
                 f"the database at {self.where} lacks what this version calls ({said}); "
                 "run `rowlease migrate`"
             ) from error
-        if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure | pg.LockNotAvailable):
+        if isinstance(
+            error,
+            pg.DeadlockDetected | pg.SerializationFailure | pg.LockNotAvailable | pg.QueryCanceled,
+        ):
             raise StoreConflict(said) from error
+        if isinstance(error, READ_ONLY):
+            raise StoreUnavailable(
+                f"the server at {self.where} is read-only ({said}); it may be a standby: name the "
+                "primary, or all of them and target_session_attrs=read-write, in the DSN"
+            ) from error
         if isinstance(error, pg.UniqueViolation) and (
             error.diag.constraint_name == "queue_group_in_flight"
         ):
             raise StoreConflict("two requests of one group were claimed at once") from error
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
+            not state.startswith(REFUSALS)
+        ):
             raise StoreUnavailable(
                 f"cannot reach the database at {self.where}: {said}; check the DSN and that the "
                 "server is up"
