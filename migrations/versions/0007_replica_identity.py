@@ -1,8 +1,8 @@
 """A database whose tables are all published for logical replication goes on working.
 
-A published table refuses updates and deletes unless it says what a row is known by. These three have
-no key: what is deleted from them is known by all its columns. History's daily partitions need none:
-they only gain rows, and are dropped whole.
+A published table refuses updates and deletes unless it says what a row is known by. These three
+have no key: what is deleted from them is known by all its columns. History's daily partitions need
+none: they only gain rows, and are dropped whole.
 
 Revision ID: 0007
 Revises: 0006

@@ -600,7 +600,7 @@ def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later
 def test_a_worker_outlives_a_server_that_is_read_only_for_a_while(
     server_dsn: str, store: Store, gate: Path
 ) -> None:
-    """So it is with a failover: its old server is a standby, until the address is that of the new."""
+    """As the old one is in a failover, until its address is that of the new one."""
     import psycopg
 
     put(store, {"do": "wait", "gate": str(gate)})
