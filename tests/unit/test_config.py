@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError
-from rowlease.store import open_store, redact
+from rowlease.store import jdbc_options, open_store, redact
 from rowlease.store.migrate import migrate
 
 #: What nobody would take for a part of the sentence around it.
@@ -160,3 +160,27 @@ def test_a_dsn_that_cannot_be_read_is_refused_before_anything_is_dialled(dsn: st
         with pytest.raises(ConfigError, match=r"postgresql://user:password@host") as raised:
             refuse(dsn)
         assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "options"),
+    [
+        ("postgresql://u@h/db", {"url": "jdbc:postgresql://h:5432/db"}),
+        ("postgresql://u@[::1]:7/db", {"url": "jdbc:postgresql://[::1]:7/db"}),
+        (
+            "postgresql://u@one,two:7/db?target_session_attrs=read-write",
+            {"url": "jdbc:postgresql://one:5432,two:7/db", "targetServerType": "primary"},
+        ),
+        (
+            "postgresql://u@h/db?sslmode=verify-full&sslrootcert=/ca.pem",
+            {"sslmode": "verify-full", "sslrootcert": "/ca.pem"},
+        ),
+    ],
+)
+def test_jdbc_is_told_what_the_dsn_says(dsn: str, options: dict[str, str]) -> None:
+    assert jdbc_options(dsn).items() >= options.items()
+
+
+def test_hosts_and_ports_that_do_not_match_are_refused() -> None:
+    with pytest.raises(ConfigError, match="2 hosts and 3 ports"):
+        jdbc_options("postgresql://u@/db?host=a,b&port=1,2,3")

@@ -47,14 +47,24 @@ def jdbc_options(dsn: str) -> dict[str, str]:
     Raises:
         ConfigError: the DSN cannot be read.
     """
-    parts = conninfo_to_dict(libpq_dsn(dsn))
-    host, port = parts.get("host", "localhost"), parts.get("port", "5432")
-    url = f"jdbc:postgresql://{host}:{port}/{parts.get('dbname', parts.get('user', ''))}"
-    ssl = "".join(f"?{key}={parts[key]}" for key in ("sslmode",) if key in parts)
+    parts = {key: str(value) for key, value in conninfo_to_dict(libpq_dsn(dsn)).items()}
+    hosts = parts.get("host", "localhost").split(",")
+    ports = parts.get("port", "5432").split(",")
+    if len(ports) == 1:
+        ports *= len(hosts)
+    if len(ports) != len(hosts):
+        raise ConfigError(f"the DSN names {len(hosts)} hosts and {len(ports)} ports")
+    servers = ",".join(
+        f"{f'[{host}]' if ':' in host else host}:{port or 5432}"
+        for host, port in zip(hosts, ports, strict=True)
+    )
+    writes = parts.get("target_session_attrs") in ("read-write", "primary")
     return {
-        "url": url + ssl,
-        "user": str(parts.get("user", "")),
-        "password": str(parts.get("password", "")),
+        "url": f"jdbc:postgresql://{servers}/{parts.get('dbname', parts.get('user', ''))}",
+        **{key: parts[key] for key in ("sslmode", "sslrootcert") if key in parts},
+        **({"targetServerType": "primary"} if writes else {}),
+        "user": parts.get("user", ""),
+        "password": parts.get("password", ""),
         "driver": "org.postgresql.Driver",
         "ApplicationName": "rowlease spark",
         # Texts find their own type: the columns are json, timestamptz and varchar.
