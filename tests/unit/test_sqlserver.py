@@ -82,6 +82,7 @@ def test_an_error_of_another_form_is_said_as_it_is() -> None:
         ("08S01", 10054, "x", StoreUnavailable),
         ("HYT00", 0, "Login timeout expired", StoreUnavailable),
         ("28000", 18456, "x", StoreUnavailable),
+        ("25000", 3906, "x", StoreUnavailable),
         ("01000", 0, "Can't open lib 'x' : file not found", ConfigError),
     ],
 )

@@ -42,6 +42,9 @@ UNREACHABLE = {
     17187, 17197, 17809, 17892, 18401, 18452, 18456, 18470, 18486, 18487, 18488, 40143, 40197,
     40501, 40613, 40615, 49918, 49919, 49920,
 }  # fmt: skip
+#: A database that takes no writes, or no sessions, because it is a secondary of its availability
+#: group; after a failover another server is behind the same name.
+SECONDARY = {976, 978, 982, 983, 3906}
 #: Those after which Azure's documentation asks clients to connect again at once.
 SERVER_BUSY = {4060, 10928, 10929, 40143, 40197, 40501, 40613, 49918, 49919, 49920}
 #: `[SQLSTATE] [who][says]...the sentence (number) (the ODBC function)`, of possibly several.
@@ -86,7 +89,8 @@ class Said(NamedTuple):
     @property
     def is_disconnect(self) -> bool:
         """Is the connection of no use any more?"""
-        return self.state.startswith("08") or self.state in ("HYT01", "01002", "HY010")
+        lost = self.state.startswith("08") or self.state in ("HYT01", "01002", "HY010")
+        return lost or self.code in SECONDARY
 
 
 def our_error(said: Said, where: str) -> RowleaseError:
@@ -122,6 +126,11 @@ def our_error(said: Said, where: str) -> RowleaseError:
         return ConfigError(
             f"the ODBC driver for SQL Server cannot be loaded: {text}; install "
             "rowlease[sqlserver], or Microsoft's package msodbcsql18"
+        )
+    if code in SECONDARY:
+        return StoreUnavailable(
+            f"the server at {where} is a secondary, or read-only: {text}; name the listener of its "
+            "availability group in the DSN"
         )
     if code in UNREACHABLE or said.state[:2] in ("08", "28") or said.state in ("HYT00", "HYT01"):
         return StoreUnavailable(
