@@ -51,11 +51,6 @@ DRAIN = (
     "exchanges of one worker at a time; a cheaper update in `claim`."
 )
 TRIED = {
-    "beside a big load": (
-        "A fault that is not found yet: while promote writes, a scan in the worker's exchange "
-        "steps over its uncommitted rows; the same calls by hand, beside a promote that stands, "
-        "do not."
-    ),
     "start latency": (
         "It is no shorter in coroutines, so the child process is not what takes it; the call of "
         "enqueue by itself takes 0.5 ms. Nothing tried yet."
