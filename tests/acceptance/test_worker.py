@@ -574,8 +574,21 @@ def test_a_worker_whose_bell_is_lost_gets_another(store: Store, sql: Sql) -> Non
         heard.first(Finished)
 
 
+@pytest.mark.parametrize(
+    ("away", "back", "says"),
+    [
+        ("allow_connections false", "allow_connections true", "not currently accepting"),
+        # As the old server is in a failover, until its address is that of the new one.
+        (
+            "set default_transaction_read_only = on",
+            "reset default_transaction_read_only",
+            "read-only",
+        ),
+    ],
+    ids=["gone", "read-only"],
+)
 def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later(
-    server_dsn: str, store: Store, gate: Path
+    server_dsn: str, store: Store, gate: Path, away: str, back: str, says: str
 ) -> None:
     import psycopg
 
@@ -586,35 +599,11 @@ def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later
     ):
         heard.first(Started)
         name = store.where.rpartition("/")[2]
-        admin.execute(f"alter database {name} allow_connections false")
-        admin.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name]
-        )
-        open_gate(gate)
-        heard.first(StoreLost)
-        admin.execute(f"alter database {name} allow_connections true")
-        heard.first(StoreRecovered)
-        heard.first(Finished)
-
-
-def test_a_worker_outlives_a_server_that_is_read_only_for_a_while(
-    server_dsn: str, store: Store, gate: Path
-) -> None:
-    """As the old one is in a failover, until its address is that of the new one."""
-    import psycopg
-
-    put(store, {"do": "wait", "gate": str(gate)})
-    with (
-        psycopg.connect(server_dsn, autocommit=True) as admin,
-        working(store) as (_, heard),
-    ):
-        heard.first(Started)
-        name = store.where.rpartition("/")[2]
-        admin.execute(f"alter database {name} set default_transaction_read_only = on")
+        admin.execute(f"alter database {name} {away}")
         store.close()  # the connections that there are
         open_gate(gate)
-        heard.first(StoreLost, lambda event: "read-only" in event.error)
-        admin.execute(f"alter database {name} reset default_transaction_read_only")
+        heard.first(StoreLost, lambda event: says in event.error)
+        admin.execute(f"alter database {name} {back}")
         heard.first(StoreRecovered)
         heard.first(Finished)
 
