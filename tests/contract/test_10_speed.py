@@ -22,6 +22,15 @@ from tests.contract.sessions import Measured, PostgresSession, Session
 Another = Callable[[], Session]
 #: Pages of a claim of ten, whatever there is.
 CLAIM_OF_TEN = 300
+#: The columns of requests that another worker runs.
+IN_FLIGHT = {
+    "status": "'Processing'",
+    "locked_by": "'other'",
+    "locked_time": "rowlease.now()",
+    "lock_expires_time": "rowlease.now() + interval '1 day'",
+    "lock_token": "1",
+    "num_attempts": "1",
+}
 
 
 class Crowd(NamedTuple):
@@ -76,14 +85,9 @@ def crowd(request: pytest.FixtureRequest, server_dsn: str, template: str) -> Ite
         )
         owner.fill(
             int(300_000 * size),
-            status="'Processing'",
             priority="9",
             due_time="rowlease.now() - interval '1 day'",
-            locked_by="'other'",
-            locked_time="rowlease.now()",
-            lock_expires_time="rowlease.now() + interval '1 day'",
-            lock_token="1",
-            num_attempts="1",
+            **IN_FLIGHT,
         )
         owner.fill(
             1000,
@@ -253,14 +257,6 @@ def test_plans_from_a_time_when_little_was_there_stay_away_from_what_comes(
         for _ in range(2):
             before = pages_of_steps(worker)
         owner.fill(20_000)
-        owner.fill(
-            20_000,
-            status="'Processing'",
-            locked_by="'other'",
-            locked_time="rowlease.now()",
-            lock_expires_time="rowlease.now() + interval '1 day'",
-            lock_token="1",
-            num_attempts="1",
-        )
+        owner.fill(20_000, **IN_FLIGHT)
         after = pages_of_steps(worker)
         assert {n: pages for n, pages in after.items() if pages > before[n] + 100} == {}
