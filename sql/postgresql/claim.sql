@@ -2,8 +2,9 @@
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
 --           p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[]
--- returns:  request_id bigint, priority integer, due_time timestamptz, leased boolean (false: another
---           of its group comes first; its row is locked), in claim order
+-- returns:  leased bigint[]: the requests that it has, behind bigint[]: those that stand behind another
+--           of their group, locked; both are null if empty. met_priorities integer[], met_times
+--           timestamptz[], met_ids bigint[]: all of them together. Each in claim order.
 -- errors:   23505 another claim took a request of the same group at this moment
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
 -- why:      one probe of the index per priority, taken only as far as it is needed: nothing sorts, so
@@ -18,17 +19,16 @@
 create or replace function rowlease.claim(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
-  p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[]
-) returns table (request_id bigint, priority integer, due_time timestamptz, leased boolean)
-language plpgsql
+  p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[],
+  out leased bigint[], out behind bigint[], out met_priorities integer[],
+  out met_times timestamptz[], out met_ids bigint[]
+) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
 as $$
-#variable_conflict use_column
 begin
-  return query
   with candidate as materialized (
     select o.priority, c.due_time, c.request_id, c.free,
            count(*) filter (where c.free) over (rows unbounded preceding) as place
@@ -78,8 +78,12 @@ begin
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, pending, processing)
     select p_queue_name, c.priority, -count(*), count(*) from claimed c group by c.priority)
-  select l.request_id, l.priority, l.due_time, true from claimed l
-  union all
-  select c.request_id, c.priority, c.due_time, false from candidate c where not c.free
-   order by priority desc, due_time, request_id;
+  select array_agg(m.request_id) filter (where m.free),
+         array_agg(m.request_id) filter (where not m.free),
+         array_agg(m.priority), array_agg(m.due_time), array_agg(m.request_id)
+    into leased, behind, met_priorities, met_times, met_ids
+    from (select l.request_id, l.priority, l.due_time, true as free from claimed l
+          union all
+          select c.request_id, c.priority, c.due_time, false from candidate c where not c.free
+           order by priority desc, due_time, request_id) m;
 end $$;

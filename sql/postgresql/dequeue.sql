@@ -43,11 +43,10 @@ begin
   v_floor := rowlease.floor_in_force(p_floor, v_now);
   foreach v_queue in array p_queue_names loop
     exit when v_left = 0;
-    select * into v_claim
-      from rowlease.dequeue_one(v_queue, p_worker_id, v_now, p_lease_ms, v_left,
-                                coalesce(p_slots, p_limit) - (p_limit - v_left),
-                                (v_floor ->> 'proven')::timestamptz,
-                                coalesce(v_floor -> 'queues' -> v_queue, '{}'));
+    v_claim := rowlease.dequeue_one(
+      v_queue, p_worker_id, v_now, p_lease_ms, v_left,
+      coalesce(p_slots, p_limit) - (p_limit - v_left), (v_floor ->> 'proven')::timestamptz,
+      coalesce(v_floor -> 'queues' -> v_queue, '{}'));
     v_more := v_more or v_claim.more;
     v_held := v_held or v_claim.held_back;
     v_floor := jsonb_set(v_floor, array['queues', v_queue], v_claim.floor);

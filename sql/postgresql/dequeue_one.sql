@@ -17,14 +17,16 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_settings rowlease.queue_settings;
-  v_step     integer := 2 * p_limit + 10;
+  v_step     constant integer := 2 * p_limit + 10;
+  v_from     timestamptz;
   v_moved    timestamptz;
   v_room     integer;
-  v_times    timestamptz[];
-  v_ids      bigint[];
+  v_times    timestamptz[] := translate(p_floor ->> 'times', '[]', '{}');
+  v_ids      bigint[] := translate(p_floor ->> 'ids', '[]', '{}');
   v_round    integer := 0;
   v_order    record;
   v_got      record;
+  v_raised   record;
 begin
   request_ids := '{}';
   more := false;
@@ -34,19 +36,21 @@ begin
   if v_settings.paused then
     return;
   end if;
-  if floor -> 'claimed' is null then
+  if cardinality(v_times) is distinct from v_settings.max_priority + 1 then
     perform rowlease.lower_priorities(p_queue_name, v_settings.max_priority, 1000);
     floor := rowlease.keep_floor(v_settings, p_now, p_proven, floor);
+    v_times := translate(floor ->> 'times', '[]', '{}');
+    v_ids := translate(floor ->> 'ids', '[]', '{}');
   end if;
-  more := greatest(
-    rowlease.break_expired(p_queue_name, p_now, (floor ->> 'moved')::timestamptz, v_step),
-    rowlease.wake_due(p_queue_name, p_now, (floor ->> 'moved')::timestamptz, v_step)) = v_step;
+  v_from := floor ->> 'moved';
   v_moved := p_now - interval '50 ms';  -- enqueues may be committing just now
-  if more then
-    v_moved := least(v_moved,
-      rowlease.next_event(p_queue_name, (floor ->> 'moved')::timestamptz, p_now));
+  if rowlease.next_event(p_queue_name, v_from, p_now) is not null then
+    more := greatest(rowlease.break_expired(p_queue_name, p_now, v_from, v_step),
+                     rowlease.wake_due(p_queue_name, p_now, v_from, v_step)) = v_step;
+    if more then
+      v_moved := least(v_moved, rowlease.next_event(p_queue_name, v_from, p_now));
+    end if;
   end if;
-  floor := floor || jsonb_build_object('moved', v_moved);
   v_room := rowlease.room_in_flight(v_settings, p_limit);
   held_back := v_room = 0 or v_settings.consumer_priorities
                              and rowlease.is_held_back(v_settings, p_worker_id, p_now);
@@ -55,25 +59,18 @@ begin
   end if;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;
-    select array_agg(coalesce((floor -> 'claimed' -> p::text ->> 0)::timestamptz, '-infinity')
-                     order by p),
-           array_agg(coalesce((floor -> 'claimed' -> p::text ->> 1)::bigint, 0) order by p)
-      into v_times, v_ids from generate_series(0, v_settings.max_priority) as p;
-    select * into v_order from rowlease.claim_order(
-      v_settings, v_round, v_room - cardinality(request_ids), v_times, v_ids);
-    select coalesce(array_agg(c.request_id) filter (where c.leased), '{}') as leased,
-           array_agg(c.request_id) filter (where not c.leased) as behind,
-           coalesce(array_agg(c.request_id), '{}') as ids, array_agg(c.priority) as priorities,
-           array_agg(c.due_time) as due_times
-      into v_got
-      from rowlease.claim(
-        p_queue_name, p_worker_id, p_now,
-        coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
-        v_order.quotas, v_order.until, v_room - cardinality(request_ids),
-        p_slots - cardinality(request_ids), v_times, v_ids) c;
-    floor := rowlease.raise_floor(floor, v_moved, v_got.priorities, v_got.due_times, v_got.ids,
-                                  v_order.priorities, v_order.quotas, v_order.until,
-                                  v_room - cardinality(request_ids));
+    v_order := rowlease.claim_order(v_settings, v_round, v_room - cardinality(request_ids),
+                                    v_times, v_ids);
+    v_got := rowlease.claim(
+      p_queue_name, p_worker_id, p_now,
+      coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
+      v_order.quotas, v_order.until, v_room - cardinality(request_ids),
+      p_slots - cardinality(request_ids), v_times, v_ids);
+    v_raised := rowlease.raise_floor(
+      v_moved, v_got.met_priorities, v_got.met_times, v_got.met_ids, v_order.priorities,
+      v_order.quotas, v_order.until, v_room - cardinality(request_ids), v_times, v_ids);
+    v_times := v_raised.p_times;
+    v_ids := v_raised.p_ids;
     request_ids := request_ids || v_got.leased;
     if v_got.behind is not null then
       perform rowlease.block_groups(p_queue_name, v_got.behind);
@@ -81,5 +78,6 @@ begin
     more := more or v_round >= 50;
     exit when v_order.last and v_got.behind is null or v_round >= 50;
   end loop;
+  floor := floor || jsonb_build_object('moved', v_moved, 'times', v_times, 'ids', v_ids);
   perform rowlease.tell_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));
 end $$;

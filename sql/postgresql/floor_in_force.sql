@@ -31,6 +31,6 @@ begin
     'proven', case when v_oldest >= v_xid then to_jsonb(p_now)
                    when v_oldest >= (v_old ->> 'xid')::xid8 then v_old -> 'born'
                    else v_old -> 'proven' end,
-    'queues', (select coalesce(jsonb_object_agg(q.key, q.value - '{claimed,moved,expiring}'::text[]),
+    'queues', (select coalesce(jsonb_object_agg(q.key, q.value - '{times,ids,moved,expiring}'::text[]),
                                '{}') from jsonb_each(v_old -> 'queues') q));
 end $$;

@@ -1,8 +1,8 @@
 -- keep_floor: begin a queue's floor anew, from what is known to be empty for good.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
--- returns:  jsonb -- 'claimed': per priority, the key (due time, request id) below which nothing
---           waited just now; 'moved': the same for due times and expiries; 'kept': the keys below
---           which nothing ever will, per priority and for 'moved'; 'full': when to look everywhere
+-- returns:  jsonb -- 'times' and 'ids': per priority, from 0, the key (due time, request id) below
+--           which nothing waited just now; 'moved': the same for due times and expiries; 'kept': the
+--           three below which nothing ever will; 'full': when to look everywhere
 -- errors:   none
 -- locks:    none
 -- why:      a look takes no locks and so sees what others hold: a claim that is rolled back leaves
@@ -32,22 +32,27 @@ begin
     p_settings.queue_name, coalesce((v_kept ->> 'moved')::timestamptz, '-infinity'), p_now);
   v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be committing just now
   if p_floor = '{}' and p_settings.policy = 'strict' then  -- the first call pays for no look ahead
-    return jsonb_build_object('moved', v_moved, 'claimed', '{}'::jsonb, 'full', p_now);
+    return jsonb_build_object(
+      'moved', v_moved, 'full', p_now,
+      'times', array_fill('-infinity'::timestamptz, array[p_settings.max_priority + 1]),
+      'ids', array_fill(0, array[p_settings.max_priority + 1]));
   end if;
   v_proven := least(v_due, p_proven);
   select jsonb_build_object(
            'moved', v_moved,
-           'claimed', jsonb_object_agg(h.priority, jsonb_build_array(
-             least(h.due_time, v_moved), case when h.due_time <= v_moved then h.request_id else 0 end)),
-           'kept', case when p_proven is not null then jsonb_build_object('moved', v_proven)
-             || jsonb_object_agg(h.priority, jsonb_build_array(
-                  least(h.due_time, v_proven), case when h.due_time <= v_proven then h.request_id
-                                                    else 0 end)) end)
+           'times', array_agg(least(h.due_time, v_moved) order by h.priority),
+           'ids', array_agg(case when h.due_time <= v_moved then h.request_id else 0 end
+                            order by h.priority),
+           'kept', case when p_proven is not null then jsonb_build_object(
+             'moved', v_proven,
+             'times', array_agg(least(h.due_time, v_proven) order by h.priority),
+             'ids', array_agg(case when h.due_time <= v_proven then h.request_id else 0 end
+                              order by h.priority)) end)
     into v_floors
     from (select f.priority, w.due_time, w.request_id
             from (select p as priority,
-                         coalesce((v_kept -> p::text ->> 0)::timestamptz, '-infinity') as due_time,
-                         coalesce((v_kept -> p::text ->> 1)::bigint, 0) as request_id
+                         coalesce((v_kept -> 'times' ->> p)::timestamptz, '-infinity') as due_time,
+                         coalesce((v_kept -> 'ids' ->> p)::bigint, 0) as request_id
                     from generate_series(0, p_settings.max_priority) as p) f
             left join lateral (
               select q.due_time, q.request_id from rowlease.queue q

@@ -1,6 +1,6 @@
 -- next_event: when the next scheduled request of a queue is due, or the next lease runs out.
 -- params:   p_queue_name text, p_from timestamptz, p_until timestamptz
--- returns:  timestamptz -- at or after p_from and before p_until; null if there is none
+-- returns:  timestamptz -- from p_from to p_until; null if there is none
 -- errors:   none
 -- locks:    none
 -- why:      what is due or expired and not moved yet bounds every floor: it may go anywhere.
@@ -16,10 +16,10 @@ begin
   return least(
     (select q.due_time from rowlease.queue q
       where q.queue_name = p_queue_name and q.status = 'Scheduled'
-        and q.due_time >= p_from and q.due_time < p_until
+        and q.due_time >= p_from and q.due_time <= p_until
       order by q.due_time limit 1),
     (select q.lock_expires_time from rowlease.queue q
       where q.queue_name = p_queue_name and q.status = 'Processing'
-        and q.lock_expires_time >= p_from and q.lock_expires_time < p_until
+        and q.lock_expires_time >= p_from and q.lock_expires_time <= p_until
       order by q.lock_expires_time limit 1));
 end $$;

@@ -1,49 +1,43 @@
 -- raise_floor: lift a queue's floor past what a claim has just taken or found empty.
--- params:   p_floor jsonb, p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
+-- params:   p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
 --           p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
---           p_limit integer
--- returns:  jsonb -- 'claimed': per priority, the key (due time, request id) below which nothing
---           waits; what else the floor holds stays
+--           p_limit integer, p_times timestamptz[], p_ids bigint[]
+-- returns:  p_times timestamptz[], p_ids bigint[] -- per priority, from 0, the key (due time, request
+--           id) below which nothing waits
 -- errors:   none
 -- locks:    none
--- why:      the first three arrays are what the claim met, in its order; the rest is what was asked
---           for: a priority that gave less than its quota was looked through to its end. Never past
---           p_moved: what is due later may still be on its way; and never down, where returned ones
---           stand.
+-- why:      the arrays after p_moved are what the claim met, in its order (null: nothing), and what it
+--           was asked for: a priority that gave less than its quota was looked through to its end.
+--           Never past p_moved: what is due later may still be on its way; and never down, where
+--           returned ones stand. Each claim comes here, so it is arithmetic and no query.
 create or replace function rowlease.raise_floor(
-  p_floor jsonb, p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
-  p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
-  p_limit integer
-) returns jsonb
-language plpgsql
+  p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[], p_request_ids bigint[],
+  p_order integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
+  inout p_times timestamptz[], inout p_ids bigint[]
+) language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_num_met integer := coalesce(cardinality(p_priorities), 0);
+  v_met     integer[];
+  v_last    integer;
+  v_at      integer;
 begin
-  return p_floor || jsonb_build_object('claimed', coalesce(p_floor -> 'claimed', '{}') || (
-    with claimed as (
-      select c.priority, count(*) as met, (array_agg(c.due_time))[count(*)] as due_time,
-             (array_agg(c.request_id))[count(*)] as request_id
-        from unnest(p_priorities, p_due_times, p_request_ids) as c(priority, due_time, request_id)
-       group by c.priority),
-    passed as (
-      select c.priority, c.due_time, c.request_id from claimed c
-      union all
-      select o.priority, (f.key ->> 0)::timestamptz, (f.key ->> 1)::bigint
-        from unnest(p_order) as o(priority)
-       cross join lateral (select p_floor -> 'claimed' -> o.priority::text as key) f
-       where f.key is not null
-      union all
-      select o.priority, 'infinity', 0
-        from unnest(p_order, p_quotas) as o(priority, quota)
-       where p_until = 'infinity'
-         and o.quota > coalesce((select c.met from claimed c where c.priority = o.priority), 0)
-         and (cardinality(p_request_ids) < p_limit
-              or o.priority > (select min(c.priority) from claimed c)))
-    select coalesce(jsonb_object_agg(k.priority, jsonb_build_array(k.due_time, k.request_id)), '{}')
-      from (select distinct on (p.priority) p.priority,
-                   least(p.due_time, p_moved) as due_time,
-                   case when p.due_time <= p_moved then p.request_id else 0 end
-                     as request_id
-              from passed p
-             order by p.priority, p.due_time desc, p.request_id desc) k));
+  for v_place in 1 .. cardinality(p_order) loop
+    v_met := array_positions(p_priorities, p_order[v_place]);
+    v_last := v_met[cardinality(v_met)];
+    v_at := p_order[v_place] + 1;
+    if p_until = 'infinity' and coalesce(cardinality(v_met), 0) < p_quotas[v_place]
+       and (v_num_met < p_limit or p_order[v_place] > p_priorities[v_num_met]) then
+      p_times[v_at] := p_moved;
+      p_ids[v_at] := 0;
+    elsif (p_due_times[v_last], p_request_ids[v_last]) > (p_times[v_at], p_ids[v_at]) then
+      p_times[v_at] := p_due_times[v_last];
+      p_ids[v_at] := p_request_ids[v_last];
+    end if;
+    if p_times[v_at] > p_moved then
+      p_times[v_at] := p_moved;
+      p_ids[v_at] := 0;
+    end if;
+  end loop;
 end $$;
