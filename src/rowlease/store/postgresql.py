@@ -51,7 +51,7 @@ class PostgresStore(Store):
         # There is nothing to reset: every call is its own transaction.
         self._pool = QueuePool(
             self._connect,  # type: ignore[arg-type]
-            pool_size=4,
+            pool_size=5,
             max_overflow=28,
             timeout=30,
             reset_on_return=None,

@@ -54,7 +54,7 @@ class SqlServerStore(Store):
         # There is nothing to reset: every call is its own transaction.
         self._pool = QueuePool(
             self._connect,
-            pool_size=4,
+            pool_size=5,
             max_overflow=28,
             timeout=30,
             reset_on_return=None,

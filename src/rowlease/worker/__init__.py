@@ -4,6 +4,7 @@ A thread for each thing that waits::
 
     the caller's  dispatcher    shares requests out among the slots; time limits, deaths, signals
     receiver      receiver      decides when to exchange; its pump calls the database
+    sender        sender        delivers outcomes while the receiver waits for a claim
     leases        leases        renews what is held
     housekeeping  housekeeping  heartbeats and `maintain`
     bell          bell          waits for the doorbell (not in burst mode)
@@ -39,6 +40,7 @@ from rowlease.worker.leases import Leases
 from rowlease.worker.pump import Pump
 from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
 from rowlease.worker.schedules import Schedules
+from rowlease.worker.sender import Sender
 from rowlease.worker.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.summary import Summary
 from rowlease.worker.turns import Turns
@@ -188,8 +190,10 @@ class Worker:
                 if self._burst
                 else Schedules(store, self.worker_id, self._tasks, events),
             )
+            sender = Sender(pump, receiver)
             claiming = self._thread("receiver", receiver.run)
             others = [
+                self._thread("sender", sender.run),
                 self._thread("leases", leases.run, dispatcher.lost),
                 self._thread("housekeeping", housekeeping.run),
                 *([self._thread("bell", bell.run, receiver)] if bell and not self._burst else []),
@@ -202,9 +206,10 @@ class Worker:
                 )
                 for thread in (claiming, *others):
                     thread.start()
-                self._dispatch(dispatcher, receiver)
+                self._dispatch(dispatcher, receiver, sender)
             finally:
                 until = max(now() + FAREWELL, self._stop_at or 0.0)
+                sender.close()
                 receiver.close(until)
                 claiming.join(until - now() + 1.0)
                 if not claiming.is_alive():
@@ -233,14 +238,19 @@ class Worker:
             dispatcher.task_seconds,
         )
 
-    def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver) -> None:
+    def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver, sender: Sender) -> None:
         """Work, then drain."""
+
+        def changed() -> None:
+            receiver.notice()
+            sender.notice()
+
         while self._stop_at is None:
-            dispatcher.step(receiver.notice)
+            dispatcher.step(changed)
         self._events.emit(WorkerStopping(self.worker_id, self._grace))
         receiver.drain()
         while not (receiver.is_quiet and dispatcher.held == 0) and now() < self._stop_at:
-            dispatcher.step(receiver.notice, draining=True, longest=self._stop_at - now())
+            dispatcher.step(changed, draining=True, longest=self._stop_at - now())
         dispatcher.give_up()
 
     def _deliver_rest(self, dispatcher: Dispatcher, pump: Pump) -> None:

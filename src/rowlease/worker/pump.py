@@ -39,7 +39,7 @@ class NotDone(NamedTuple):
     seconds: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # each is itself, whatever it holds
 class Outcomes:
     """Outcomes on their way to the database."""
 
@@ -70,7 +70,8 @@ class Counts:
 class Pump:
     """Exchanges outcomes for requests.
 
-    `deliver` is safe from any thread; `exchange` belongs to the receiver's.
+    `deliver` is safe from any thread. Claims belong to the receiver's; outcomes alone may be
+    exchanged beside a claim.
 
     Args:
         lease: how long leases last; None takes the queues'.
@@ -102,8 +103,9 @@ class Pump:
         #: The last claim had no floor: nothing that it could have had was passed over.
         self.looked_everywhere = False
         self._lock = threading.Lock()
+        self._answering = threading.Lock()  # what comes back is taken in one by one
         self._waiting = Outcomes()  # delivered, not taken up by `exchange` yet
-        self._leaving = Outcomes()  # taken up, not known to have arrived
+        self._leaving: list[Outcomes] = []  # taken up by one each, not known to have arrived
         self.waiting_since: float | None = None
         self.counts = Counts()
 
@@ -117,7 +119,12 @@ class Pump:
     def undelivered(self) -> int:
         """How many outcomes the database does not know of yet."""
         with self._lock:
-            return len(self._waiting) + len(self._leaving)
+            return len(self._waiting) + sum(map(len, self._leaving))
+
+    @property
+    def num_waiting(self) -> int:
+        """How many of them no exchange has taken up."""
+        return len(self._waiting)
 
     def drop_floor(self) -> None:
         """Have the next claim look everywhere."""
@@ -135,16 +142,21 @@ class Pump:
             StoreError: as the store's routines.
         """
         limit = max(0, min(limit, MAX_LIMIT))
-        with self._lock:
-            self._leaving.extend(self._waiting)
-            self._waiting = Outcomes()
-        self.looked_everywhere = self._floor is None
         asked_at = now()
-        claim = self._send(self._leaving, limit, slots)
         with self._lock:
-            self.waiting_since = now() if self._waiting else None
+            leaving, self._waiting, self.waiting_since = self._waiting, Outcomes(), None
+            self._leaving.append(leaving)
+        try:
+            claim = self._send(leaving, limit, slots)
+        finally:
+            with self._lock:
+                self._leaving.remove(leaving)
+                leaving.extend(self._waiting)
+                self._waiting = leaving
+                self.waiting_since = now() if leaving else None
         if claim is None:
             return [], None
+        self.looked_everywhere = self._floor is None
         self._floor = claim.floor
         names = [request.queue_name for request in claim.requests]
         self._queues.took(names, all_wanted=claim.more)
@@ -154,7 +166,8 @@ class Pump:
         if abandoned := leaving.abandoned:
             answers = self._store.abandon([lease.request for lease in abandoned])
             leaving.abandoned = []
-            self._abandoned(abandoned, answers)
+            with self._answering:
+                self._abandoned(abandoned, answers)
         if not leaving and not limit:
             return None
         done, not_done = leaving.done, leaving.not_done
@@ -169,8 +182,9 @@ class Pump:
             floor=self._floor,
         )
         leaving.done, leaving.not_done = [], []
-        self._done(done, exchanged.completed)
-        self._not_done(not_done, exchanged.failed)
+        with self._answering:
+            self._done(done, exchanged.completed)
+            self._not_done(not_done, exchanged.failed)
         return exchanged.claim if limit else None
 
     def _leased(self, claim: Claim, asked_at: float) -> list[Lease]:

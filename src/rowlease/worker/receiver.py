@@ -120,6 +120,11 @@ class Receiver:
         self._rung = True
         self._wake.set()
 
+    def sent(self) -> None:
+        """Outcomes were delivered beside a claim, which may have made room, or have come back."""
+        self._rung = True
+        self._wake.set()
+
     def drain(self) -> None:
         """Claim no more."""
         self._claiming = False
@@ -131,6 +136,11 @@ class Receiver:
         self._give_up_at = give_up_at
         self._retry_at = 0.0
         self._wake.set()
+
+    @property
+    def is_calling(self) -> bool:
+        """Does it wait for a database that answers?"""
+        return self.calling_since is not None and self._lost_at is None
 
     # -- its thread ------------------------------------------------------------------------------
 

@@ -1,0 +1,200 @@
+"""What the sender delivers, and what it leaves to the receiver."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.errors import RoutineError, StoreUnavailable
+from rowlease.events import Events
+from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
+from rowlease.tasks import Registry, Task
+from rowlease.worker import sender as sender_module
+from rowlease.worker.leases import Lease
+from rowlease.worker.pump import Done, Outcomes, Pump
+from rowlease.worker.sender import FEW, REST, Sender
+from rowlease.worker.turns import Turns
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+MANY = FEW + 1
+
+
+class World:
+    """A store and a receiver, and between them a sender with its pump."""
+
+    def __init__(self) -> None:
+        self.is_calling = True
+        self.num_sent = 0
+        self.calls: list[list[int]] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.next_id = 0
+        this: Any = self
+        self.pump = Pump(this, "w", Turns(["default"]), Registry([Task(print)]), this, Events())
+        self.sender = Sender(self.pump, this)
+
+    def exchange(
+        self, worker: str, queues: list[str], limit: int, *, completed: Sequence[Any], **_: Any
+    ) -> Exchanged:
+        self.calls.append([held.request_id for held, _ in completed])
+        self.meanwhile()
+        return Exchanged([Outcome.OK] * len(completed), [], Claim([], False, None, "f"))
+
+    def add(self, leases: list[Lease]) -> None: ...
+
+    def sent(self) -> None:
+        self.num_sent += 1
+
+    def finish(self, count: int) -> list[int]:
+        """As the dispatcher does when so many tasks have returned."""
+        ids = list(range(self.next_id, self.next_id + count))
+        self.next_id += count
+        ends = AT + timedelta(seconds=30)
+        self.pump.deliver(
+            Outcomes(
+                done=[
+                    Done(
+                        Lease(
+                            LeasedRequest(
+                                *(number, "default", "print", 0, AT, AT, AT, ends),
+                                *(1, 1, 5, 0, None, None),
+                                payload="{}",
+                            ),
+                            *(0, None, 0.0),
+                        ),
+                        *(None, 0.1),
+                    )
+                    for number in ids
+                ]
+            )
+        )
+        return ids
+
+    def run(self) -> None:
+        """Let it look once, and end."""
+        self.sender.notice()
+        if self.sender._wake.is_set():
+            self.sender._serve()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@contextmanager
+def in_a_thread(run: Callable[[], object]) -> Iterator[None]:
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_many_outcomes_do_not_wait_for_the_claim(world: World) -> None:
+    ids = world.finish(MANY)
+    world.run()
+    assert world.calls == [ids]
+    assert (world.pump.undelivered, world.num_sent) == (0, 1)
+
+
+def test_few_wait_for_the_next_claim(world: World) -> None:
+    world.finish(FEW)
+    world.run()
+    assert world.calls == []
+
+
+@pytest.mark.parametrize("what", ["away", "closed"])
+def test_what_the_receiver_can_take_along_is_left_to_it(world: World, what: str) -> None:
+    world.finish(MANY)
+    if what == "away":
+        world.is_calling = False
+    else:
+        world.sender.close()
+    world.run()
+    assert world.calls == []
+
+
+def test_what_came_meanwhile_follows_if_it_is_many(world: World) -> None:
+    first = world.finish(MANY)
+    second: list[int] = []
+
+    def meanwhile() -> None:
+        second.extend(world.finish(MANY if len(world.calls) == 1 else FEW))
+
+    world.meanwhile = meanwhile
+    world.run()
+    assert world.calls == [first, second[:MANY]]
+    assert world.pump.undelivered == FEW
+
+
+def test_what_did_not_arrive_comes_back_in_its_order(world: World) -> None:
+    """Its outcome may be known all the same: the next exchange is told `repeat` then."""
+    first = world.finish(MANY)
+
+    def away() -> None:
+        world.finish(1)
+        raise StoreUnavailable("away")
+
+    world.meanwhile = away
+    world.run()
+    assert world.num_sent == 1
+    assert world.pump.undelivered == MANY + 1
+    assert world.pump.waiting_since is not None
+    world.meanwhile = lambda: None
+    world.pump.exchange(0, 0)
+    assert world.calls[1] == [*first, MANY]
+    assert world.pump.undelivered == 0
+
+
+def test_after_any_error_all_is_left_to_the_receiver_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [1000.0]
+    monkeypatch.setattr(sender_module, "now", lambda: times[0])
+    world.finish(MANY)
+
+    def refuse() -> None:
+        raise RoutineError("wrong")
+
+    world.meanwhile = refuse
+    world.run()
+    world.run()
+    assert len(world.calls) == 1
+    times[0] += REST
+    world.run()
+    assert len(world.calls) == 2
+    assert world.pump.undelivered == MANY
+
+
+def test_what_is_on_its_way_beside_a_claim_is_not_sent_twice(world: World) -> None:
+    first = world.finish(MANY)
+    on_its_way, answered = threading.Event(), threading.Event()
+
+    def meanwhile() -> None:
+        if len(world.calls) == 1:
+            on_its_way.set()
+            assert answered.wait(10)
+
+    world.meanwhile = meanwhile
+    with in_a_thread(lambda: world.pump.exchange(0, 0)):
+        assert on_its_way.wait(10)
+        assert world.pump.undelivered == MANY
+        second = world.finish(2)
+        world.pump.exchange(5, 1)
+        assert world.pump.undelivered == MANY
+        answered.set()
+    assert world.calls == [first, second]
+    assert world.pump.undelivered == 0
+    assert world.pump.counts.finished == MANY + 2
+
+
+def test_it_ends_when_it_is_closed(world: World) -> None:
+    with in_a_thread(world.sender.run):
+        world.finish(MANY)
+        world.sender.notice()
+        world.sender.close()
