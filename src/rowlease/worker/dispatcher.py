@@ -22,7 +22,7 @@ from rowlease.worker.slot import Answer, Death, Slot, Slots
 
 #: Seconds of work to hold ahead for each slot: enough to hide a claim's round trip, short enough
 #: that what is held ahead is not missed elsewhere.
-AHEAD_SECONDS = 0.05
+AHEAD_SECONDS = 0.1
 #: Seconds after which a running request blocks its slot: what was given to it beyond is taken back.
 BLOCKED_SECONDS = 0.05
 #: Weight of one more request in the moving average of run times.
