@@ -17,7 +17,8 @@ demo: $(VENV)/ready ## The main job on real data, end to end (ROWS=20000 shorten
 	rowlease demo $(if $(ROWS),--rows $(ROWS))
 
 test: $(VENV)/ready check ## Everything that guards the promises
-	$(PYTHON) -m pytest $(ARGS)
+	@# A process for each core: the tests of one mostly wait, for a server, a worker or a JVM.
+	$(PYTHON) -m pytest --numprocesses logical --dist worksteal $(ARGS)
 
 check: $(VENV)/ready ## Format, lint, types, import directions
 	ruff format --check .

@@ -4,8 +4,9 @@
 
 A day's churn in minutes: the queue holds 1,000 requests, and two connections go on and on
 enqueueing 100, claiming 100 and completing them, by pgbench, with durable commits and receipts.
-Once a second `maintain` is called, as a worker does; autovacuum is the server's own. The rate is
-taken from the first tenth and from the last one, and the size of the hot tables at the end.
+Once a second `maintain` is called, as a worker does; autovacuum comes as often as the server says
+(`autovacuum_naptime`, docs/decisions.md, 31). The rate is taken from the first tenth and from the
+last one, and the size of the hot tables at the end.
 """
 
 from __future__ import annotations

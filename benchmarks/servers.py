@@ -18,10 +18,17 @@ from rowlease.store.migrate import migrate
 from rowlease.store.scratch import scratch_database
 
 #: Of the server that benchmarks start where none is given: memory and log for a queue in use. All
-#: else, above all durability, is PostgreSQL's default.
+#: else is as the embedded server has it, and durability is PostgreSQL's default.
 OWN_SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "2GB", "max_connections": "200"}
 #: What decides over speed, and must be seen beside every figure.
-SETTINGS = ("fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "full_page_writes")
+SETTINGS = (
+    "fsync",
+    "synchronous_commit",
+    "shared_buffers",
+    "max_wal_size",
+    "full_page_writes",
+    "autovacuum_naptime",
+)
 
 
 def add_dsn(parser: argparse.ArgumentParser) -> None:

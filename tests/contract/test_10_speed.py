@@ -254,9 +254,10 @@ def test_plans_from_a_time_when_little_was_there_stay_away_from_what_comes(
         owner.configure_queue("small", max_in_flight=1000)
         owner.fill(rows)
         owner.execute("analyze rowlease.queue")
-        for _ in range(2):
-            before = pages_of_steps(worker)
+        before = [pages_of_steps(worker) for _ in range(2)]
         owner.fill(20_000)
         owner.fill(20_000, **IN_FLIGHT)
-        after = pages_of_steps(worker)
-        assert {n: pages for n, pages in after.items() if pages > before[n] + 100} == {}
+        after = [pages_of_steps(worker) for _ in range(3)]
+        # A step meets what comes due just then, once more, once less; a bad plan costs each time.
+        grown = {n: min(one[n] for one in after) - max(one[n] for one in before) for n in STEPS}
+        assert {n: pages for n, pages in grown.items() if pages > 100} == {}

@@ -193,9 +193,9 @@ def test_before_anything_is_known_only_free_slots_are_filled(clock: Clock) -> No
 
 
 @pytest.mark.parametrize(
-    ("seconds", "ahead"), [(TINY, 100), (0.001, 50), (0.01, 5), (0.03, 1), (0.06, 0), (10, 0)]
+    ("seconds", "ahead"), [(TINY, 100), (0.002, 50), (0.02, 5), (0.06, 1), (0.11, 0), (10, 0)]
 )
-def test_fifty_milliseconds_of_work_are_held_ahead(
+def test_a_tenth_of_a_second_of_work_is_held_ahead(
     clock: Clock, seconds: float, ahead: int
 ) -> None:
     world = World(clock, slots=2)
