@@ -90,7 +90,7 @@ def sql(dsn: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
 
         def run(text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
             cursor = connection.execute(text, arguments)
-            return cursor.fetchall() if cursor.description else []
+            return [] if cursor.description is None else cursor.fetchall()
 
         yield run
 

@@ -275,7 +275,7 @@ class PostgresSession(PostgresStore, Session):
 
     def execute(self, text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
         cursor = self.raw.execute(text, arguments)
-        return cursor.fetchall() if cursor.description else []
+        return [] if cursor.description is None else cursor.fetchall()
 
     def version(self) -> str:
         ((version,),) = self.execute("select version()")

@@ -89,7 +89,7 @@ def with_scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Routine]], N
 def run(dsn: str, text: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         cursor = connection.execute(text)
-        return cursor.fetchall() if cursor.description else []
+        return [] if cursor.description is None else cursor.fetchall()
 
 
 def alembic(repository: Path, dsn: str, *arguments: str) -> None:

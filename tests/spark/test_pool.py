@@ -5,6 +5,7 @@ Real clusters, in processes of their own; only a database's answers are waited f
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -170,7 +171,7 @@ def test_a_cancelled_spark_job_leaves_leases_that_end(
     until(lambda: not sql(drains), "the driver has said bye")
     two_executors.signal(signal.SIGINT)
     answer = two_executors.answer()
-    assert answer.get("error") == "RowleaseError", answer
+    assert answer.get("error") == "RowleaseError", json.dumps(answer)
     assert "Spark ended the pool's job: " in answer["says"]
     assert statuses(sql) == {"Processing": 2}
     sql("update rowlease.queue set kind = 'nap'")
