@@ -131,7 +131,7 @@ def _what_ran(server: str) -> list[str]:
         "a T-SQL engine over TDS, through Microsoft's ODBC driver. It ignores UPDLOCK, READPAST",
         "and ROWLOCK, so claimers meet at the same rows: what holds there holds by the status that",
         "is checked again, not by hints. It tells nothing of SQL Server's own locks, plans, speed.",
-        "Its sp_getapplock was corrected locally: one that is refused at once could end the server.",
+        "Its sp_getapplock was corrected locally: one refused at once could end the server.",
         "The scripts are rewritten for it where it lacks words, see `SPOKEN` in",
         f"[{FOLDER}/sqlserver.py](../{FOLDER}/sqlserver.py). The suite finds a SQL Server by",
         f"`{sqlserver.VARIABLE}`, or starts one where a Docker engine answers.",
