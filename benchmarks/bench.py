@@ -55,7 +55,7 @@ TRIED = {
     "start latency": (
         "It is no shorter in coroutines, so the child process is not what takes it; the call of "
         "enqueue by itself takes 0.5 ms. Tried: a claim of fewer statements (decision 30), which "
-        "took off a tenth."
+        "took off 8 %."
     ),
     "against the floor": DRAIN,
     "against Graphile": DRAIN,
