@@ -700,13 +700,15 @@ def test_tasks_of_the_script_itself_can_be_run(dsn: str, tmp_path: Path, store: 
     script = tmp_path / "app.py"
     script.write_text(
         "import sys\nfrom rowlease.tasks import task\nfrom rowlease.worker import Worker\n"
-        "@task\ndef double(x): return 2 * x\n"
+        "_, dsn, factor = sys.argv\n"  # a child sees what the script was called with
+        "@task\ndef times(x): return int(factor) * x\n"
         "if __name__ == '__main__':\n"
-        "    print(Worker(sys.argv[1], [double], burst=True).run())\n"
+        "    print(Worker(dsn, [times], burst=True).run())\n"
     )
-    put(store, {"x": 21}, kind="double")
+    put(store, {"x": 21}, kind="times")
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run([sys.executable, script, dsn], capture_output=True, text=True, env=path)
+    command = [sys.executable, script, dsn, "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=path)
     assert ended.stdout.startswith("1 finished"), ended.stderr
 
 

@@ -239,6 +239,7 @@ def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
 def load(setup: dict[str, Any]) -> list[Task]:
     """Import the tasks by their functions' import paths."""
     sys.path[:] = setup["path"]
+    sys.argv[:] = setup["arguments"]  # its own are descriptors, which say nothing to a script
     import importlib
     import runpy
 

@@ -20,11 +20,11 @@ from rowlease.worker.process import failure
 from rowlease.worker.pump import Done, NotDone, Outcomes, Pump
 from rowlease.worker.slot import Answer, Death, Slot, Slots
 
-#: Seconds of work to hold ahead for each slot: enough to hide a claim's round trip, short enough
-#: that what is held ahead is not missed elsewhere.
-AHEAD_SECONDS = 0.1
-#: Seconds after which a running request blocks its slot: what was given to it beyond is taken back.
-BLOCKED_SECONDS = 0.05
+#: Seconds of work that a slot holds: enough to hide a claim's round trip, short enough that what is
+#: held ahead is not missed elsewhere. A request that runs as long blocks its slot, and what was
+#: given to it beyond is taken back. It took twice the average then, at least: who holds anything
+#: ahead has two requests in that time.
+SLOT_SECONDS = 0.1
 #: Weight of one more request in the moving average of run times.
 WEIGHT = 0.05
 #: Seconds between giving a slot something and looking whether it has begun.
@@ -180,9 +180,9 @@ class Dispatcher:
                     one.doom = reason
                     one.kill()
                 pause = min(pause, left)
-            one.is_blocked = ran >= BLOCKED_SECONDS
-            if 0 <= ran < BLOCKED_SECONDS:
-                pause = min(pause, BLOCKED_SECONDS - ran)
+            one.is_blocked = ran >= SLOT_SECONDS
+            if 0 <= ran < SLOT_SECONDS:
+                pause = min(pause, SLOT_SECONDS - ran)
             if one.load > 1 and one.take_back_at is None and (recall or one.is_blocked):
                 one.ask_back(at)
             if one.take_back_at is not None:
@@ -223,8 +223,8 @@ class Dispatcher:
 
     def _measure(self) -> None:
         """Tell the receiver how much is wanted."""
-        likely = int(AHEAD_SECONDS / max(self._average, 1e-6))
-        self.ahead = min(self._prefetch, likely, self._answered)
+        fit = int(SLOT_SECONDS / max(self._average, 1e-6))
+        self.ahead = min(self._prefetch, max(0, fit - 1), self._answered)
         able = [one for one in self._slots.children if one.ready and one.doom is None]
         quick = sum(not one.is_blocked for one in able)
         self.capacity = len(able) + self.ahead * quick

@@ -36,7 +36,12 @@ def set_up(tasks: Registry) -> bytes:
         places.append((module, qualname, each.name))
     path = [entry or os.getcwd() for entry in sys.path]
     return json.dumps(
-        {"path": path, "script": script and str(Path(script).resolve()), "tasks": places}
+        {
+            "path": path,
+            "arguments": sys.argv,
+            "script": script and str(Path(script).resolve()),
+            "tasks": places,
+        }
     ).encode()
 
 
