@@ -707,7 +707,7 @@ def test_tasks_of_the_script_itself_can_be_run(dsn: str, tmp_path: Path, store: 
     )
     put(store, {"x": 21}, kind="times")
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, script, dsn, "2"]
+    command = [sys.executable, str(script), dsn, "2"]
     ended = subprocess.run(command, capture_output=True, text=True, env=path)
     assert ended.stdout.startswith("1 finished"), ended.stderr
 
