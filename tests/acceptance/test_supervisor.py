@@ -250,29 +250,29 @@ def test_sigquit_shows_where_everything_stands_and_harms_nothing(
     options = ("--processes", "2", "--concurrency", "1", "--log-level", "debug", "--health", "0")
     with working(dsn, tmp_path, *options) as command:
         port = port_of(command)
-        command.event("started")
         while probe(port, "/ready")[0] != 200:
             pass
-        command.process.send_signal(signal.SIGQUIT)
-        # On a busy machine one may begin before the other has written everything.
-        wanted = [
-            ("supervisor.py", "_wait"),
-            ("\nworker 1 (process ",),
-            ("\nworker 2 (process ",),
-            ("dispatcher.py", "step"),
-            ("in wait_at_the_gate",),
-        ]
-
-        def is_last(line: str) -> bool:
-            wanted[:] = [
-                parts for parts in wanted if not all(part in f"\n{line}" for part in parts)
+        with gate.open("w") as opened:  # by the task, too, which stands there now
+            command.process.send_signal(signal.SIGQUIT)
+            # On a busy machine one may begin before the other has written everything.
+            wanted = [
+                ("supervisor.py", "_wait"),
+                ("\nworker 1 (process ",),
+                ("\nworker 2 (process ",),
+                ("dispatcher.py", "step"),
+                ("in wait_at_the_gate",),
             ]
-            return not wanted
 
-        command.until(is_last)
-        running = f"runs request {request_id} (wait_at_the_gate) for "
-        assert any(running in line for line in command.said)
-        gate.write_text("through")
+            def is_last(line: str) -> bool:
+                wanted[:] = [
+                    parts for parts in wanted if not all(part in f"\n{line}" for part in parts)
+                ]
+                return not wanted
+
+            command.until(is_last)
+            running = f"runs request {request_id} (wait_at_the_gate) for "
+            assert any(running in line for line in command.said)
+            opened.write("through")
         command.event("finished")
         command.process.send_signal(signal.SIGTERM)
         code, summary = command.ended()
@@ -285,10 +285,10 @@ def test_a_worker_alone_shows_its_stacks_too(
 ) -> None:
     client.enqueue("wait_at_the_gate", {"gate": str(gate)})
     with working(dsn, tmp_path, "--concurrency", "1", "--log-level", "debug") as command:
-        command.event("started")
-        command.process.send_signal(signal.SIGQUIT)
-        command.until(lambda line: "in wait_at_the_gate" in line)
-        gate.write_text("through")
+        with gate.open("w") as opened:  # by the task, too, which stands there now
+            command.process.send_signal(signal.SIGQUIT)
+            command.until(lambda line: "in wait_at_the_gate" in line)
+            opened.write("through")
         command.event("finished")
 
 
