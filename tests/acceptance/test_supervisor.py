@@ -44,6 +44,13 @@ def wait_at_the_gate(gate):
     return Path(gate).read_text()
 
 @task
+def be_busy(gate):
+    def deep(levels):
+        return deep(levels - 1) if levels else os.path.exists(gate)
+    while deep(900):
+        pass
+
+@task
 def end_the_worker():
     os.kill(os.getppid(), 9)
 """
@@ -290,6 +297,21 @@ def test_a_worker_alone_shows_its_stacks_too(
             command.until(lambda line: "in wait_at_the_gate" in line)
             opened.write("through")
         command.event("finished")
+
+
+def test_sigquit_harms_no_busy_threads(
+    dsn: str, tmp_path: Path, client: Client, gate: Path
+) -> None:
+    for _ in range(2):
+        client.enqueue("be_busy", {"gate": str(gate)})
+    with working(dsn, tmp_path, "--executor", "thread", "--log-level", "debug") as command:
+        command.events("started", 2)
+        for _ in range(10):
+            command.process.send_signal(signal.SIGQUIT)
+            command.until(lambda line: "Thread 0x" in line)
+            command.until(lambda line: "in deep" in line)
+        gate.unlink()
+        command.events("finished", 2)
 
 
 def test_a_mistake_ends_all_of_it_with_its_exit_code(dsn: str, tmp_path: Path) -> None:

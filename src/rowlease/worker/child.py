@@ -68,7 +68,8 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, worker_pid: int) ->
     for fd in (requests_fd, outcomes_fd, memory_fd):
         os.set_inheritable(fd, False)  # a task's own children must not keep the pipes open
     die_with(worker_pid)
-    faulthandler.register(signal.SIGQUIT, 2, all_threads=True)  # before READY says that it may come
+    # Before READY says that it may come. Threads of the task may run meanwhile: not to be read.
+    faulthandler.register(signal.SIGQUIT, 2, all_threads=False)
     frames = read_frames(requests_fd)
     try:
         _, setup = next(frames)

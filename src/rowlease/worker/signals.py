@@ -1,7 +1,9 @@
 """Signals: SIGTERM and Ctrl-C stop a worker, SIGQUIT shows where everything stands.
 
-The stacks of this process are written by a handler in C, so also when its main thread is stuck. The
-children are asked one after the other, or what they write would run into each other.
+The main thread's stack is written by a handler in C, so also when that thread is stuck. The others
+follow from Python, which stops them meanwhile: read while they run, as the handler in C would, they
+crash the process. The children are asked one after the other, or what they write would run into
+each other.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
-    """SIGQUIT writes the stacks of all threads to stderr, then calls `show_more` in a thread.
+    """SIGQUIT writes the stacks of all threads to stderr, then calls `show_more`, in a thread.
 
     Only the main thread can have that; in another nothing changes.
     """
@@ -60,13 +62,17 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
         yield
         return
 
+    def show() -> None:
+        faulthandler.dump_traceback(STDERR, all_threads=True)
+        show_more()
+
     def handle(*_: object) -> None:
-        threading.Thread(target=show_more, name="rowlease-stacks", daemon=True).start()
+        threading.Thread(target=show, name="rowlease-stacks", daemon=True).start()
 
     faulthandler.unregister(signal.SIGQUIT)  # or it would not see that the handler has changed
     before = signal.signal(signal.SIGQUIT, handle)
     # Chained: it writes first, then comes the handler above.
-    faulthandler.register(signal.SIGQUIT, STDERR, all_threads=True, chain=True)
+    faulthandler.register(signal.SIGQUIT, STDERR, all_threads=False, chain=True)
     try:
         yield
     finally:
