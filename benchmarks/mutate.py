@@ -52,11 +52,12 @@ def mutant(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
 
 
 TOKEN_G = "q.lock_token = g.token and q.locked_by is not null"
-TOKEN_J = "q.request_id = j.id and q.lock_token = j.token and q.locked_by is not null"
+ID_J = "q.request_id = any(array[j.id])"
+TOKEN_J = f"{ID_J} and q.lock_token = j.token and q.locked_by is not null"
 LEASED_G = "q.locked_by is not null"
 CANDIDATES = (
-    "             order by q.due_time, q.request_id\n"
-    "               for no key update skip locked) f"
+    "               order by q.due_time, q.request_id\n"
+    "                 for no key update skip locked) f"
 )
 
 MUTANTS = [
@@ -65,13 +66,13 @@ MUTANTS = [
     Mutant(
         "fail compares no token",
         "fail",
-        ((TOKEN_G, LEASED_G), (TOKEN_J, f"q.request_id = j.id and {LEASED_G}")),
+        ((TOKEN_G, LEASED_G), (TOKEN_J, f"{ID_J} and {LEASED_G}")),
         ("1_one_owner",),
     ),
     Mutant(
         "abandon compares no token",
         "abandon",
-        ((TOKEN_G, LEASED_G), (TOKEN_J, f"q.request_id = j.id and {LEASED_G}")),
+        ((TOKEN_G, LEASED_G), (TOKEN_J, f"{ID_J} and {LEASED_G}")),
         ("1_one_owner",),
     ),
     Mutant(
@@ -125,20 +126,18 @@ MUTANTS = [
         CANDIDATES.replace(" skip locked", ""),
         "3_order",
     ),
-    Mutant(
-        "claims neither lock nor look again",
+    mutant(
+        "claims do not lock what they look at",
         "claim",
-        (
-            (CANDIDATES, CANDIDATES.replace("\n               for no key update skip locked", "")),
-            ("and q.status || '' = 'Pending' and c.free", "and c.free"),
-        ),
-        ("3_order",),
+        CANDIDATES,
+        CANDIDATES.replace("\n                 for no key update skip locked", ""),
+        "3_order",
     ),
     mutant(
         "a claim locks more than it takes",
         "claim",
-        "        limit o.quota) c\n",
-        "        order by u.due_time, u.request_id limit o.quota) c\n",
+        "          limit o.quota) c\n",
+        "          order by u.due_time, u.request_id limit o.quota) c\n",
         "3_order",
     ),
     mutant(
@@ -231,8 +230,8 @@ MUTANTS = [
     mutant(
         "a kept floor passes requests that wait",
         "keep_floor",
-        "least(h.due_time, v_proven), case",
-        "v_proven, case",
+        "'times', array_agg(least(h.due_time, v_proven) order",
+        "'times', array_agg(v_proven order",
         "3_order",
     ),
     mutant(
@@ -266,24 +265,23 @@ MUTANTS = [
     mutant(
         "a floor passes what may be on its way",
         "raise_floor",
-        "least(p.due_time, p_moved) as due_time",
-        "p.due_time as due_time",
+        "    if p_times[v_at] > p_moved then",
+        "    if false then",
         "3_order",
         "8_wake_up",
     ),
     mutant(
         "a floor passes what a claim did not reach",
         "raise_floor",
-        "         and o.quota > coalesce((select c.met from claimed c where c.priority ="
-        " o.priority), 0)",
+        " and coalesce(cardinality(v_met), 0) < p_quotas[v_place]",
         "",
         "policies",
     ),
     mutant(
         "a returned request pulls the floor down",
         "raise_floor",
-        "where f.key is not null",
-        "where false",
+        "elsif (p_due_times[v_last], p_request_ids[v_last]) > (p_times[v_at], p_ids[v_at]) then",
+        "elsif v_last is not null then",
         "10_horizon",
     ),
     mutant(
@@ -325,10 +323,11 @@ MUTANTS = [
     mutant(
         "returned requests cut a scan into pieces without an end",
         "claim",
-        "               and not q.group_blocked and not q.returned\n"
-        "               and (q.due_time, q.request_id) >=",
-        "               and not q.group_blocked and not q.returned and q.due_time <= p_until\n"
-        "               and (q.due_time, q.request_id) >=",
+        "                 and q.status = 'Pending' and not q.group_blocked and not q.returned\n"
+        "                 and (q.due_time, q.request_id) >=",
+        "                 and q.status = 'Pending' and not q.group_blocked and not q.returned\n"
+        "                 and q.due_time <= p_until\n"
+        "                 and (q.due_time, q.request_id) >=",
         "10_speed",
     ),
     # Attempts
@@ -351,7 +350,7 @@ MUTANTS = [
     mutant(
         "what was fetched ahead has started",
         "claim",
-        "case when c.place <= p_slots then p_now end",
+        "case when l.place <= p_slots then p_now end",
         "p_now",
         "4_attempts",
     ),
@@ -473,7 +472,7 @@ MUTANTS = [
     mutant(
         "where all are equal workers are asked for all the same",
         "dequeue_one",
-        "v_settings.consumer_priorities\n                             and ",
+        "v_settings.consumer_priorities\n               and ",
         "",
         "7_consumer_priority",
     ),
@@ -524,8 +523,8 @@ MUTANTS = [
     mutant(
         "promote does not know what it has done",
         "promote",
-        "elsif v_load.status = 'Promoted' then",
-        "elsif false then",
+        "if v_load.status = 'Promoted' then",
+        "if false then",
         "9_loads",
     ),
     # Groups
@@ -569,7 +568,7 @@ MUTANTS = [
     mutant(
         "an old snapshot may finish a request of a group",
         "block_groups",
-        "where q.request_id = b.first_id and",
+        "where q.request_id = any(array[b.first_id]) and",
         "where false and",
         "groups",
     ),
@@ -629,8 +628,8 @@ MUTANTS = [
     mutant(
         "floors pass what is due and not moved",
         "dequeue_one",
-        "  if more then\n    v_moved",
-        "  if false then\n    v_moved",
+        "    if more then\n      v_moved",
+        "    if false then\n      v_moved",
         "scheduling",
     ),
     # Limits
@@ -707,8 +706,8 @@ MUTANTS = [
     mutant(
         "a completion is not counted",
         "complete",
-        "select d.queue_name, d.priority, -count(*) from done d",
-        "select d.queue_name, d.priority, 0 from done d",
+        "select d.queue_name, d.priority, -count(*), count(*)",
+        "select d.queue_name, d.priority, 0, count(*)",
         "depth",
     ),
     mutant(
@@ -721,8 +720,8 @@ MUTANTS = [
     mutant(
         "folding forgets dead letters",
         "fold_depth",
-        "sum(f.failed)\n      from folded f",
-        "0\n      from folded f",
+        "           sum(f.failed), sum(f.num_finished)",
+        "           0, sum(f.num_finished)",
         "depth",
     ),
     # Operators

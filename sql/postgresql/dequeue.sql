@@ -31,6 +31,7 @@ declare
   v_held  boolean := false;
   v_queue text;
   v_claim record;
+  v_next  record;
 begin
   if coalesce(p_worker_id, '') = '' or p_queue_names is null or p_limit is null
      or p_limit not between 1 and 10000 or p_lease_ms not between 100 and 86400000 then
@@ -51,19 +52,23 @@ begin
     v_held := v_held or v_claim.held_back;
     v_floor := jsonb_set(v_floor, array['queues', v_queue], v_claim.floor);
     v_left := v_left - cardinality(v_claim.request_ids);
-    return query
-      select q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
-             q.requested_time, q.due_time, q.locked_time, q.lock_expires_time, q.lock_token,
-             q.num_attempts, q.max_attempts, q.num_crashes, q.group_key::text, q.load_id::text,
-             q.payload::text, null::boolean, null::bigint, null::text
-        from unnest(v_claim.request_ids) with ordinality as c(id, place)
-        join rowlease.queue q on q.request_id = any(array[c.id])
-       order by c.place;
+    if cardinality(v_claim.request_ids) > 0 then
+      return query
+        select q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
+               q.requested_time, q.due_time, q.locked_time, q.lock_expires_time, q.lock_token,
+               q.num_attempts, q.max_attempts, q.num_crashes, q.group_key::text, q.load_id::text,
+               q.payload::text, null::boolean, null::bigint, null::text
+          from unnest(v_claim.request_ids) with ordinality as c(id, place)
+          join rowlease.queue q on q.request_id = any(array[c.id])
+         order by c.place;
+    end if;
   end loop;
   more := v_more or v_left = 0;
   floor := v_floor;
   if not more then
-    select * into wait_ms, floor from rowlease.next_event_ms(p_queue_names, v_now, v_floor);
+    v_next := rowlease.next_event_ms(p_queue_names, v_now, v_floor);
+    wait_ms := v_next.wait_ms;
+    floor := v_next.floor;
   end if;
   if v_held then
     wait_ms := least(wait_ms, 500);  -- the worker we stepped back for may be dead in 2 s

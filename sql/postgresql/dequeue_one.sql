@@ -51,12 +51,9 @@ begin
       v_moved := least(v_moved, rowlease.next_event(p_queue_name, v_from, p_now));
     end if;
   end if;
-  v_room := rowlease.room_in_flight(v_settings, p_limit);
-  held_back := v_room = 0 or v_settings.consumer_priorities
-                             and rowlease.is_held_back(v_settings, p_worker_id, p_now);
-  if held_back then
-    v_room := 0;
-  end if;
+  held_back := v_settings.consumer_priorities
+               and rowlease.is_held_back(v_settings, p_worker_id, p_now);
+  v_room := case when held_back then 0 else rowlease.room_in_flight(v_settings, p_limit) end;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;
     v_order := rowlease.claim_order(v_settings, v_round, v_room - cardinality(request_ids),
@@ -78,6 +75,7 @@ begin
     more := more or v_round >= 50;
     exit when v_order.last and v_got.behind is null or v_round >= 50;
   end loop;
+  held_back := held_back or v_room < p_limit and cardinality(request_ids) = v_room;
   floor := floor || jsonb_build_object('moved', v_moved, 'times', v_times, 'ids', v_ids);
   perform rowlease.tell_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));
 end $$;

@@ -17,6 +17,7 @@ import pytest
 import rowlease
 
 PACKAGE = Path(rowlease.__file__).parent
+MUTATE = Path(__file__).parents[2] / "benchmarks" / "mutate.py"
 
 MAX_LINES = 300
 #: Modules that are longer all the same, and why.
@@ -173,3 +174,10 @@ def test_every_module_says_what_it_is_for() -> None:
         if not ast.get_docstring(ast.parse((PACKAGE / name).read_text(encoding="utf-8")))
     ]
     assert not silent
+
+
+def test_every_mutant_still_fits_the_routine_that_it_is_made_from() -> None:
+    command = [sys.executable, MUTATE, "--list"]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stderr
+    assert len(listed.stdout.splitlines()) > 50

@@ -142,8 +142,8 @@ def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Wo
     return world
 
 
-def found(*numbers: int, **given: Any) -> Claim:
-    return Claim([request(n, **given) for n in numbers], more=True, wait=None, floor="f")
+def found(*numbers: int, more: bool = True, **given: Any) -> Claim:
+    return Claim([request(n, **given) for n in numbers], more=more, wait=None, floor="f")
 
 
 def test_free_slots_are_filled_at_once_and_full_ones_wait(world: World) -> None:
@@ -244,6 +244,30 @@ def test_an_answer_that_says_more_is_asked_again_at_once(world: World) -> None:
     world.exchange_now()
     assert world.exchange_now()["limit"] == 2
     assert world.taken
+
+
+def test_who_took_all_there_was_waits_for_the_bell(world: World) -> None:
+    world.claims = [found(1, more=False)]
+    world.exchange_now()
+    assert world.pause() <= 0  # nobody rings yet
+    world.exchange_now()
+    world.is_announced = True
+    world.finish(world.taken[0])
+    world.claims = [found(2, more=False)]
+    world.exchange_now()
+    assert world.pause() == pytest.approx(FLOOR_DROPPED)  # a late commit may be below the floor
+    world.receiver.ring()
+    world.claims = [found(3)]
+    world.exchange_now()
+    assert world.taken[-1].request.request_id == 3
+    assert len([event for event in world.heard if isinstance(event, WorkerIdle)]) == 1
+
+
+@pytest.mark.parametrize("world", [{"bell": False}], indirect=True)
+def test_who_has_no_bell_claims_until_there_is_nothing(world: World) -> None:
+    world.claims = [found(1, more=False)]
+    world.exchange_now()
+    assert world.pause() <= 0
 
 
 def test_who_is_busy_for_long_is_announced_no_more(world: World) -> None:

@@ -218,10 +218,10 @@ class Receiver:
             return
         if leases:
             slots.take(leases)
-        if claim.requests or claim.more:
+        if claim.more or (claim.requests and not self._is_announced()):
             self._busy()
         else:
-            self._nothing_found(claim)
+            self._nothing_left(claim)
 
     def _busy(self) -> None:
         self._next_claim = 0.0
@@ -232,9 +232,16 @@ class Receiver:
             if self._bell:
                 self._bell.retract()
 
-    def _nothing_found(self, claim: Claim) -> None:
+    def _is_announced(self) -> bool:
+        """Will producers ring for whatever comes after this?"""
+        return self._bell is not None and self._bell.is_announced
+
+    def _nothing_left(self, claim: Claim) -> None:
         self._last_empty = at = now()
-        if self._drained and self._slots.held == 0 and not self._pump.undelivered:
+        if claim.requests:
+            self._sure_at = at + FLOOR_DROPPED
+            self._asleep = False
+        elif self._drained and self._slots.held == 0 and not self._pump.undelivered:
             if not self._pump.looked_everywhere:
                 self._pump.drop_floor()
                 self._next_claim = 0.0
@@ -250,13 +257,14 @@ class Receiver:
             unsure = self._sure_at - at
             poll = unsure if unsure > 0 else self._poll * random.uniform(0.8, 1.2)
             pause = min(max(wait, SHORTEST_SLEEP), poll)
-            self._sleep()
+            if not claim.requests:
+                self._sleep()
         self._next_claim = at + pause
 
     def _sleep(self) -> None:
         if not self._asleep:
             self._asleep = True
-            self._events.emit(WorkerIdle(self._bell is not None and self._bell.is_announced))
+            self._events.emit(WorkerIdle(self._is_announced()))
 
     def _store_lost(self, error: StoreError) -> None:
         if self._lost_at is None:
