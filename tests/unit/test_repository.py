@@ -177,7 +177,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_every_mutant_still_fits_the_routine_that_it_is_made_from() -> None:
-    command = [sys.executable, MUTATE, "--list"]
+    command = [sys.executable, str(MUTATE), "--list"]
     listed = subprocess.run(command, capture_output=True, text=True)
     assert listed.returncode == 0, listed.stderr
     assert len(listed.stdout.splitlines()) > 50
