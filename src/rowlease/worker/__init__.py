@@ -74,8 +74,8 @@ class Worker:
             is left behind, and its soft time limit only sets `current().should_stop`), and
             coroutines in one event loop. None takes "coroutine" if every task is an `async def`.
         prefetch: how many short requests to hold ahead for each slot, at most (500; 30 in this
-            process). How many they are follows from how long tasks take: a slot holds 100 ms of
-            work at most, and nothing ahead while tasks take over 50 ms.
+            process). How many they are follows from how long tasks take: a slot holds 200 ms of
+            work at most, and nothing ahead while tasks take over 100 ms.
         lease: how long leases last before they must be renewed (0.1 s to 1 day); None takes the
             queue's. A dead worker's requests are free again after that time.
         consumer_priority: where it is lower than another worker's, that one gets requests first.

@@ -24,7 +24,7 @@ from rowlease.worker.slot import Answer, Death, Slot, Slots
 #: held ahead is not missed elsewhere. A request that runs as long blocks its slot, and what was
 #: given to it beyond is taken back. It took twice the average then, at least: who holds anything
 #: ahead has two requests in that time.
-SLOT_SECONDS = 0.1
+SLOT_SECONDS = 0.2
 #: Weight of one more request in the moving average of run times.
 WEIGHT = 0.05
 #: Seconds between giving a slot something and looking whether it has begun.

@@ -23,7 +23,7 @@ from rowlease.worker.pump import Pump
 logger = logging.getLogger("rowlease")
 
 #: Seconds outcomes may wait for a claim to travel with.
-FLUSH = 0.05
+FLUSH = 0.1
 #: Seconds after announcing idleness at which to claim once more: a producer that looked just before
 #: does not ring, and may commit a little later.
 LOOKS = (0.0, 0.02, 0.2)
