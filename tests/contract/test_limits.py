@@ -85,6 +85,17 @@ def test_who_finds_the_limit_reached_is_told_to_ask_again_soon(store: Session) -
     assert claim.wait <= timedelta(seconds=0.5)
 
 
+@pytest.mark.only_on("postgresql", why="elsewhere nobody rings, so a claim is repeated anyway")
+def test_who_takes_the_last_place_is_told_to_ask_again_soon(store: Session) -> None:
+    """It does not claim once more before it sleeps; another's request may end meanwhile."""
+    store.configure_queue("default", max_in_flight=1)
+    store.put(2)
+    claim = store.dequeue("one", ["default"], 2)
+    assert (len(claim.requests), claim.more) == (1, False)
+    assert claim.wait is not None
+    assert claim.wait <= timedelta(seconds=0.5)
+
+
 def test_a_claim_of_a_limited_queue_waits_for_one_that_is_not_committed(
     store: Session, another: Another
 ) -> None:
