@@ -192,6 +192,13 @@ MUTANTS = [
         "3_order",
     ),
     mutant(
+        "promote does not clamp what it only copies",
+        "add_distinct",
+        "         least(coalesce(s.priority, 0), p_settings.max_priority), p_now,",
+        "         least(coalesce(s.priority, 0), 255), p_now,",
+        "3_order",
+    ),
+    mutant(
         "lowered requests stay below the floor",
         "configure_queue",
         "returned = q.status = 'Pending'",
@@ -510,7 +517,7 @@ MUTANTS = [
         "next_event_ms",
         "v_next := least(v_next, v_due, v_expires)",
         "v_next := least(v_next, v_expires)",
-        "8_wake_up",
+        "8_sleep",
     ),
     # Loads
     mutant(
@@ -662,6 +669,13 @@ MUTANTS = [
         "dequeue",
         "  perform rowlease.take_gates(p_queue_names);\n  v_now := rowlease.now();",
         "  v_now := rowlease.now();\n  perform rowlease.take_gates(p_queue_names);\n",
+        "limits",
+    ),
+    mutant(
+        "who takes the last place is not told to ask again",
+        "dequeue_one",
+        "held_back or v_room < p_limit and cardinality(request_ids) = v_room",
+        "held_back",
         "limits",
     ),
     mutant("a pause has no effect", "dequeue_one", "if v_settings.paused then", "if false then",

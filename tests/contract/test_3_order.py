@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -40,14 +41,23 @@ def way_inbox(store: Session, priorities: list[int]) -> None:
 
 
 def way_promote(store: Session, priorities: list[int]) -> None:
+    promoted(store, [{"priority": priority} for priority in priorities])
+
+
+def way_promote_groups(store: Session, priorities: list[int]) -> None:
+    """Of one request each; but a load with groups is added by another statement."""
+    promoted(store, [{"priority": p, "group_key": str(n)} for n, p in enumerate(priorities)])
+
+
+def promoted(store: Session, rows: list[dict[str, Any]]) -> None:
     store.stage(
         "load",
         [
-            {"row_id": place, "kind": "a", "priority": priority, "payload": str(priority)}
-            for place, priority in enumerate(priorities)
+            {"row_id": place, "kind": "a", "payload": str(row["priority"]), **row}
+            for place, row in enumerate(rows)
         ],
     )
-    store.promote("load", "q", len(priorities))
+    store.promote("load", "q", len(rows))
 
 
 WAYS_IN = {
@@ -55,6 +65,7 @@ WAYS_IN = {
     "enqueue_many": way_enqueue_many,
     "inbox": way_inbox,
     "promote": way_promote,
+    "promote_groups": way_promote_groups,
 }
 
 
@@ -146,6 +157,19 @@ def test_lowering_the_maximum_lowers_what_stands_below_a_floor(
     slow.commit()
     store.configure_queue("default", max_priority=3)
     assert ids(store.take(limit=1, floor=claim.floor)) == [high]
+
+
+def test_lowering_the_maximum_keeps_what_has_returned_in_sight(
+    store: Session, clock: Clock
+) -> None:
+    (high,) = store.put(priority=9)
+    (leased,) = store.take()
+    floor = store.dequeue("one", ["default"], 1).floor
+    clock.advance(seconds=2)
+    floor = store.dequeue("one", ["default"], 1, floor=floor).floor  # nothing waits below it
+    store.abandon([leased])
+    store.configure_queue("default", max_priority=3)
+    assert ids(store.take(limit=1, floor=floor)) == [high]
 
 
 def test_an_enqueue_committed_after_the_maximum_was_lowered_is_not_lost(
@@ -242,6 +266,18 @@ def test_a_successor_in_its_group_keeps_its_place(store: Session, clock: Clock) 
     assert ids(claim_other.requests) == [other]
     store.complete(claim.requests)
     assert ids(store.take(limit=1, floor=claim_other.floor)) == [second]
+
+
+def test_a_claim_does_not_pass_what_may_be_committed_at_this_moment(
+    store: Session, another: Another
+) -> None:
+    slow = another()
+    slow.begin()
+    (late,) = slow.put()
+    store.put(2)
+    claim = store.dequeue("one", ["default"], 1)
+    slow.commit()
+    assert ids(store.take(limit=1, floor=claim.floor)) == [late]
 
 
 @FLOORS

@@ -67,6 +67,14 @@ def test_dequeue_moves_what_is_due_itself(store: Session, clock: Clock) -> None:
     assert store.depth() == store.counted()
 
 
+def test_what_is_due_takes_nothing_along_that_is_not(store: Session, clock: Clock) -> None:
+    (first,) = store.put(delay=timedelta(seconds=10))
+    store.put(delay=timedelta(seconds=11))
+    clock.advance(seconds=10)
+    assert ids(store.take(limit=2)) == [first]
+    assert statuses(store) == ["Processing", "Scheduled"]
+
+
 def test_dequeue_moves_a_bounded_number_and_asks_to_be_called_again(
     store: Session, clock: Clock
 ) -> None:
