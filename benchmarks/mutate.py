@@ -675,7 +675,7 @@ MUTANTS = [
         "who takes the last place is not told to ask again",
         "dequeue_one",
         "held_back or v_room < p_limit and cardinality(request_ids) = v_room",
-        "held_back",
+        "held_back or v_room = 0",
         "limits",
     ),
     mutant("a pause has no effect", "dequeue_one", "if v_settings.paused then", "if false then",
