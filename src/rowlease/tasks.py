@@ -24,8 +24,7 @@ MAX_NAME = 200
 #: How many known tasks an error lists.
 LISTED = 20
 
-#: Reads the JSON that a text begins with: that nothing comes after it is known, the database has
-#: checked it, and `json.loads` takes four times as long to see that in a short one.
+#: Reads the JSON that a text begins with, a short one in a quarter of the time of `json.loads`.
 _decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=True, separators=(",", ":")
@@ -148,7 +147,10 @@ class Task:
         return None if result is None else self._encoded(result)
 
     def _call(self, payload: str) -> Any:
-        given, _ = _decode(payload.lstrip())
+        text = payload.strip()
+        given, end = _decode(text)
+        if end < len(text):
+            given = json.loads(text)  # says what is wrong with it
         if isinstance(given, dict):
             return self.function(**given)
         if isinstance(given, list):

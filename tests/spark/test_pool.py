@@ -99,6 +99,7 @@ def test_tasks_may_be_handed_over_as_objects_and_run_in_threads(
     answer = two_executors.work(
         None, dsn, task_of=TASKS, executors=2, executor="thread", concurrency=3
     )
+    assert "summary" in answer, answer
     assert (answer["summary"]["finished"], answer["summary"]["slots"]) == (10, 6)
     assert sql("select count(*) from rowlease.queue_history where result ->> 'child' = ''") == [
         (0,)

@@ -222,6 +222,25 @@ def test_nothing_is_handed_back_while_requests_take_as_long_as_before(
     assert len(world.outcomes.done) == 20
 
 
+def test_what_was_held_ahead_is_handed_back_when_requests_take_longer(clock: Clock) -> None:
+    """None of them blocks its slot, but together they would take minutes."""
+    world = World(clock, slots=2)
+    world.learn(TINY)
+    world.take(202)
+    slow = 0.15
+    for _ in range(6):
+        clock.time += slow
+        for slot in world.children:
+            world.answer(slot, seconds=slow)
+        world.step()
+        world.step()
+        clock.time += 0.01
+        world.step()
+    assert world.dispatcher.held < 50
+    assert len(world.outcomes.abandoned) > 150
+    assert all(slot.load for slot in world.children)
+
+
 def test_prefetch_is_a_bound(clock: Clock) -> None:
     world = World(clock, slots=2, prefetch=7)
     world.learn(TINY)
@@ -264,6 +283,7 @@ def test_a_request_whose_lease_is_over_is_handed_back_and_not_started(clock: Clo
 
 def test_a_lost_lease_is_not_started_and_has_no_outcome(clock: Clock) -> None:
     world = World(clock, slots=1)
+    world.step()
     running, waiting = world.take(2)
     running.lost = waiting.lost = True
     world.dispatcher.lost(waiting)

@@ -246,7 +246,7 @@ def test_an_answer_that_says_more_is_asked_again_at_once(world: World) -> None:
     assert world.taken
 
 
-def test_who_took_all_there_was_waits_for_the_bell(world: World) -> None:
+def test_who_took_the_only_one_waits_for_the_bell(world: World) -> None:
     world.claims = [found(1, more=False)]
     world.exchange_now()
     assert world.pause() <= 0  # nobody rings yet
@@ -261,6 +261,16 @@ def test_who_took_all_there_was_waits_for_the_bell(world: World) -> None:
     world.exchange_now()
     assert world.taken[-1].request.request_id == 3
     assert len([event for event in world.heard if isinstance(event, WorkerIdle)]) == 1
+
+
+def test_who_took_several_claims_on(world: World) -> None:
+    world.exchange_now()
+    world.is_announced = True
+    world.capacity = world.idle = 5
+    world.claims = [found(1, 2, more=False)]
+    world.receiver.ring()
+    world.exchange_now()
+    assert world.pause() <= 0
 
 
 @pytest.mark.parametrize("world", [{"bell": False}], indirect=True)

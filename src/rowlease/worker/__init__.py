@@ -38,7 +38,7 @@ from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.imports import registry_of
 from rowlease.worker.leases import Leases
 from rowlease.worker.pump import Pump
-from rowlease.worker.receiver import POLL, POLL_WITHOUT_BELL, Receiver
+from rowlease.worker.receiver import FLUSH, POLL, POLL_WITHOUT_BELL, Receiver
 from rowlease.worker.schedules import Schedules
 from rowlease.worker.sender import Sender
 from rowlease.worker.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
@@ -124,6 +124,8 @@ class Worker:
         self._burst = burst
         self._grace = grace
         self._poll = poll and poll.total_seconds()
+        # Delivered in time, whatever the lease: those of queues are a second or more.
+        self._flush = min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH
         self._events = events or Events()
         if events is None:
             log_to(self._events)
@@ -177,6 +179,7 @@ class Worker:
                 events,
                 bell=None if self._burst else bell,
                 poll=self._poll or (POLL if bell else POLL_WITHOUT_BELL),
+                flush=self._flush,
                 drained=self._drained if self._burst else None,
             )
             housekeeping = Housekeeping(

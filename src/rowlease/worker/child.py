@@ -72,8 +72,10 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, worker_pid: int) ->
     faulthandler.register(signal.SIGQUIT, 2, all_threads=False)
     frames = read_frames(requests_fd)
     try:
-        _, setup = next(frames)
-        tasks = load(json.loads(setup))
+        _, text = next(frames)
+        setup = json.loads(text)
+        sys.argv[:] = setup["arguments"]  # its own are descriptors, which say nothing to a script
+        tasks = load(setup)
     except StopIteration:
         return
     except BaseException as error:
@@ -240,7 +242,6 @@ def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
 def load(setup: dict[str, Any]) -> list[Task]:
     """Import the tasks by their functions' import paths."""
     sys.path[:] = setup["path"]
-    sys.argv[:] = setup["arguments"]  # its own are descriptors, which say nothing to a script
     import importlib
     import runpy
 

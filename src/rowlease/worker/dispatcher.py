@@ -20,10 +20,9 @@ from rowlease.worker.process import failure
 from rowlease.worker.pump import Done, NotDone, Outcomes, Pump
 from rowlease.worker.slot import Answer, Death, Slot, Slots
 
-#: Seconds of work that a slot holds: enough to hide a claim's round trip, short enough that what is
-#: held ahead is not missed elsewhere. A request that runs as long blocks its slot, and what was
-#: given to it beyond is taken back. It took twice the average then, at least: who holds anything
-#: ahead has two requests in that time.
+#: Seconds of work that a slot holds: enough to hide a claim's round trip, short enough not to be
+#: missed elsewhere. More than twice that, or what is behind a request that runs as long, is taken
+#: back; such a request took twice the average, or nothing would be held ahead.
 SLOT_SECONDS = 0.2
 #: Weight of one more request in the moving average of run times.
 WEIGHT = 0.05
@@ -132,6 +131,7 @@ class Dispatcher:
             self._abandon_backlog()
         elif self._backlog:
             self._give(at)
+            self._abandon_backlog(keep=2 * self.capacity)
             pause = min(pause, LOOK)
         self._report()
         self._measure()
@@ -151,9 +151,7 @@ class Dispatcher:
     def give_up(self) -> None:
         """Kill what still runs and hand back all that is held."""
         self._poll(0.0)
-        for one in self._slots.children:
-            if not one.load:
-                continue
+        for one in (each for each in self._slots.children if each.load):
             one.kill()
             running, others = one.left_behind()
             self._backlog += [*([running[0]] if running else []), *others]
@@ -183,7 +181,8 @@ class Dispatcher:
             one.is_blocked = ran >= SLOT_SECONDS
             if 0 <= ran < SLOT_SECONDS:
                 pause = min(pause, SLOT_SECONDS - ran)
-            if one.load > 1 and one.take_back_at is None and (recall or one.is_blocked):
+            too_much = recall or one.is_blocked or one.load > 2 * (1 + self.ahead)
+            if one.load > 1 and one.take_back_at is None and too_much:
                 one.ask_back(at)
             if one.take_back_at is not None:
                 pause = min(pause, one.take_back_at - at)
@@ -266,8 +265,7 @@ class Dispatcher:
     def _inherit(self, death: Death) -> None:
         """Of what a dead child held only the running request fails; the others go elsewhere.
 
-        It fails like any other attempt, with back-off and in the end a dead letter. NumCrashes does
-        not count it: that is for leases that end without a word, when the worker itself is gone.
+        NumCrashes does not count it: that is for leases that end without a word, with their worker.
         """
         if death.running:
             lease, seconds = death.running
@@ -287,9 +285,10 @@ class Dispatcher:
         if not lease.lost:
             self._outcomes.abandoned.append(lease)
 
-    def _abandon_backlog(self) -> None:
-        while self._backlog:
-            self._abandon(self._backlog.popleft())
+    def _abandon_backlog(self, keep: int = 0) -> None:
+        """Hand back what no slot comes to soon: the last of it, or all."""
+        for lease in reversed([self._backlog.pop() for _ in range(keep, len(self._backlog))]):
+            self._abandon(lease)
 
     def _report(self) -> None:
         if self._over:

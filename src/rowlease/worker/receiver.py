@@ -22,7 +22,7 @@ from rowlease.worker.pump import Pump
 
 logger = logging.getLogger("rowlease")
 
-#: Seconds outcomes may wait for a claim to travel with.
+#: Seconds outcomes of a busy worker may wait for a claim to travel with.
 FLUSH = 0.1
 #: Seconds after announcing idleness at which to claim once more: a producer that looked just before
 #: does not ring, and may commit a little later.
@@ -63,6 +63,7 @@ class Receiver:
 
     Args:
         poll: seconds to sleep at most while the queues are empty.
+        flush: seconds outcomes may wait for a claim to travel with.
         drained: called when a claim finds nothing and nothing is held; for burst workers.
     """
 
@@ -74,6 +75,7 @@ class Receiver:
         *,
         bell: Bell | None,
         poll: float,
+        flush: float = FLUSH,
         drained: Callable[[], object] | None,
     ) -> None:
         self._pump = pump
@@ -81,6 +83,7 @@ class Receiver:
         self._events = events
         self._bell = bell
         self._poll = poll
+        self._flush = flush
         self._drained = drained
         self._wake = threading.Event()
         self._claiming = True
@@ -195,7 +198,7 @@ class Receiver:
             return claim_in
         if self._last_empty is not None or slots.held == 0:
             return 0.0
-        return min(claim_in, waiting_since + FLUSH - at)
+        return min(claim_in, waiting_since + self._flush - at)
 
     def _exchange(self) -> None:
         slots = self._slots
@@ -218,7 +221,9 @@ class Receiver:
             return
         if leases:
             slots.take(leases)
-        if claim.more or (claim.requests and not self._is_announced()):
+        # After one alone the bell rings for the next; where there were several, more are coming.
+        alone = len(claim.requests) == 1 and self._is_announced()
+        if claim.more or (claim.requests and not alone):
             self._busy()
         else:
             self._nothing_left(claim)
