@@ -32,6 +32,7 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 
 JOBS = """
 import os
+import threading
 from pathlib import Path
 from rowlease import task
 
@@ -47,6 +48,7 @@ def wait_at_the_gate(gate):
 def be_busy(gate):
     def deep(levels):
         return deep(levels - 1) if levels else os.path.exists(gate)
+    Path(f"{gate}.{threading.get_ident()}").touch()
     while deep(900):
         pass
 
@@ -304,16 +306,27 @@ def test_sigquit_harms_no_busy_threads(
 ) -> None:
     for _ in range(2):
         client.enqueue("be_busy", {"gate": str(gate)})
-    with working(dsn, tmp_path, "--executor", "thread", "--log-level", "debug") as command:
-        command.events("started", 2)
-        for _ in range(10):
+    options = ("--executor", "thread", "--concurrency", "2", "--log-level", "debug")
+    with working(dsn, tmp_path, *options) as command, gone_after(gate):
+        while len(list(gate.parent.glob("gate.*"))) < 2:
+            pass
+        for _ in range(3):
             command.process.send_signal(signal.SIGQUIT)
-            command.until(lambda line: "Thread 0x" in line)
             command.until(lambda line: "in deep" in line)
+            command.until(lambda line: ", slot 1 " in line)  # the last word of each
         gate.unlink()
         command.process.send_signal(signal.SIGTERM)
         code, summary = command.ended()  # what it logs may stand between the lines of a stack
     assert (code, summary["finished"]) == (0, 2)
+
+
+@contextmanager
+def gone_after(gate: Path) -> Iterator[None]:
+    """Nothing is busy any more when the test is over, however it went."""
+    try:
+        yield
+    finally:
+        gate.unlink(missing_ok=True)
 
 
 def test_a_mistake_ends_all_of_it_with_its_exit_code(dsn: str, tmp_path: Path) -> None:
