@@ -53,7 +53,7 @@ DRAIN = (
 )
 TRIED = {
     "start latency": (
-        "A third is the call of enqueue, half the claim, which is processor time of PL/pgSQL: a "
+        "Two fifths are the call of enqueue, about half the claim, processor time of PL/pgSQL: a "
         "durable insert takes 0.25 ms there. It is no shorter in coroutines, so the child process "
         "is not what takes it. Tried (decision 30): a claim of fewer statements, which took off "
         "8 %; an empty claim that prepares no update, and none while producers ring (1.44 times "
