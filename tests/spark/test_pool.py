@@ -120,6 +120,18 @@ def test_an_executor_killed_in_the_middle_loses_no_request(
     assert sql("select max(num_attempts) > 1 from rowlease.queue_history") == [(True,)]
 
 
+def test_a_pool_takes_an_executor_that_is_just_coming_back(
+    two_executors: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
+) -> None:
+    naps(2, 0.0)
+    until(lambda: len(two_executors.executors()) == 2, "both are there")
+    gone = two_executors.executors()[1]
+    gone.kill()
+    until(lambda: gone not in two_executors.executors(), "it is gone")
+    answer = two_executors.work(TASKS, dsn)
+    assert answer["summary"]["slots"] == 2
+
+
 def test_the_only_executor_killed_in_the_middle_loses_no_request(
     one_executor: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
 ) -> None:
@@ -165,7 +177,7 @@ def test_a_cancelled_spark_job_leaves_leases_that_end(
     two_executors: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
 ) -> None:
     sql("select rowlease.enqueue('default', 'hang') from generate_series(1, 2)")
-    two_executors.start(TASKS, dsn, lease=LEASE)
+    two_executors.start(TASKS, dsn, executors=2, lease=LEASE)
     until(lambda: sql("select sum(busy) from rowlease.worker") == [(2,)], "both run")
     two_executors.signal(signal.SIGINT)
     drains = "select from rowlease.worker where slots = 0"

@@ -9,6 +9,9 @@ from rowlease.errors import ConfigError
 
 #: Seconds that the first executor of a session may take to register.
 PATIENCE = 60.0
+#: Seconds after an executor came or went in which others are awaited: they register one by one when
+#: a session starts, and one that died is started again.
+SETTLED = 5.0
 LOOK = 0.1
 
 
@@ -67,15 +70,28 @@ def executors_of(sc: Any, count: int | None) -> Executors:
 
 
 def registered(sc: Any) -> list[int]:
-    """The cores of each executor that is there, once there is one."""
+    """The cores of each executor that is there, once there is one and no other came or went lately.
+
+    A cluster on which they come and go all the time is taken as it is after a minute.
+    """
     until = time.monotonic() + PATIENCE
+    cores: list[int] = []
     while time.monotonic() < until:
-        listed = sc._jsc.sc().statusStore().executorList(True)
+        listed = sc._jsc.sc().statusStore().executorList(False)
         each = [listed.apply(place) for place in range(listed.size())]
-        if cores := [one.totalCores() for one in each if one.isActive() and one.totalCores()]:
+        cores = [one.totalCores() for one in each if one.isActive() and one.totalCores()]
+        if cores and time.time() - max(map(changed_at, each)) >= SETTLED:
             return cores
         time.sleep(LOOK)
+    if cores:
+        return cores
     raise ConfigError(
         f"no Spark executor has registered within {PATIENCE:.0f} s; look at the cluster's workers, "
         "and whether they have the memory and cores that this session asks for"
     )
+
+
+def changed_at(executor: Any) -> float:
+    """When it came, or went: seconds since 1970 by the driver's clock."""
+    gone = executor.removeTime()
+    return float((gone.get() if gone.isDefined() else executor.addTime()).getTime()) / 1000
