@@ -121,22 +121,23 @@ def test_an_executor_killed_in_the_middle_loses_no_request(
 
 
 def test_a_pool_takes_an_executor_that_is_just_coming_back(
-    two_executors: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
+    two_executors: Driver, dsn: str, sql: Sql
 ) -> None:
-    naps(2, 0.0)
     until(lambda: len(two_executors.executors()) == 2, "both are there")
     gone = two_executors.executors()[1]
     gone.kill()
     until(lambda: gone not in two_executors.executors(), "it is gone")
-    answer = two_executors.work(TASKS, dsn)
-    assert answer["summary"]["slots"] == 2
+    two_executors.start(TASKS, dsn, until_drained=False)
+    until(lambda: sql("select sum(slots) from rowlease.worker") == [(2,)], "both work")
+    two_executors.signal(signal.SIGINT)
+    assert two_executors.answer()["summary"]["slots"] == 2
 
 
 def test_the_only_executor_killed_in_the_middle_loses_no_request(
     one_executor: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
 ) -> None:
     naps(30, 0.2)
-    one_executor.start(TASKS, dsn, lease=LEASE)
+    one_executor.start(TASKS, dsn, executors=1, lease=LEASE)
     until(lambda: complete(sql)[0] >= 4, "four requests complete")
     one_executor.executors()[0].kill()
     answer = one_executor.answer()
@@ -153,7 +154,7 @@ def test_a_pool_ends_when_its_time_is_over(
     one_executor: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
 ) -> None:
     naps(2000, 0.05)
-    answer = one_executor.work(TASKS, dsn, duration=2.0, until_drained=False)
+    answer = one_executor.work(TASKS, dsn, executors=1, duration=2.0, until_drained=False)
     done, distinct = complete(sql)
     assert 0 < done == distinct < 2000
     assert answer["summary"]["finished"] == done
@@ -164,7 +165,7 @@ def test_ctrl_c_on_the_driver_drains(
     two_executors: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
 ) -> None:
     naps(2000, 0.05)
-    two_executors.start(TASKS, dsn, until_drained=False)
+    two_executors.start(TASKS, dsn, executors=2, until_drained=False)
     until(lambda: complete(sql)[0] >= 4, "four requests complete")
     two_executors.signal(signal.SIGINT)
     answer = two_executors.answer()
@@ -188,7 +189,7 @@ def test_a_cancelled_spark_job_leaves_leases_that_end(
     assert "Spark ended the pool's job: " in answer["says"]
     assert statuses(sql) == {"Processing": 2}
     sql("update rowlease.queue set kind = 'nap'")
-    assert two_executors.work(TASKS, dsn)["summary"]["finished"] == 2
+    assert two_executors.work(TASKS, dsn, executors=2)["summary"]["finished"] == 2
     assert complete(sql) == (2, 2)
 
 
@@ -221,7 +222,7 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_leased(
     naps: Callable[[int, float], None],
 ) -> None:
     naps(1, 0.0)
-    answer = two_executors.work(**{"tasks": TASKS, "dsn": dsn, **given})
+    answer = two_executors.work(**{"tasks": TASKS, "dsn": dsn, "executors": 2, **given})
     assert answer.get("error") == error, answer
     assert says in answer["says"]
     assert "\n" not in answer["says"]

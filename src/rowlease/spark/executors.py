@@ -11,7 +11,7 @@ from rowlease.errors import ConfigError
 PATIENCE = 60.0
 #: Seconds after an executor came or went in which others are awaited: they register one by one when
 #: a session starts, and one that died is started again.
-SETTLED = 5.0
+SETTLED = 10.0
 LOOK = 0.1
 
 
@@ -60,7 +60,7 @@ def executors_of(sc: Any, count: int | None) -> Executors:
             "executors=10"
         )
     told = conf.get("spark.executor.cores")
-    found = [] if told and count else registered(sc)
+    found = [] if told and count else registered(sc, 0.0 if count else SETTLED)
     cores = int(told or min(found))
     return Executors(
         count or sum(each // cores for each in found),
@@ -69,8 +69,8 @@ def executors_of(sc: Any, count: int | None) -> Executors:
     )
 
 
-def registered(sc: Any) -> list[int]:
-    """The cores of each executor that is there, once there is one and no other came or went lately.
+def registered(sc: Any, settled: float) -> list[int]:
+    """The cores of each executor, once there is one and none came or went for so many seconds.
 
     A cluster on which they come and go all the time is taken as it is after a minute.
     """
@@ -80,7 +80,7 @@ def registered(sc: Any) -> list[int]:
         listed = sc._jsc.sc().statusStore().executorList(False)
         each = [listed.apply(place) for place in range(listed.size())]
         cores = [one.totalCores() for one in each if one.isActive() and one.totalCores()]
-        if cores and time.time() - max(map(changed_at, each)) >= SETTLED:
+        if cores and time.time() - max(map(changed_at, each)) >= settled:
             return cores
         time.sleep(LOOK)
     if cores:

@@ -75,7 +75,7 @@ def work(
         until_drained: end when nothing waits or runs in the queues, whoever runs it. Requests
             scheduled for later, retries too, and paused queues are not waited for.
         duration: end after this time at the latest.
-        executors: how many; None takes those that are there, once none came or went for 5 seconds.
+        executors: how many; None takes those that are there, once none came or went for 10 seconds.
             More than that wait for room.
         concurrency: slots of each executor; None takes its cores, 32 for threads, 100 for
             coroutines.
