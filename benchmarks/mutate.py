@@ -112,6 +112,28 @@ MUTANTS = [
         "2_never_lost",
     ),
     mutant(
+        "a receipt does not say what was enqueued",
+        "enqueue_many",
+        "values (p_receipt_key, coalesce(v_ids, '{}'), v_now)",
+        "values (p_receipt_key, '{}', v_now)",
+        "2_never_lost",
+    ),
+    mutant(
+        "a receipt does not say what was enqueued with keys",
+        "enqueue_many",
+        "    update rowlease.enqueue_receipt set request_ids = v_ids"
+        " where receipt_key = p_receipt_key;\n",
+        "",
+        "2_never_lost",
+    ),
+    mutant(
+        "a bounded queue admits whatever comes",
+        "enqueue_many",
+        "if v_settings.capacity is not null then",
+        "if false then",
+        "6_capacity",
+    ),
+    mutant(
         "cancel takes running requests away",
         "cancel",
         "where q.request_id = any(p_request_ids) and q.locked_by is null",

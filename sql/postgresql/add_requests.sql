@@ -1,4 +1,4 @@
--- add_requests: write the rows of one enqueue call, and say which of them are new.
+-- add_requests: write the rows of one enqueue call with keys, and say which of them are new.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_kinds text[],
 --           p_payloads text[], p_priorities integer[], p_delays_ms bigint[],
 --           p_due_times timestamptz[], p_dedup_keys text[], p_group_keys text[],
@@ -24,13 +24,6 @@ as $$
 declare
   v_ids bigint[];
 begin
-  if coalesce(cardinality(array_remove(p_dedup_keys || p_group_keys, null)), 0) = 0 then
-    return query
-      select * from rowlease.add_plain(p_settings, p_now, p_kinds, p_payloads, p_priorities,
-                                       p_delays_ms, p_due_times, p_max_attempts, p_retry_bases_ms);
-    return;
-  end if;
-
   with given as materialized (
     select row_number() over () as place, g.*,
            greatest(coalesce(g.due_time, p_now + g.delay_ms * interval '1 ms', p_now), p_now) as due,
