@@ -192,8 +192,8 @@ class CoroutineSlot:
             else:
                 expire = partial(self.stop, lease.number)
                 code, body = await attempt_in_thread(task, request.payload, expire)
-            if (this := asyncio.current_task()) and this.cancelling():
-                this.uncancel()  # the slot goes on
+            if self._serving and self._serving.cancelling():
+                self._serving.uncancel()  # the slot goes on
         self._current = None
         self._owner.answer(Answer(self, lease, code, child.now() - started, body))
 
@@ -283,7 +283,8 @@ class Coroutines:
     def answer(self, answer: Answer) -> None:
         """Hand an answer over to the dispatcher's thread."""
         self._answers.append(answer)
-        self._woken.set()
+        if not self._woken.is_set():  # `poll` forgets it first, and then looks
+            self._woken.set()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
