@@ -46,16 +46,17 @@ begin
            case when s.keep_history is not false then d.payload end,
            d.last_error, v_now, d.cancel_requested,
            case when s.keep_history is not false then d.result::json end
-      from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name),
+      from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name
+    returning request_id, queue_name, priority, group_key),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, num_finished)
-    select d.queue_name, d.priority, -count(*), count(*)
-      from done d group by d.queue_name, d.priority)
-  select coalesce(array_agg(d.request_id), '{}'),
-         array_agg(d.queue_name) filter (where d.group_key is not null),
-         array_agg(d.group_key) filter (where d.group_key is not null)
+    select k.queue_name, k.priority, -count(*), count(*)
+      from kept k group by k.queue_name, k.priority)
+  select coalesce(array_agg(k.request_id), '{}'),
+         array_agg(k.queue_name) filter (where k.group_key is not null),
+         array_agg(k.group_key) filter (where k.group_key is not null)
     into v_done, v_queues, v_groups
-    from done d;
+    from kept k;
   if v_groups is not null then
     perform rowlease.unblock_groups(v_queues, v_groups);
   end if;
