@@ -742,8 +742,8 @@ MUTANTS = [
     mutant(
         "a completion is not counted",
         "complete",
-        "select d.queue_name, d.priority, -count(*), count(*)",
-        "select d.queue_name, d.priority, 0, count(*)",
+        "select k.queue_name, k.priority, -count(*), count(*)",
+        "select k.queue_name, k.priority, 0, count(*)",
         "depth",
     ),
     mutant(
