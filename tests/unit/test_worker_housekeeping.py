@@ -9,7 +9,7 @@ import pytest
 
 from rowlease.errors import AccessDenied, StoreUnavailable
 from rowlease.worker import housekeeping as module
-from rowlease.worker.housekeeping import Housekeeping
+from rowlease.worker.housekeeping import SHORTEST, Housekeeping
 
 
 class Records:
@@ -114,7 +114,8 @@ def test_schedules_are_looked_at_when_they_want_to_be(store: Records) -> None:
         store.rounds, store.calls = [], []
         due = Due(store, every)
         keeping(store, schedules=due).run()
-        assert due.steps[1] - due.steps[0] == pytest.approx(gap)
+        # Something else may be due just before: then at the next look, which is not at once.
+        assert due.steps[1] - due.steps[0] == pytest.approx(gap, abs=SHORTEST)
         assert store.calls.index("schedules") < store.calls.index("maintain")  # first what is due
 
 
