@@ -46,7 +46,7 @@ DEFAULT_SETTINGS = {
     "shared_buffers": "256MB",
     "max_wal_size": "4GB",
     "jit": "off",
-    "autovacuum_naptime": "5s",  # docs/decisions.md, 31
+    "autovacuum_naptime": "1s",  # docs/decisions.md, 31
 }
 
 
