@@ -1,7 +1,7 @@
 # Each target does all of its own set-up from a bare checkout: with uv where it is there, with
 # python3 -m venv where it is not.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test test-fast test-long check format bench clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -10,15 +10,29 @@ ROWS ?=
 PIP = $(if $(shell command -v uv),uv pip install --quiet --python $(PYTHON),\
   $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade)
 
+# A process for each core: the tests of one mostly wait, for a server, a worker or a JVM.
+PYTEST := $(PYTHON) -m pytest --numprocesses logical --dist loadfile
+# No process, no JVM: what is to be had in a minute.
+FAST := tests/unit tests/tsql $(wildcard tests/contract/test_[1-8]_*.py) tests/contract/test_dedup.py
+# What has a long form, and how long it is.
+BOUNDED := tests/stress tests/contract/test_model.py tests/contract/test_interleavings.py
+LONG := ROWLEASE_MODEL_EXAMPLES=10000 ROWLEASE_INTERLEAVINGS=90 ROWLEASE_STRESS_TIMES=20 \
+  ROWLEASE_STRESS_RESTARTS=10000 ROWLEASE_STRESS_SILENCE=60 ROWLEASE_STRESS_REQUESTS=100000 ROWLEASE_STRESS_FAILOVERS=20
+
 help: ## Say what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
 
 demo: $(VENV)/ready ## The main job on real data, end to end (ROWS=20000 shortens it)
 	rowlease demo $(if $(ROWS),--rows $(ROWS))
 
 test: $(VENV)/ready check ## Everything that guards the promises
-	@# A process for each core: the tests of one mostly wait, for a server, a worker or a JVM.
-	$(PYTHON) -m pytest --numprocesses logical --dist worksteal $(ARGS)
+	$(PYTEST) $(ARGS)
+
+test-fast: $(VENV)/ready ## Unit tests, and the core of the contract on PostgreSQL: a minute
+	ROWLEASE_TEST_ENGINE=postgresql $(PYTEST) $(FAST) $(ARGS)
+
+test-long: $(VENV)/ready ## What `make test` bounds, in its long form: hours
+	$(LONG) $(PYTHON) -m pytest -s --timeout 0 $(or $(ARGS),$(BOUNDED))
 
 check: $(VENV)/ready ## Format, lint, types, import directions
 	ruff format --check .
@@ -31,17 +45,19 @@ format: $(VENV)/ready ## Put the code into its form
 	ruff check --fix .
 
 bench: $(VENV)/ready ## Every benchmark in its short form, into docs/benchmarks.md
-	$(PYTHON) benchmarks/bench.py $(ARGS)
+	$(PYTHON) -m benchmarks.bench $(ARGS)
 
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/ready: pyproject.toml tests/tsql/scriptdom.txt
+	@echo "Making the environment in $(VENV), with $(if $(shell command -v uv),uv,python3 -m venv) …"
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $(VENV); \
 	else python3 -m venv $(VENV); fi
+	@echo "Installing rowlease and what it is developed with; Spark alone is 450 MB …"
 	@$(PIP) -e '.[dev]'
 	@# Microsoft's T-SQL grammar for the checks of sql/sqlserver, beside the packages and not
 	@# among them; see tests/tsql/scriptdom.py. There is one for this platform alone.
-	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then $(PIP) --no-deps --require-hashes \
-	  --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
+	  $(PIP) --no-deps --require-hashes --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
 	@touch $@

@@ -1,6 +1,6 @@
 """Runs the benchmarks and writes docs/benchmarks.md.
 
-    python benchmarks/bench.py [--full] [NAME ...]
+    python -m benchmarks.bench [--full] [NAME ...]
 
 Without names all of them, in their short form: about a quarter of an hour. What ran earlier stays
 on the page, with the time when it ran. The server is one of the benchmarks' own, or that of
@@ -16,8 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers import PEERS
-from peers.cache import home
+from benchmarks.peers import PEERS
+from benchmarks.peers.cache import home
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -88,8 +88,8 @@ TRIED = {
 HEAD = """\
 # Benchmarks
 
-Written by `python benchmarks/bench.py`; do not edit. `make bench` runs the short form of all,
-`python benchmarks/bench.py --full NAME` the long form of one; each table names its command, whose
+Written by `python -m benchmarks.bench`; do not edit. `make bench` runs the short form of all,
+`python -m benchmarks.bench --full NAME` the long form of one; each table names its command, whose
 first lines say what is measured and how. Everything, PostgreSQL, workers and producers, shares one
 machine: {machine}.
 
@@ -163,7 +163,9 @@ def main() -> int:
     for name in names:
         print(f"== {name}", file=sys.stderr, flush=True)
         program, *arguments = RUNS[name][given.full].split()
-        subprocess.run([sys.executable, str(HERE / program), *arguments])
+        subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{program.removesuffix('.py')}", *arguments]
+        )
     folder = home() / "tables"
     tables = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
     PAGE.write_text(page(tables))

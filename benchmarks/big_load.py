@@ -1,6 +1,6 @@
 """What does a load of ten million rows cost its driver, and the workers beside it?
 
-    python benchmarks/big_load.py [--rows 10000000] [--rate 50] [--heap 1g] [--dsn postgresql://...]
+    python -m benchmarks.big_load [--rows 10000000] [--rate 50] [--heap 1g] [--dsn postgresql://...]
 
 Each way in turn, on a database of its own: a driver in a process of its own enqueues the rows into
 one queue, while a worker serves another, into which requests come at a steady rate. The rows are
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
-from latency import began
-from servers import add_dsn, database, described, server
-from tables import Table, at_most, finish
 
+from benchmarks.latency import began
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Table, at_most, finish
 from rowlease import Client
 
 WAYS = ("rowlease.spark.enqueue, JDBC", 'format("rowlease"), COPY')
@@ -82,8 +82,15 @@ def load(way: str, dsn: str, count: int, heap: str) -> None:
 @contextmanager
 def worker(dsn: str) -> Iterator[None]:
     """`rowlease worker`, which has done one request."""
-    command = [sys.executable, "-m", "rowlease", "worker", "latency:began", "--log-level=error"]
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command = [
+        sys.executable,
+        "-m",
+        "rowlease",
+        "worker",
+        "benchmarks.latency:began",
+        "--log-level=error",
+    ]
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "ROWLEASE_DSN": dsn}
     with subprocess.Popen(command, env=environment) as process, Client(dsn) as client:
         try:
@@ -168,7 +175,7 @@ def measure(way: str, dsn: str, count: int, rate: float, heap: str) -> Found:
             found = sql.execute(
                 "select request_id, result::text::float from rowlease.queue_history"
             ).fetchall()
-            began_at = dict(found)
+            began_at: dict[int, float] = dict(found)
             if producer.sent.keys() <= began_at.keys() or time.monotonic() > give_up:
                 break
             time.sleep(0.2)

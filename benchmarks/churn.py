@@ -1,11 +1,11 @@
 """Is a queue as fast and as small after millions of requests as it was before?
 
-    python benchmarks/churn.py [--requests 5000000] [--dsn postgresql://...]
+    python -m benchmarks.churn [--requests 5000000] [--dsn postgresql://...]
 
 A day's churn in minutes: the queue holds 1,000 requests, and two connections go on and on
 enqueueing 100, claiming 100 and completing them, by pgbench, with durable commits and receipts.
 Once a second `maintain` is called, as a worker does; autovacuum comes as often as the server says
-(`autovacuum_naptime`, docs/decisions.md, 31). The rate is taken from the first tenth and from the
+(`autovacuum_naptime`, docs/decisions/0031). The rate is taken from the first tenth and from the
 last one, and the size of the hot tables at the end.
 """
 
@@ -18,12 +18,12 @@ import threading
 from contextlib import closing
 
 import psycopg
-from filling import fill
-from pgbench import claiming, pgbench
-from pgbench import rates as reported
-from servers import add_dsn, database, described, server
-from tables import Goal, Table, at_least, finish
 
+from benchmarks.filling import fill
+from benchmarks.pgbench import claiming, pgbench
+from benchmarks.pgbench import rates as reported
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Goal, Table, at_least, finish
 from rowlease.store import open_store
 
 DEEP = 1_000

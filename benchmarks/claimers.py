@@ -1,6 +1,6 @@
 """Do 32 claimers get in each other's way?
 
-    python benchmarks/claimers.py [--seconds 5] [--runs 5] [--dsn postgresql://...]
+    python -m benchmarks.claimers [--seconds 5] [--runs 5] [--dsn postgresql://...]
 
 pgbench calls rowlease's own routines, over 1 to 32 connections: ten requests are claimed and
 completed in one statement, with a durable commit. Each number of claimers in turn, on one queue
@@ -14,11 +14,12 @@ import statistics
 import sys
 
 import psycopg
-from filling import fill
-from pgbench import claiming, pgbench
-from pgbench import rates as reported
-from servers import add_dsn, as_in_use, database, described, server
-from tables import Table, at_least, finish, rates, ratio
+
+from benchmarks.filling import fill
+from benchmarks.pgbench import claiming, pgbench
+from benchmarks.pgbench import rates as reported
+from benchmarks.servers import add_dsn, as_in_use, database, described, server
+from benchmarks.tables import Table, at_least, finish, rates, ratio
 
 CLIENTS = (1, 2, 4, 8, 16, 32)
 BATCH = 10

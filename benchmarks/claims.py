@@ -1,6 +1,6 @@
 """What does a claim cost where much waits, and much stands around it?
 
-    python benchmarks/claims.py [--pending 1000000,10000000] [--claims 1000] [--runs 5]
+    python -m benchmarks.claims [--pending 1000000,10000000] [--claims 1000] [--runs 5]
                                 [--dsn postgresql://...]
 
 Ten requests are claimed, completed, and ten others enqueued, over and over, on queues of different
@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import psycopg
-from filling import fill
-from servers import add_dsn, as_in_use, database, described, server
-from tables import Table, at_most, finish, ratio, times
 
+from benchmarks.filling import fill
+from benchmarks.servers import add_dsn, as_in_use, database, described, server
+from benchmarks.tables import Table, at_most, finish, ratio, times
 from rowlease.model import NewRequest
 from rowlease.store import Store, open_store
 

@@ -1,6 +1,6 @@
 """How much of the cores' time goes into tasks that compute?
 
-    python benchmarks/cores.py [--tasks 2000] [--runs 5] [--dsn postgresql://...]
+    python -m benchmarks.cores [--tasks 2000] [--runs 5] [--dsn postgresql://...]
 
 One worker at its defaults, a child process for each core, and tasks that compute for about 20 ms.
 Each task says how much processor time it used by itself. The share is the sum of that over the
@@ -16,10 +16,10 @@ import sys
 import time
 
 import psycopg
-from drain import drain_by, fill
-from servers import add_dsn, database, described, server
-from tables import Table, at_least, finish
 
+from benchmarks.drain import drain_by, fill
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Table, at_least, finish
 from rowlease import task
 from rowlease.worker import usable_cores
 

@@ -1,6 +1,6 @@
 """How fast is a queue of requests drained whose tasks do nothing?
 
-    python benchmarks/drain.py [--requests 100000] [--runs 5] [--peers named|others|none]
+    python -m benchmarks.drain [--requests 100000] [--runs 5] [--peers named|others|none]
                                [--dsn postgresql://...]
 
 Each way in turn, on a database of its own, so that whatever else the machine does falls on all:
@@ -31,13 +31,13 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
-from peers import PEERS
-from peers.cache import NotInstalled
-from peers.running import drain_rate
-from pgbench import claiming, pgbench
-from servers import add_dsn, as_in_use, database, described, server
-from tables import Goal, Table, at_least, finish, rates, ratio
 
+from benchmarks.peers import PEERS
+from benchmarks.peers.cache import NotInstalled
+from benchmarks.peers.running import drain_rate
+from benchmarks.pgbench import claiming, pgbench
+from benchmarks.servers import add_dsn, as_in_use, database, described, server
+from benchmarks.tables import Goal, Table, at_least, finish, rates, ratio
 from rowlease.model import NewRequest
 from rowlease.store import open_store
 
@@ -75,7 +75,7 @@ def drain_by(task: str, workers: int, dsn: str, count: int = 0) -> None:
 
 
 def run(command: list[object]) -> None:
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [str(word) for word in command],
         env={**os.environ, "PYTHONPATH": paths},
@@ -105,9 +105,9 @@ def ways(peers: str) -> dict[str, Drain]:
     found: dict[str, Drain] = {
         FLOOR: partial(own_rate, "noop", partial(drain_floor, BATCH)),
         SMALL_FLOOR: partial(own_rate, "noop", partial(drain_floor, 100)),
-        COROUTINE: partial(own_rate, "anoop", partial(drain_by, "noops:anoop", 1)),
-        PROCESSES: partial(own_rate, "noop", partial(drain_by, "noops:noop", 1)),
-        TWO: partial(own_rate, "noop", partial(drain_by, "noops:noop", 2)),
+        COROUTINE: partial(own_rate, "anoop", partial(drain_by, "benchmarks.noops:anoop", 1)),
+        PROCESSES: partial(own_rate, "noop", partial(drain_by, "benchmarks.noops:noop", 1)),
+        TWO: partial(own_rate, "noop", partial(drain_by, "benchmarks.noops:noop", 2)),
     }
     if peers == "others":
         found = {COROUTINE: found[COROUTINE]}

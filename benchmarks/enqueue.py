@@ -1,6 +1,6 @@
 """How fast do requests get into the queue: one by one, in batches of 1,000, by COPY?
 
-    python benchmarks/enqueue.py [--requests 20000] [--runs 5] [--dsn postgresql://...]
+    python -m benchmarks.enqueue [--requests 20000] [--runs 5] [--dsn postgresql://...]
 
 One producer, one connection, each call a durable transaction. The peers in Python do the same by
 their own clients, with the call that they have for many. COPY is what `format("rowlease")` does
@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
-from peers import PEERS, Peer
-from peers.cache import NotInstalled
-from peers.running import installed, order
-from servers import add_dsn, database, described, programs, server
-from tables import Table, at_least, finish, rates, ratio
-
+from benchmarks.peers import PEERS, Peer
+from benchmarks.peers.cache import NotInstalled
+from benchmarks.peers.running import installed, order
+from benchmarks.servers import add_dsn, database, described, programs, server
+from benchmarks.tables import Table, at_least, finish, rates, ratio
 from rowlease import Client
 from rowlease.model import NewRequest
-from rowlease.store.bulk import bulk_store, copy_staged
+from rowlease.store import bulk_store
 
 SINGLES = 1_000
 BATCH = 1_000
@@ -61,17 +60,19 @@ def in_batches(place: str, count: int) -> float:
 def by_copy(place: str, count: int) -> float:
     with database(place) as dsn, closing(bulk_store(dsn, "rowlease benchmark")) as store:
         count *= COPIED
-        blocks = list(staged_rows(count))
+        run = store.begin_load("bench", "default", "benchmark")
+        assert isinstance(run, int)
+        blocks = list(staged_rows(run, count))
         began = time.perf_counter()
-        copy_staged(store, ["load_id", "row_id", "payload"], blocks)
-        store.promote("bench", "default", count, kind="noop")
+        store.copy_staged(["load_id", "run_number", "row_id", "payload"], blocks)
+        store.promote("bench", run, count, kind="noop")
         return count / (time.perf_counter() - began)
 
 
-def staged_rows(count: int) -> Iterator[bytes]:
+def staged_rows(run: int, count: int) -> Iterator[bytes]:
     for start in range(0, count, 5000):
         yield "".join(
-            f'bench,{n},"{{""n"":{n}}}"\n' for n in range(start, min(count, start + 5000))
+            f'bench,{run},{n},"{{""n"":{n}}}"\n' for n in range(start, min(count, start + 5000))
         ).encode()
 
 

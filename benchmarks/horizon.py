@@ -1,6 +1,6 @@
 """How fast are claims under an old snapshot, compared with a fresh queue?
 
-    python benchmarks/horizon.py [--finished 200000] [--runs 3] [--dsn postgresql://...]
+    python -m benchmarks.horizon [--finished 200000] [--runs 3] [--dsn postgresql://...]
 
 Somebody leaves a transaction open (REPEATABLE READ: a report, a dump). From then on the database
 can forget no finished request, and every index still leads to all of them. This fills two queues
@@ -23,10 +23,10 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import psycopg
-from filling import fill
-from servers import add_dsn, database, described, server
-from tables import Table, at_least, finish, rates
 
+from benchmarks.filling import fill
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Table, at_least, finish, rates
 from rowlease.store import Store, open_store
 
 #: Below this a finished request costs too much.

@@ -1,6 +1,6 @@
 """How soon does an idle worker start a request?
 
-    python benchmarks/latency.py [--rate 200] [--seconds 10] [--runs 5] [--dsn postgresql://...]
+    python -m benchmarks.latency [--rate 200] [--seconds 10] [--runs 5] [--dsn postgresql://...]
 
 A worker of its own process, with a slot (a child process) for each core or a hundred coroutines,
 and nothing else to do; the peers at the settings that their documentation gives for throughput,
@@ -30,12 +30,12 @@ from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 import psycopg
-from peers import PEERS
-from peers.cache import NotInstalled
-from peers.running import latencies
-from servers import add_dsn, database, described, server
-from tables import Table, at_most, finish, times
 
+from benchmarks.peers import PEERS
+from benchmarks.peers.cache import NotInstalled
+from benchmarks.peers.running import latencies
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Table, at_most, finish, times
 from rowlease import Client, task
 
 PROCESSES, COROUTINE = "rowlease, processes", "rowlease, coroutine"
@@ -75,8 +75,15 @@ class Latencies(NamedTuple):
 @contextmanager
 def idle_worker(dsn: str, task: str) -> Iterator[subprocess.Popen[bytes]]:
     """`rowlease worker`, ready."""
-    command = [sys.executable, "-m", "rowlease", "worker", f"latency:{task}", "--log-level=debug"]
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command = [
+        sys.executable,
+        "-m",
+        "rowlease",
+        "worker",
+        f"benchmarks.latency:{task}",
+        "--log-level=debug",
+    ]
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "ROWLEASE_DSN": dsn}
     with (
         TemporaryFile("w+") as log,

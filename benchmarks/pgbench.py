@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from servers import programs
+from benchmarks.servers import programs
 
 
 def claiming(batch: int) -> str:

@@ -1,6 +1,6 @@
 """Does promote slow down where the queue is full and nobody has analysed what was staged?
 
-    python benchmarks/promote.py [--rows 300000] [--waiting 10000000] [--runs 3] [--dsn ...]
+    python -m benchmarks.promote [--rows 300000] [--waiting 10000000] [--runs 3] [--dsn ...]
 
 A load is promoted into an empty queue from an analysed staging table, and the same into a queue
 in which ten million requests wait, each with a key, from a staging table of which the server knows
@@ -17,14 +17,16 @@ import sys
 import time
 
 import psycopg
-from servers import add_dsn, database, described, server
-from tables import Table, at_most, finish, ratio, times
+
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Table, at_most, finish, ratio, times
 
 GOAL = 1.5
 STAGE = """
-    insert into rowlease.staging (load_id, row_id, priority, payload, dedup_key)
-    select 'load', n, n % 10, format('{"n":%%s,"path":"/archive/2026/%%s/%%s.tar","sum":"%%s"}', n,
-           n %% 997, n, md5(n::text)), case when %s then 'new-' || lpad(n::text, 10, '0') end
+    insert into rowlease.staging (load_id, run_number, row_id, priority, payload, dedup_key)
+    select 'load', %s, n, n % 10,
+           format('{"n":%%s,"path":"/archive/2026/%%s/%%s.tar","sum":"%%s"}', n, n %% 997, n,
+                  md5(n::text)), case when %s then 'new-' || lpad(n::text, 10, '0') end
       from generate_series(1, %s) n
 """
 FILL = """
@@ -59,14 +61,17 @@ def promoted(sql: psycopg.Connection, rows: int, keyed: bool, analysed: bool) ->
     """Microseconds a row."""
     sql.execute("delete from rowlease.queue where load_id = 'load'")
     sql.execute("truncate rowlease.staging, rowlease.load, rowlease.queue_depth")
-    sql.execute(STAGE.replace(" % 10", " %% 10"), [keyed, rows])
+    ((run,),) = sql.execute(
+        "select run_number from rowlease.begin_load('load', 'default', 'benchmark')"
+    ).fetchall()
+    sql.execute(STAGE.replace(" % 10", " %% 10"), [run, keyed, rows])
     if analysed:
         sql.execute("analyze rowlease.staging")
     else:
         sql.execute(FORGET)
     sql.execute("checkpoint")
     began = time.monotonic()
-    sql.execute("select * from rowlease.promote('load', 'default', %s, 'k')", [rows])
+    sql.execute("select * from rowlease.promote('load', %s, %s, 'k')", [run, rows])
     return (time.monotonic() - began) / rows * 1e6
 
 

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
-from peers import cache
 
-from rowlease.store.embedded import WHEEL, WHEEL_FOLDER, embedded
-from rowlease.store.migrate import migrate
-from rowlease.store.scratch import scratch_database
+from benchmarks.peers import cache
+from rowlease.embedded import WHEEL, WHEEL_FOLDER, embedded
+from rowlease.store import migrate
+from rowlease.store.postgresql.scratch import scratch_database
 
 #: Of the server that benchmarks start where none is given: memory and log for a queue in use. All
 #: else is as the embedded server has it, and durability is PostgreSQL's default.

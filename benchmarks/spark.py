@@ -1,6 +1,6 @@
 """How fast does a DataFrame become requests, and what does "exactly once" cost?
 
-    python benchmarks/spark.py [--rows 1000000] [--runs 3] [--keys] [--dsn postgresql://...]
+    python -m benchmarks.spark [--rows 1000000] [--runs 3] [--keys] [--dsn postgresql://...]
 
 The same rows, kept in Spark's memory, go each way in turn; before each the tables are emptied and a
 checkpoint is made. "Plain append" is what Spark offers by itself: tuned JDBC straight into the
@@ -23,9 +23,9 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import psycopg
-from servers import add_dsn, database, described, server
-from tables import Table, at_least, finish, ratio, times
 
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Table, at_least, finish, ratio, times
 from rowlease.spark import enqueue, local_session, register
 from rowlease.spark.jdbc import writing_options
 
@@ -97,12 +97,12 @@ def copied(file: IO[bytes], dsn: str) -> None:
 
 def ways(frame: Any, dsn: str, keys: bool, file: IO[bytes]) -> dict[str, Callable[[], Any]]:
     """The ways to go, by name."""
-    said = {"kind": "k", "priority": "priority", "payload": "payload"}
+    columns: dict[str, Any] = {"kind": "k", "priority": "priority", "payload": "payload"}
     if keys:
-        said["dedup_key"] = "dedup_key"
+        columns["dedup_key"] = "dedup_key"
     return {
         PLAIN: lambda: appended(frame, dsn, "rowlease.queue"),
-        JDBC: lambda: enqueue(frame, dsn, queue="default", **said),
+        JDBC: lambda: enqueue(frame, dsn, queue="default", **columns),
         COPY: lambda: written(frame, dsn),
         "limit: plain append, no indexes": lambda: appended(frame, dsn, "rowlease.bare"),
         "limit: COPY by psycopg into the queue": lambda: copied(file, dsn),

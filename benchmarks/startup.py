@@ -1,6 +1,6 @@
 """How long do the command line and the import take, and how much memory has an idle worker?
 
-    python benchmarks/startup.py [--runs 20] [--dsn postgresql://...]
+    python -m benchmarks.startup [--runs 20] [--dsn postgresql://...]
 
 Times are of whole processes, the interpreter's own start with them, which stands beside them.
 Memory is what the worker's processes hold and share with nobody, plus their part of what they share
@@ -15,9 +15,10 @@ import sys
 import time
 
 import psutil
-from latency import idle_worker
-from servers import add_dsn, database, described, server
-from tables import Table, at_most, finish, times
+
+from benchmarks.latency import idle_worker
+from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.tables import Table, at_most, finish, times
 
 COMMANDS = {
     "python -c pass": ["-c", "pass"],

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from peers.cache import home
+from benchmarks.peers.cache import home
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def finish(table: Table) -> int:
     )
     kept = {
         **asdict(table),
-        "command": " ".join([f"benchmarks/{name}.py", *sys.argv[1:]]),
+        "command": " ".join([f"python -m benchmarks.{name}", *sys.argv[1:]]),
         "taken_at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "commit": commit.stdout.strip(),
     }

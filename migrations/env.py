@@ -30,14 +30,26 @@ def run(connection: sa.Connection) -> None:
         context.run_migrations()
 
 
-def run_online() -> None:
-    given = context.config.attributes.get("connection")
-    if given is not None:
-        run(given)
-        return
-    url = sa.make_url(os.environ["ROWLEASE_DSN"]).set(drivername="postgresql+psycopg")
-    with sa.create_engine(url).begin() as connection:
-        run(connection)
+def write(dialect: str) -> None:
+    """Write the statements as a script; `rowlease migrate --sql` puts them in a transaction."""
+    context.configure(
+        dialect_name=dialect, version_table_schema="rowlease", as_sql=True, transactional_ddl=False
+    )
+    if context.get_starting_revision_argument() is None:
+        context.execute(CREATE_SCHEMA[dialect])
+    context.run_migrations()
 
 
-run_online()
+def main() -> None:
+    attributes = context.config.attributes
+    if context.is_offline_mode():
+        write(attributes.get("dialect", "postgresql"))
+    elif "connection" in attributes:
+        run(attributes["connection"])
+    else:
+        url = sa.make_url(os.environ["ROWLEASE_DSN"]).set(drivername="postgresql+psycopg")
+        with sa.create_engine(url).begin() as connection:
+            run(connection)
+
+
+main()

@@ -6,12 +6,11 @@ Revises: ${down_revision | comma,n}
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-from alembic import op
+from rowlease.store.revisions import run_script
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 
 
 def upgrade() -> None:
-    ${upgrades if upgrades else "pass"}
+    run_script(__file__)

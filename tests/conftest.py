@@ -12,7 +12,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from rowlease.store import Store, open_store
-from rowlease.store.migrate import migrate
+from rowlease.store import Store, migrate, open_store
+from tests.turns import Turns, longest_first
 
 #: For a server whose data nobody needs after the run.
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -33,6 +33,9 @@ return coalesce(nullif(current_setting('rowlease.frozen_now', true), '')::timest
                 clock_timestamp())
 """
 
+#: Databases that tests have left and that still exist, by the server's DSN.
+LEFT: dict[str, list[str]] = {}
+
 
 def pytest_configure() -> None:
     # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
@@ -40,18 +43,30 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns | None:
+    return Turns(config, log) if config.option.dist == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes
+        longest_first(items)
+
+
 @pytest.fixture(scope="session")
 def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A PostgreSQL server on which databases may be created."""
     if given := os.environ.get("ROWLEASE_TEST_PG_DSN"):
         yield given
+        with psycopg.connect(given, autocommit=True) as connection:
+            drop_left(connection, LEFT.get(given, []))
     elif docker_answers():
         from testcontainers.community.postgres import PostgresContainer
 
         with PostgresContainer("postgres:17-alpine", driver=None) as container:
             yield container.get_connection_url()
     else:
-        from rowlease.store.embedded import embedded
+        from rowlease.embedded import embedded
 
         home = tmp_path_factory.mktemp("server")
         with embedded(home, settings=UNSAFE_BUT_FAST) as dsn:
@@ -97,7 +112,7 @@ def sql(dsn: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
 
 @contextmanager
 def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[str]:
-    """A database that is gone afterwards, whoever is still connected."""
+    """A database that is dropped some time afterwards, whoever is still connected."""
     name = f"rowlease_test_{secrets.token_hex(6)}"
     copy = f" template {template} strategy file_copy" if template else ""
     with psycopg.connect(server_dsn, autocommit=True) as connection:
@@ -105,12 +120,37 @@ def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[s
         try:
             yield name
         finally:
-            connection.execute(f"drop database {name} with (force)")
+            left = LEFT.setdefault(server_dsn, [])
+            left.append(name)
+            drop_left(connection, left, keep=1)
+
+
+def drop_left(connection: psycopg.Connection, left: list[str], keep: int = 0) -> None:
+    """Drop all but the latest of the databases that tests have left.
+
+    The server looks every 100 ms whether those who were connected have gone. Who was connected to
+    the latest one has not gone yet; nobody waits for them if the next test drops it.
+    """
+    while len(left) > keep:
+        connection.execute(f"drop database {left.pop(0)} with (force)".encode())
 
 
 def in_database(server_dsn: str, name: str) -> str:
     url = sa.make_url(server_dsn).set(database=name)
     return url.render_as_string(hide_password=False)
+
+
+def free_port() -> int:
+    """A port for a server that takes none from the kernel, and that nobody else is given.
+
+    What the kernel gives out, to servers and to every outgoing connection, begins at 32768. The
+    module random would say the same in every process of the run: its seed is the run's.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def docker_answers(timeout: float = 1.0) -> bool:

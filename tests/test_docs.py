@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+import rowlease.events
 from rowlease.cli import cli
+from rowlease.store import Store
 
 
 def code_blocks(page: Path, language: str) -> list[str]:
@@ -30,7 +32,7 @@ def test_the_quick_start_runs_as_it_stands(
         env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert ran.returncode == 0, ran.stderr
     assert sql("select result ->> 'image' from rowlease.queue_history order by 1") == [
@@ -55,7 +57,7 @@ def test_the_example_of_the_testing_page_passes(
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
@@ -63,24 +65,34 @@ def test_the_example_of_the_testing_page_passes(
 def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
     repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    (program,) = code_blocks(repository / "docs" / "tasks.md", "python")
-    (tmp_path / "reports.py").write_text(program)
+    reports, payments = code_blocks(repository / "docs" / "tasks.md", "python")
+    (tmp_path / "reports.py").write_text(reports)
+    (tmp_path / "payments.py").write_text(payments)
+    sql("create table payment (invoice int, amount int)")
+    sql("select rowlease.configure_queue('payments')")
+    sql("select rowlease.enqueue('payments', 'pay', '{\"invoice\": 7, \"amount\": 20}')")
     sql("select rowlease.configure_queue('web')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": 1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": -1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"nobody\": 1}')")
     sql("select rowlease.enqueue('web', 'ping', '{\"host\": \"h\"}')")
-    for arguments in (["reports:report"], ["reports:ping", "--queue", "web"]):
+    for arguments in (
+        ["reports:report"],
+        ["reports:ping", "--queue", "web"],
+        ["payments", "--queue", "payments"],
+    ):
         ran = subprocess.run(
             [sys.executable, "-m", "rowlease", "worker", *arguments, "--burst"],
             cwd=tmp_path,
             env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
         )
         assert ran.returncode == 0, ran.stderr
+    assert sql("select * from payment") == [(7, 20)]
     assert sql("select result from rowlease.queue_history order by request_id") == [
+        ({"paid": 20},),
         ({"customer": 1, "attempt": 1},),
         ("h is there",),
     ]
@@ -119,12 +131,119 @@ def test_every_setting_of_a_queue_is_in_the_operations_page(
     assert [name for (name,) in settings if name not in page] == []
 
 
+def test_every_environment_variable_is_in_the_operations_page(repository: Path) -> None:
+    page = (repository / "docs" / "operations.md").read_text()
+    read = {
+        name
+        for file in (repository / "src").rglob("*.py")
+        for name in re.findall(r"\bROWLEASE_[A-Z_]+[A-Z]", file.read_text())
+    }
+    assert len(read) > 5
+    assert [name for name in sorted(read) if f"`{name}`" not in page] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_link_of_the_pages_leads_somewhere(repository: Path) -> None:
-    pages = [*repository.glob("*.md"), *repository.glob("docs/*.md"), *repository.glob("sql/*.md")]
-    broken = [
-        f"{page.name}: {target}"
-        for page in pages
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
-        if not (page.parent / target).exists()
+    pages = [
+        *repository.glob("*.md"),
+        *repository.glob("docs/**/*.md"),
+        *repository.glob("sql/**/*.md"),
+        repository / "tests" / "README.md",
     ]
+    broken = []
+    for page in pages:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+            found = page.parent / target if target else page
+            if not found.exists() or (anchor and anchor not in anchors(found)):
+                broken.append(f"{page.name}: {target}#{anchor}")
     assert broken == []
+
+
+def glossary(repository: Path, column: str) -> list[str]:
+    """What is in backticks in one column of the glossary's tables of five columns."""
+    page = (repository / "docs" / "glossary.md").read_text()
+    rows = [line[1:-1].split("|") for line in page.splitlines() if line.startswith("| ")]
+    place = ["word", "meaning", "SQL", "Python", "command line"].index(column)
+    names = [name for row in rows if len(row) == 5 for name in re.findall(r"`([^`]+)`", row[place])]
+    assert len(names) > 10
+    return names
+
+
+def test_the_glossary_names_what_the_schema_has(
+    repository: Path, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    found = sql(
+        "select a.attname::text from pg_attribute a join pg_class c on c.oid = a.attrelid"
+        " where c.relnamespace = 'rowlease'::regnamespace"
+        " union select relname::text from pg_class where relnamespace = 'rowlease'::regnamespace"
+        " union select proname::text from pg_proc where pronamespace = 'rowlease'::regnamespace"
+    )
+    names = {name for (name,) in found}
+    assert [name for name in glossary(repository, "SQL") if name not in names] == []
+
+
+def test_the_glossary_names_what_python_has(repository: Path) -> None:
+    names = glossary(repository, "Python")
+    calls = {name[6:-2] for name in names if name.startswith("store.")}
+    assert calls
+    assert {name for name in calls if not hasattr(Store, name)} == set()
+    page = (repository / "docs" / "glossary.md").read_text()
+    events = re.findall(r"event `(\w+)`", page)
+    assert events
+    assert [name for name in events if not hasattr(rowlease.events, name)] == []
+
+
+def test_the_glossary_names_what_the_command_line_has(repository: Path) -> None:
+    options = {
+        name
+        for command in cli.commands.values()
+        for one in [command, *getattr(command, "commands", {}).values()]
+        for option in one.params
+        for name in option.opts
+    }
+    for name in glossary(repository, "command line"):
+        if name.startswith("--"):
+            assert name in options
+        elif name.startswith("rowlease "):
+            assert name.split()[1] in cli.commands
+
+
+def decisions(repository: Path) -> dict[str, Path]:
+    files = sorted((repository / "docs" / "decisions").glob("[0-9]*.md"))
+    return {file.name[:4]: file for file in files}
+
+
+def test_every_decision_has_a_number_of_its_own_and_a_row_in_the_index(repository: Path) -> None:
+    files = decisions(repository)
+    index = (repository / "docs" / "decisions" / "README.md").read_text()
+    rows = re.findall(r"^\| \[(\d{4})\]\((.+?)\) \| (.+?) \| .+ \|$", index, re.M)
+    assert [number for number, *_ in rows] == [f"{n:04}" for n in range(1, len(rows) + 1)]
+    titles = [(n, file.name, file.read_text().splitlines()[0]) for n, file in files.items()]
+    assert [(n, name, f"# {n}. {title}") for n, name, title in rows] == titles
+
+
+def test_a_decision_is_short_and_has_its_sections(repository: Path) -> None:
+    for file in decisions(repository).values():
+        text = file.read_text()
+        sections = re.findall(r"^## (.+)$", text, re.M)
+        # What nothing else was weighed against has no last section.
+        assert ["Context", "Decision", "Consequences", "Rejected"][: len(sections)] == sections
+        assert len(sections) >= 3, file.name
+        assert len(text.splitlines()) <= 45, file.name
+
+
+def test_every_decision_that_the_code_names_is_there(repository: Path) -> None:
+    named = {
+        number
+        for folder in ("src", "sql", "migrations", "benchmarks", "tests")
+        for file in (repository / folder).rglob("*.*")
+        if file.suffix in {".py", ".sql"}
+        for number in re.findall(r"docs/decisions/(\d+)", file.read_text())
+    }
+    assert named
+    assert named <= set(decisions(repository))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from peers.cache import go_program, java_program, node_program, python_program
+from benchmarks.peers.cache import go_program, java_program, node_program, python_program
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from servers import as_in_use
 
-from peers import Peer, Way
-from peers.cache import NotInstalled
-from rowlease.store.scratch import scratch_database
+from benchmarks.peers import Peer, Way
+from benchmarks.peers.cache import NotInstalled
+from benchmarks.servers import as_in_use
+from rowlease.store.postgresql.scratch import scratch_database
 
 #: Seconds that a peer has to drain what it was given.
 PATIENCE = 240.0

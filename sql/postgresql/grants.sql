@@ -1,4 +1,4 @@
--- grants: who may do what.
+-- grants: what each role may do.
 -- params:   none
 -- returns:  nothing
 -- errors:   none
@@ -6,7 +6,7 @@
 -- why:      applied after every routine, so that a new one is closed until it is opened here. The
 --           routines run with their owner's rights; nobody else may write a table. Dynamic
 --           SQL, because owners are set on whatever there is.
-grant usage, create on schema rowlease to rowlease_owner;
+grant usage, create on schema rowlease, rowlease_internal to rowlease_owner;
 do $$
 declare
   v_object record;
@@ -18,16 +18,18 @@ begin
      where c.relnamespace = 'rowlease'::regnamespace and c.relkind in ('r', 'p', 'v')
     union all
     select format('routine %s', p.oid::regprocedure)
-      from pg_proc p where p.pronamespace = 'rowlease'::regnamespace
+      from pg_proc p
+     where p.pronamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)
   loop
     execute format('alter %s owner to rowlease_owner', v_object.name);
   end loop;
 end $$;
 alter schema rowlease owner to rowlease_owner;
+alter schema rowlease_internal owner to rowlease_owner;
 
-revoke all on schema rowlease from public;
+revoke all on schema rowlease, rowlease_internal from public;
 revoke all on all tables in schema rowlease from public;
-revoke all on all routines in schema rowlease from public;
+revoke all on all routines in schema rowlease, rowlease_internal from public;
 
 grant usage on schema rowlease
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
@@ -42,8 +44,8 @@ grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begi
    to rowlease_producer;
 
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon,
-                          rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
-                          rowlease.worker_bye, rowlease.depth, rowlease.listen,
+                          rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
+                          rowlease.remove_worker, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
                           rowlease.fire_schedule, rowlease.report_progress,
                           rowlease.list_queues, rowlease.list_workers
@@ -55,7 +57,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_staged, rowlease.cancel, rowlease.requeue,
                           rowlease.purge, rowlease.pause,
-                          rowlease.resume, rowlease.configure_queue, rowlease.maintain,
+                          rowlease.resume, rowlease.configure_queue, rowlease.maintain, rowlease.recount,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
                           rowlease.resume_schedule, rowlease.remove_schedule
    to rowlease_operator;

@@ -1,4 +1,4 @@
--- grants: who may do what.
+-- grants: what each role may do.
 -- params:   none
 -- returns:  nothing
 -- errors:   none
@@ -21,11 +21,13 @@ grant execute on rowlease.dequeue to rowlease_worker;
 grant execute on rowlease.complete to rowlease_worker;
 grant execute on rowlease.fail to rowlease_worker;
 grant execute on rowlease.abandon to rowlease_worker;
+grant execute on rowlease.decline to rowlease_worker;
+grant execute on rowlease.disown to rowlease_worker;
 grant execute on rowlease.exchange to rowlease_worker;
 grant execute on rowlease.renew to rowlease_worker;
 grant execute on rowlease.maintain to rowlease_worker;
 grant execute on rowlease.worker_heartbeat to rowlease_worker;
-grant execute on rowlease.worker_bye to rowlease_worker;
+grant execute on rowlease.remove_worker to rowlease_worker;
 grant execute on rowlease.depth to rowlease_worker;
 grant execute on rowlease.list_queues to rowlease_worker;
 grant execute on rowlease.list_workers to rowlease_worker;
@@ -42,6 +44,7 @@ grant execute on rowlease.explain to rowlease_operator;
 grant execute on rowlease.discard_staged to rowlease_operator;
 grant execute on rowlease.cancel to rowlease_operator;
 grant execute on rowlease.requeue to rowlease_operator;
+grant execute on rowlease.recount to rowlease_operator;
 grant execute on rowlease.purge to rowlease_operator;
 grant execute on rowlease.pause to rowlease_operator;
 grant execute on rowlease.resume to rowlease_operator;
@@ -73,6 +76,7 @@ grant select on rowlease.[Load] to rowlease_reader, rowlease_operator;
 grant select on rowlease.Progress to rowlease_reader, rowlease_operator;
 grant select on rowlease.Schedule to rowlease_reader, rowlease_operator;
 grant select on rowlease.Worker to rowlease_reader, rowlease_operator;
+grant select on rowlease.UnknownKind to rowlease_reader, rowlease_operator;
 grant select on rowlease.EnqueueReceipt to rowlease_reader, rowlease_operator;
 grant select on rowlease.SchemaInfo to rowlease_reader, rowlease_operator;
 grant select on rowlease.Inbox to rowlease_reader, rowlease_operator;

@@ -13,16 +13,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rowlease.client import Client
     from rowlease.context import current
-    from rowlease.errors import DeadLetter, QueueFull, Retry, RowleaseError
+    from rowlease.database import connect
+    from rowlease.errors import (
+        DeadLetter,
+        EnqueueUnknown,
+        LeaseLost,
+        QueueFull,
+        Retry,
+        RowleaseError,
+    )
     from rowlease.model import Enqueued, NewRequest
-    from rowlease.store import connect
     from rowlease.tasks import Task, task
     from rowlease.worker import Worker
 
 __all__ = [
     "Client",
     "DeadLetter",
+    "EnqueueUnknown",
     "Enqueued",
+    "LeaseLost",
     "NewRequest",
     "QueueFull",
     "Retry",
@@ -37,14 +46,16 @@ __all__ = [
 _HOMES = {
     "Client": "rowlease.client",
     "DeadLetter": "rowlease.errors",
+    "EnqueueUnknown": "rowlease.errors",
     "Enqueued": "rowlease.model",
+    "LeaseLost": "rowlease.errors",
     "NewRequest": "rowlease.model",
     "QueueFull": "rowlease.errors",
     "Retry": "rowlease.errors",
     "RowleaseError": "rowlease.errors",
     "Task": "rowlease.tasks",
     "Worker": "rowlease.worker",
-    "connect": "rowlease.store",
+    "connect": "rowlease.database",
     "current": "rowlease.context",
     "task": "rowlease.tasks",
 }

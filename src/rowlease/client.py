@@ -9,18 +9,34 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Self
 
-from rowlease.errors import InvalidRequest, StoreError
-from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
-from rowlease.store import Doorbell, Store, connect
-from rowlease.tasks import Task
+from rowlease.database import connect
+from rowlease.errors import EnqueueUnknown, InvalidRequest, RowleaseError, StoreError
+from rowlease.model import (
+    DURATION,
+    FIELDS,
+    MAX_PAYLOAD_BYTES,
+    MAX_PRIORITY,
+    Enqueued,
+    NewRequest,
+    Outcome,
+    check_type,
+    shown,
+)
+from rowlease.store import Doorbell, Producing, Store
+from rowlease.tasks import DEFAULT_QUEUE, Task
 
-#: How often a call whose fate is unknown is made again. The receipt makes that safe.
-TRIES = 5
-#: Seconds before the second try; doubles, half of it random.
-FIRST_PAUSE = 0.1
+#: How long a call is made again that failed for now: longer than most failovers take.
+RETRY_FOR = timedelta(seconds=30)
+#: The share of that time which one try may take: a session that never answers must leave time for
+#: others. A try with much less than that is not begun.
+SHARE_OF_A_TRY, SHORTEST_SHARE = 1 / 3, 1 / 30
+#: Seconds before the second try, and at most: doubled each time, half of it random.
+FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
+#: Characters of a receipt.
+LONGEST_RECEIPT = 100
 #: Seconds after which a producer that waits for a full queue asks again, whether the bell rang or
 #: not. Its place lasts two seconds, and a place ahead of it may have become free without a bell.
 PATIENCE = 1.0
@@ -31,19 +47,27 @@ PATIENCE_WITHOUT_BELL = 0.1
 class Client:
     """Puts requests into queues.
 
-    Safe to use from several threads. An enqueue that loses its connection is made again with the
-    same receipt, so that it happens once even if the first try did commit.
+    Safe to use from several threads. An enqueue that fails for now (a connection that is lost, a
+    database that is away or does not answer) is made again with the same receipt, so that it
+    happens once even if an earlier try did commit.
 
     Args:
         dsn: `postgresql://user:password@host:port/database`; None takes ROWLEASE_DSN, else the
             embedded server, which runs while the client is open.
+        retry_for: how long it is made again; one try may take a third of that. 0: one try, which
+            may take 30 s. A call lasts no longer, but for its `wait`.
 
     Raises:
+        InvalidRequest: retry_for is no timedelta, or below 0.
         ConfigError, StoreUnavailable, SchemaMismatch: when entered.
     """
 
-    def __init__(self, dsn: str | None = None) -> None:
+    def __init__(self, dsn: str | None = None, *, retry_for: timedelta = RETRY_FOR) -> None:
+        check_type("retry_for", retry_for, ((timedelta,), "it must be a timedelta of 0 or more"))
+        if retry_for < timedelta(0):
+            raise InvalidRequest(f"retry_for is {retry_for}; it must be 0 or more")
         self._dsn = dsn
+        self._retry_for = retry_for
         self._exit = ExitStack()
         self._store: Store | None = None
 
@@ -82,12 +106,15 @@ class Client:
         retry_base: timedelta | None = None,
         connection: Any = None,
         wait: timedelta | None = None,
+        receipt: str | None = None,
     ) -> Enqueued:
         """Put one request into a queue.
 
         Args:
             task: the task, or its name where its code is not at hand.
-            payload: anything `json.dumps` takes; a mapping becomes the task's keyword arguments.
+            payload: anything `json.dumps` takes; a mapping becomes the task's keyword arguments. It
+                must fit the function's parameters; of a task named by text only its worker knows
+                them, and makes what does not fit a dead letter.
             queue: None takes the task's, else "default".
             priority: None takes the task's, else 0; see `NewRequest` for this and the rest.
             connection: a psycopg connection, or a SQLAlchemy Connection or Session: the request is
@@ -95,14 +122,22 @@ class Client:
             wait: how long to wait for room if the queue is full. The highest priority goes first,
                 and who came first among equals. No transaction is open meanwhile, so it cannot be
                 had together with `connection`.
+            receipt: of an EnqueueUnknown, or any text of 1 to 100 characters that names this call:
+                calls with one receipt within a day happen once, and answer with the same ids. None
+                makes one up.
 
         Returns:
             The request's id and `ok`; `duplicate` and the live request's id where the dedup key
-            is taken.
+            is taken; `repeat` where a call with this receipt, or an earlier try of this one, has
+            enqueued it.
 
         Raises:
-            InvalidRequest, StoreError: nothing was enqueued.
+            InvalidRequest: nothing was enqueued.
             QueueFull: nothing was enqueued, because there was no room, or none in time.
+            EnqueueUnknown: it may have been enqueued; its receipt makes the call again safely.
+            StoreError: nothing was enqueued; what may pass (StoreUnavailable, StoreConflict) was
+                tried for `retry_for`. With `connection` there is one try, and what it did is
+                undone with the transaction.
         """
         request = new_request(
             task,
@@ -116,61 +151,135 @@ class Client:
             retry_base=retry_base,
         )
         if queue is None:
-            queue = (task.queue if isinstance(task, Task) else None) or "default"
-        (answer,) = self.enqueue_many([request], queue=queue, connection=connection, wait=wait)
+            queue = (task.queue if isinstance(task, Task) else None) or DEFAULT_QUEUE
+        (answer,) = self.enqueue_many(
+            [request], queue=queue, connection=connection, wait=wait, receipt=receipt
+        )
         return answer
 
     def enqueue_many(
         self,
         requests: Iterable[NewRequest],
         *,
-        queue: str = "default",
+        queue: str = DEFAULT_QUEUE,
         connection: Any = None,
         wait: timedelta | None = None,
+        receipt: str | None = None,
     ) -> list[Enqueued]:
         """Put many requests into a queue, all or none; answers in the order given.
 
         Raises:
-            as `enqueue`.
+            as `enqueue`; also InvalidRequest where the receipt was used for another number of
+            requests.
         """
-        batch = list(requests)
+        batch = _batch(requests)
+        check_type("queue", queue, ((str,), "it must be text: the name of a queue"))
+        check_type("wait", wait, DURATION)
+        _check_receipt(receipt)
         if connection is not None:
             if wait is not None:
                 raise InvalidRequest(
                     "a transaction must not wait for room: give `wait` or `connection`, not both"
                 )
-            return self.store.enqueue_many(queue, batch, connection=connection)
-        receipt = uuid.uuid4().hex
-        if wait is None:
-            return self._call(queue, batch, receipt)
+            answers = self.store.enqueue_many(
+                queue, batch, receipt_key=receipt, connection=connection
+            )
+        else:
+            call = _Call(self.store, queue, batch, receipt or uuid.uuid4().hex, self._retry_for)
+            answers = call() if wait is None else self._wait_for_room(call, queue, wait)
+        if len(answers) != len(batch):
+            raise InvalidRequest(
+                f"the receipt {receipt!r} was used for {len(answers)} requests, and these are "
+                f"{len(batch)}; give another one"
+            )
+        return answers
+
+    def _wait_for_room(self, call: _Call, queue: str, wait: timedelta) -> list[Enqueued]:
         deadline = time.monotonic() + wait.total_seconds()
-        answers = self._call(queue, batch, receipt, wait=wait)
+        answers = call(wait=wait)
         if _is_full(answers):
-            with _Room(self.store, queue) as room:
+            with _Room(self.store, queue, deadline) as room:
                 # At once, because there may have been room before the bell was there.
                 while _is_full(answers):
                     left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
-                    answers = self._call(
-                        queue, batch, receipt, wait=left, waiter_id=answers[0].request_id
-                    )
+                    answers = call(wait=left, waiter_id=answers[0].request_id)
                     if _is_full(answers):
                         room.wait_until(deadline)
         return answers
 
-    def _call(
-        self, queue: str, batch: list[NewRequest], receipt: str, **waiting: Any
-    ) -> list[Enqueued]:
-        """Enqueue in a transaction of its own, again where its fate is unknown."""
+
+class _Call:
+    """An enqueue in a transaction of its own, tried again where it failed for now."""
+
+    def __init__(
+        self,
+        store: Producing,
+        queue: str,
+        batch: list[NewRequest],
+        receipt: str,
+        retry_for: timedelta,
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._batch = batch
+        self._receipt = receipt
+        self._retry_for = retry_for.total_seconds()
+        #: A try may have enqueued them, and the server has not said so.
+        self._maybe_done = False
+
+    def __call__(self, **waiting: Any) -> list[Enqueued]:
+        ends = time.monotonic() + self._retry_for
         pause = FIRST_PAUSE
-        for tries_left in reversed(range(TRIES)):
+        while True:
             try:
-                return self.store.enqueue_many(queue, batch, receipt_key=receipt, **waiting)
-            except StoreError as error:
-                if not error.transient or not tries_left:
-                    raise
-                time.sleep(pause * random.uniform(0.5, 1))
-                pause *= 2
-        raise AssertionError("unreachable")
+                return self._tried(ends - time.monotonic()).enqueue_many(
+                    self._queue, self._batch, receipt_key=self._receipt, **waiting
+                )
+            except RowleaseError as error:
+                nap = pause * random.uniform(0.5, 1)
+                left = ends - time.monotonic() - nap
+                self._give_up_after(error, is_over=left < self._retry_for * SHORTEST_SHARE)
+            time.sleep(nap)
+            pause = min(LAST_PAUSE, 2 * pause)
+
+    def _tried(self, left: float) -> Producing:
+        if not self._retry_for:
+            return self._store
+        return self._store.within(timedelta(seconds=min(left, self._retry_for * SHARE_OF_A_TRY)))
+
+    def _give_up_after(self, error: RowleaseError, *, is_over: bool) -> None:
+        """Raise unless there is a next try."""
+        is_transient = isinstance(error, StoreError) and error.transient
+        self._maybe_done |= isinstance(error, StoreError) and error.maybe_done
+        if is_transient and not is_over:
+            return
+        if self._maybe_done:
+            # Even if the server has refused the last try: an earlier one may still be on its way.
+            raise EnqueueUnknown(
+                f"it is not known whether the requests were enqueued ({error}); with "
+                f"receipt={self._receipt!r} they can be enqueued again, and are there once",
+                receipt=self._receipt,
+            ) from error
+        raise error
+
+
+def _check_receipt(receipt: str | None) -> None:
+    check_type("receipt", receipt, ((str, NoneType), "it must be text of 1 to 100 characters"))
+    if receipt is not None and not 0 < len(receipt) <= LONGEST_RECEIPT:
+        raise InvalidRequest(
+            f"receipt is {shown(receipt)}; it must have 1 to {LONGEST_RECEIPT} characters"
+        )
+
+
+def _batch(requests: Iterable[NewRequest]) -> list[NewRequest]:
+    advice = "give NewRequest(kind=..., payload=...), or what rowlease.client.new_request makes"
+    if isinstance(requests, str | bytes | Mapping) or not isinstance(requests, Iterable):
+        raise InvalidRequest(f"requests is {shown(requests)}; it must be a list; {advice}")
+    batch = list(requests)
+    for place, one in enumerate(batch):
+        if not isinstance(one, NewRequest):
+            raise InvalidRequest(f"requests[{place}] is {shown(one)}; {advice}")
+    return batch
 
 
 def _is_full(answers: list[Enqueued]) -> bool:
@@ -180,15 +289,17 @@ def _is_full(answers: list[Enqueued]) -> bool:
 class _Room:
     """Waits until a full queue may have room: for its bell, or where there is none, a moment."""
 
-    def __init__(self, store: Store, queue: str) -> None:
+    def __init__(self, store: Producing, queue: str, deadline: float) -> None:
         self._store = store
         self._queue = queue
+        self._deadline = deadline
         self._bell: Doorbell | None = None
 
     def __enter__(self) -> Self:
         if self._store.can_notify:
+            left = timedelta(seconds=max(0.1, self._deadline - time.monotonic()))
             with suppress(StoreError):
-                self._bell = self._store.doorbell([self._queue], room=True)
+                self._bell = self._store.within(left).doorbell([self._queue], room=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -219,30 +330,40 @@ def new_request(task: Task | str, payload: Any = None, **options: Any) -> NewReq
     """A request for a task, its payload encoded; options are the fields of `NewRequest`.
 
     Raises:
-        InvalidRequest: the payload is not JSON or too large, or an option is out of range.
+        InvalidRequest: the payload is not JSON or too large, or does not fit the task's parameters;
+            or an option is out of range.
     """
+    if not isinstance(task, Task | str):
+        raise InvalidRequest(
+            f"task is {shown(task)}; it must be a task or the name of one"
+            + ("; decorate it with @rowlease.task" if callable(task) else "")
+        )
+    text = encode(payload)
     priority = options.pop("priority", None)
     if isinstance(task, Task):
+        if misfit := task.misfit(json.loads(text)):
+            raise InvalidRequest(misfit)
         priority = task.priority if priority is None else priority
         if options.get("max_attempts") is None:
             options["max_attempts"] = task.max_attempts
         if options.get("retry_base") is None:
             options["retry_base"] = task.retry_base
-    if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
-        raise InvalidRequest(f"priority is {priority!r}; it must be an integer of 0 or more")
-    if priority is not None and priority < 0:
+    priority = 0 if priority is None else priority
+    check_type("priority", priority, FIELDS["priority"])
+    if priority < 0:
         raise InvalidRequest(
             f"priority is {priority}; it must be 0 or more, and bigger is more urgent"
         )
-    if (due_time := options.get("due_time")) is not None and due_time.tzinfo is None:
-        raise InvalidRequest("due_time has no time zone; write datetime.now(timezone.utc) or so")
-    return NewRequest(
+    made = NewRequest(
         kind=task.name if isinstance(task, Task) else task,
-        payload=encode(payload),
+        payload=text,
         # No queue's maximum is larger, and larger numbers would not fit the column.
-        priority=min(priority or 0, MAX_PRIORITY),
+        priority=min(priority, MAX_PRIORITY),
         **options,
     )
+    if made.due_time is not None and made.due_time.tzinfo is None:
+        raise InvalidRequest("due_time has no time zone; write datetime.now(timezone.utc) or so")
+    return made
 
 
 def encode(payload: Any) -> str:
@@ -259,7 +380,9 @@ def encode(payload: Any) -> str:
         text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the payload is not JSON: {error}") from error
+        raise InvalidRequest(
+            f"the payload is not JSON: {error}; give dicts, lists, text, numbers, booleans or None"
+        ) from error
     if size > MAX_PAYLOAD_BYTES:
         raise InvalidRequest(
             f"payload has {size} bytes; at most {MAX_PAYLOAD_BYTES} fit, store the rest elsewhere "

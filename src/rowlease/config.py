@@ -18,8 +18,10 @@ def configured_dsn(given: str | None = None) -> str | None:
     Order: the argument, ROWLEASE_DSN, the file that ROWLEASE_DSN_FILE names (for mounted secrets).
 
     Raises:
-        ConfigError: the file cannot be read or is empty.
+        ConfigError: it is no text; the file cannot be read or is empty.
     """
+    if not isinstance(given, str | None):
+        raise ConfigError(f"dsn is {given!r}; it must be text: postgresql://user@host/database")
     if given or (given := os.environ.get(DSN_VARIABLE)):
         return given
     if path := os.environ.get(DSN_FILE_VARIABLE):

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol, overload
 
+from rowlease.clock import now
 from rowlease.errors import RowleaseError
+from rowlease.model import Held, LeasedRequest
+from rowlease.tasks import encoded
 
-#: Leases are judged by a clock that also runs while the host sleeps.
-CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-
-class Line(Protocol):
+class ExecutorLink(Protocol):
     """What an executor knows of the request that is the n-th on it."""
 
     def is_asked_to_stop(self, number: int) -> bool: ...
 
     def lease_ends(self, number: int) -> float | None: ...
 
-    def tell(self, number: int, fraction: float, note: str) -> None: ...
+    def report_progress(self, number: int, fraction: float, note: str) -> None: ...
+
+
+class Connection(Protocol):
+    """Of psycopg, pyodbc or SQLAlchemy, or a session of SQLAlchemy's."""
+
+    def commit(self) -> None: ...
+
+
+class AsyncConnection(Protocol):
+    """The same for asyncio."""
+
+    def commit(self) -> Coroutine[Any, Any, None]: ...
 
 
 class Context:
@@ -27,27 +39,36 @@ class Context:
 
     Attributes:
         request_id: the request's.
+        lock_token: the fencing token of this attempt: larger at each claim of the request.
         attempt: 1 for the first.
         max_attempts: when this many have failed, the request becomes a dead letter.
     """
 
-    __slots__ = ("_ends", "_line", "_number", "attempt", "max_attempts", "request_id")
+    __slots__ = ("_ends", "_link", "_number", "attempt", "lock_token", "max_attempts", "request_id")
 
     def __init__(
         self,
         request_id: int,
+        lock_token: int,
         attempt: int,
         max_attempts: int,
         number: int,
         ends: float,
-        line: Line,
+        link: ExecutorLink,
     ) -> None:
         self.request_id = request_id
+        self.lock_token = lock_token
         self.attempt = attempt
         self.max_attempts = max_attempts
         self._number = number
         self._ends = ends
-        self._line = line
+        self._link = link
+
+    @classmethod
+    def of(cls, request: LeasedRequest, number: int, ends: float, link: ExecutorLink) -> Context:
+        """What the task is given that runs this request."""
+        attempt = (request.lock_token, request.num_attempts, request.max_attempts)
+        return cls(request.request_id, *attempt, number, ends, link)
 
     @property
     def should_stop(self) -> bool:
@@ -56,13 +77,48 @@ class Context:
         The request was cancelled, its lease is lost (then the outcome will not count), or the
         worker is draining.
         """
-        return self._line.is_asked_to_stop(self._number)
+        return self._link.is_asked_to_stop(self._number)
 
     @property
     def lease_seconds_left(self) -> float:
         """Seconds until the lease ends; the worker prolongs it meanwhile, past a third of it."""
-        ends = self._line.lease_ends(self._number)
-        return (self._ends if ends is None else ends) - time.clock_gettime(CLOCK)
+        ends = self._link.lease_ends(self._number)
+        return (self._ends if ends is None else ends) - now()
+
+    @overload
+    def complete(self, connection: Connection, result: object = None) -> None: ...
+
+    @overload
+    def complete(
+        self, connection: AsyncConnection, result: object = None
+    ) -> Coroutine[Any, Any, None]: ...
+
+    def complete(self, connection: Any, result: object = None) -> Any:
+        """Complete this request in the transaction that is open on a connection of yours.
+
+        The effects of the transaction and the completion commit together or not at all, so the
+        effects happen exactly once, however often the task runs. Call it last, then commit: until
+        then the lease cannot be prolonged, so the commit must come before the lease ends. What the
+        task returns or raises after the commit changes nothing. After a rollback the attempt ends
+        as any other, by what the task returns or raises.
+
+        Args:
+            connection: to the database that the request is in, with the rights of
+                `rowlease_worker`: a connection of psycopg or pyodbc, or a connection or session of
+                SQLAlchemy. Of psycopg and SQLAlchemy also those for asyncio; then await the call.
+            result: JSON, at most 1 MiB.
+
+        Raises:
+            LeaseLost: another worker may own the request, or the effects were committed before:
+                roll back.
+            ValueError: the result is not JSON, or too large.
+            ConfigError: no transaction can be open on the connection, or it is of another kind.
+            What the driver or SQLAlchemy raises.
+        """
+        from rowlease.store.completion import complete
+
+        text = encoded(result, f"request {self.request_id}")
+        return complete(connection, Held(self.request_id, self.lock_token), text)
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Say how far this attempt is, for people who look at the table `progress`.
@@ -74,7 +130,7 @@ class Context:
             fraction: 0 to 1; what lies beyond is cut.
             note: a few words; at most 400 bytes are kept.
         """
-        self._line.tell(self._number, min(1.0, max(0.0, fraction)), note)
+        self._link.report_progress(self._number, min(1.0, max(0.0, fraction)), note)
 
 
 running: ContextVar[Context] = ContextVar("rowlease.running")

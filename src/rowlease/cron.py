@@ -77,9 +77,9 @@ class Cron:
         """
         if first > until:
             return [], first
-        window = FIRST_WINDOW
+        window, longest = FIRST_WINDOW, until - first + timedelta(microseconds=1)
         while True:
-            start = max(first - timedelta(microseconds=1), until - window)
+            start = until - min(window, longest)
             found, after = self._between(start, until)
             if len(found) >= most or start < first:
                 return found[-most:], after

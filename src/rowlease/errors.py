@@ -5,11 +5,16 @@ The docstring of each class is its default message, so that what is documented i
     RowleaseError
     ├── ConfigError            wrong settings or arguments        exit code 2
     ├── InvalidRequest         a request the queue cannot accept  exit code 2
+    ├── WrongArguments         a payload does not fit its task    exit code 2
     ├── UnknownTask            no function is registered for it   exit code 2
     ├── QueueFull              the queue's capacity is used up    exit code 4
+    ├── LeaseLost              roll your transaction back: the request is not completed in it
     └── StoreError             the driver's exception is __cause__
         ├── StoreUnavailable   no connection; transient           exit code 3
+        │   └── StoreTimeout   no answer in time; transient       exit code 3
+        ├── EnqueueUnknown     enqueued or not; carries a receipt exit code 3
         ├── StoreConflict      deadlock victim and the like; transient
+        ├── LoadLost           another run has taken the load over
         ├── SchemaMismatch     the schema is missing, old or too new  exit code 3
         ├── AccessDenied       the role lacks a grant             exit code 3
         └── RoutineError       a routine refused its arguments
@@ -45,6 +50,12 @@ class InvalidRequest(RowleaseError):
     exit_code = 2
 
 
+class WrongArguments(RowleaseError):
+    """The payload does not fit the parameters of the task; another attempt would not help."""
+
+    exit_code = 2
+
+
 class UnknownTask(RowleaseError):
     """No task is registered under this kind."""
 
@@ -57,11 +68,39 @@ class QueueFull(RowleaseError):
     exit_code = 4
 
 
+class LeaseLost(RowleaseError):
+    """The request is not completed in this transaction; roll the transaction back.
+
+    Attributes:
+        request_id: the first request that is not.
+        outcome: `lease_lost`: the lease was broken, and another worker may own the request;
+            `repeat`: the same attempt has completed it before; `not_found`: there is no such
+            request.
+    """
+
+    def __init__(self, request_id: int, outcome: str) -> None:
+        super().__init__(
+            f"request {request_id} was not completed ({outcome}): {WHY_NOT[outcome]}; "
+            "roll this transaction back"
+        )
+        self.request_id = request_id
+        self.outcome = outcome
+
+
+WHY_NOT = {
+    "lease_lost": "its lease was lost, and another worker may own it",
+    "repeat": "this attempt has completed it before",
+    "not_found": "this database holds no such request",
+}
+
+
 class StoreError(RowleaseError):
     """The database refused or failed a call."""
 
     #: True where the same call may succeed if it is made again.
     transient: ClassVar[bool] = False
+    #: True where the database may have done what was asked, although the call failed.
+    maybe_done: bool = False
 
 
 class StoreUnavailable(StoreError):
@@ -71,10 +110,40 @@ class StoreUnavailable(StoreError):
     transient = True
 
 
+class StoreTimeout(StoreUnavailable):
+    """The database did not answer in time; what the call did is not known."""
+
+    maybe_done = True
+
+
+class EnqueueUnknown(StoreError):
+    """It is not known whether the requests were enqueued; enqueue them again with the receipt.
+
+    Args:
+        receipt: what `enqueue(receipt=...)` takes to do so, within a day: what was enqueued is
+            then not enqueued twice, and answers with its ids.
+    """
+
+    exit_code = 3
+    maybe_done = True
+
+    def __init__(self, message: str | None = None, *, receipt: str) -> None:
+        super().__init__(
+            message
+            or f"it is not known whether the requests were enqueued; with receipt={receipt!r} "
+            "they can be enqueued again, and are there once"
+        )
+        self.receipt = receipt
+
+
 class StoreConflict(StoreError):
     """The database chose this call as the victim of a conflict; make it again."""
 
     transient = True
+
+
+class LoadLost(StoreError):
+    """Another run has taken this load over; nothing of this run counts."""
 
 
 class SchemaMismatch(StoreError):

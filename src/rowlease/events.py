@@ -19,6 +19,14 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLeftOut(Event):
+    """Tasks of this worker name a queue that it was told not to listen to; `tasks` are names."""
+
+    queue: str
+    tasks: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
     """Its slots are warm; it claims from now on."""
 
@@ -74,7 +82,7 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """An attempt failed, and the database knows; `dead`: it must never be tried again."""
+    """An attempt failed, and the database knows; `dead`: the request is a dead letter now."""
 
     request: LeasedRequest
     seconds: float
@@ -90,6 +98,33 @@ class Abandoned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KindUnknown(Event):
+    """Requests of a kind that this worker does not know were handed back, or are dead letters now.
+
+    Told once for each kind of a queue, and once more when there are dead letters.
+    """
+
+    queue_name: str
+    kind: str
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disowned(Event):
+    """Requests were handed back that a claim had leased whose answer was lost."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRefused(Event):
+    """The database refused to take down what became of a request; its lease runs out."""
+
+    request: LeasedRequest
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseLost(Event):
     """Somebody else owns the request, or may: what this worker did with it does not count."""
 
@@ -102,6 +137,22 @@ class Renewed(Event):
     """Leases were prolonged, in one call."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalsLost(Event):
+    """A call that renews leases failed or was not answered; nothing is claimed until one passes."""
+
+    call: str
+    since: datetime
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalsRecovered(Event):
+    """Leases can be renewed again, and requests are claimed."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +227,27 @@ class StoreRecovered(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CallStuck(Event):
+    """The database has not answered a call for 10 s, or within its deadline; `caller` is a thread.
+
+    It is told once, until the database answers such a call again.
+    """
+
+    call: str
+    caller: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswered(Event):
+    """The database answers a call again that was stuck; `seconds` since the first one began."""
+
+    call: str
+    caller: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleFired(Event):
     """A schedule's firing was enqueued, by this worker."""
 
@@ -193,6 +265,13 @@ class ScheduleNotFired(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class HousekeepingRefused(Event):
+    """The database refused a heartbeat or `maintain`; it is tried again, and told once."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class BellLost(Event):
     """Nothing rings when something is enqueued: an idle worker polls until it has a new bell."""
 
@@ -203,18 +282,27 @@ Subscriber = Callable[[Event], object]
 
 #: Where a line in the log is worth it at once. The rest are details.
 LEVELS: dict[type[Event], int] = {
+    QueueLeftOut: logging.WARNING,
     WorkerStarted: logging.INFO,
     WorkerStopping: logging.INFO,
     WorkerStopped: logging.INFO,
     Failed: logging.WARNING,
     LeaseLost: logging.WARNING,
+    KindUnknown: logging.WARNING,
+    Disowned: logging.WARNING,
+    OutcomeRefused: logging.WARNING,
+    RenewalsLost: logging.WARNING,
+    RenewalsRecovered: logging.INFO,
     ChildDied: logging.WARNING,
     WorkerSpawned: logging.INFO,
     WorkerDied: logging.WARNING,
     SupervisorStopping: logging.INFO,
     StoreLost: logging.WARNING,
+    CallStuck: logging.WARNING,
+    CallAnswered: logging.INFO,
     ScheduleNotFired: logging.WARNING,
     BellLost: logging.WARNING,
+    HousekeepingRefused: logging.WARNING,
     StoreRecovered: logging.INFO,
 }
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import NoneType
 from typing import NamedTuple
+
+from rowlease.errors import InvalidRequest
 
 #: Bytes of JSON text a payload may have; the routines hold the same number.
 MAX_PAYLOAD_BYTES = 1_048_576
@@ -32,6 +36,43 @@ class Outcome(StrEnum):
     BUSY = "busy"
 
 
+#: What a value may be, and the advice for whoever gives another.
+Wanted = tuple[tuple[type, ...], str]
+DURATION: Wanted = (timedelta, NoneType), "it must be a timedelta; write timedelta(seconds=5) or so"
+TEXT: Wanted = (str, NoneType), "it must be text"
+#: The same for each field of a request.
+FIELDS: dict[str, Wanted] = {
+    "kind": ((str,), "it must be text: the name of a task"),
+    "payload": ((str,), "it must be JSON text; rowlease.client.new_request takes values"),
+    "priority": ((int,), "it must be an integer of 0 or more"),
+    "delay": DURATION,
+    "due_time": (
+        (datetime, NoneType),
+        "it must be a datetime; write datetime.now(timezone.utc) or so",
+    ),
+    "dedup_key": TEXT,
+    "group_key": TEXT,
+    "max_attempts": ((int, NoneType), "it must be an integer of 1 or more"),
+    "retry_base": DURATION,
+}
+
+
+def check_type(name: str, value: object, wanted: Wanted) -> None:
+    """Refuse a value of a wrong type.
+
+    Raises:
+        InvalidRequest: it is one; the sentence says what to give.
+    """
+    kinds, advice = wanted
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise InvalidRequest(f"{name} is {shown(value)}; {advice}")
+
+
+def shown(value: object) -> str:
+    """A short text for a value that was given by mistake, whatever it is."""
+    return reprlib.repr(value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRequest:
     """What a producer may say of a request.
@@ -46,6 +87,9 @@ class NewRequest:
         group_key: requests of a group run one at a time, in the order they were enqueued.
         max_attempts: None takes the queue's.
         retry_base: first back-off step; None takes the queue's.
+
+    Raises:
+        InvalidRequest: one of them has another type.
     """
 
     kind: str
@@ -57,6 +101,11 @@ class NewRequest:
     group_key: str | None = None
     max_attempts: int | None = None
     retry_base: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        for name, wanted in FIELDS.items():
+            if (value := getattr(self, name)).__class__ not in wanted[0]:
+                check_type(name, value, wanted)  # it may still be of a subclass
 
 
 class Enqueued(NamedTuple):
@@ -80,7 +129,8 @@ class LeasedRequest(NamedTuple):
     due_time: datetime
     locked_time: datetime
     lock_expires_time: datetime
-    #: The fencing token: one larger at every claim, never reset.
+    #: The fencing token: larger at each claim of the request by a random step, never reset. Below
+    #: 2^53 for a million claims, so that JSON holds it exactly.
     lock_token: int
     #: 1-based: this is the n-th attempt.
     num_attempts: int
@@ -138,10 +188,15 @@ class Renewal(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """What one exchange brought: the outcomes in the order given, and the claim."""
+    """What one exchange brought: the outcomes in the order given, and the claim.
+
+    Attributes:
+        dead: of those that failed, which are dead letters now.
+    """
 
     completed: list[Outcome]
     failed: list[Outcome]
+    dead: list[bool]
     claim: Claim
 
 
@@ -161,6 +216,23 @@ class Depth(NamedTuple):
     pending: int
     processing: int
     failed: int
+
+
+class Corrected(NamedTuple):
+    """One count that was wrong, because somebody changed rows by hand, and was put right.
+
+    Attributes:
+        counter: `scheduled`, `pending`, `processing` or `failed`; or `group_blocked`, of requests
+            that waited for one of their group that is gone.
+        was: what the count was.
+        actual: what it is now.
+    """
+
+    queue_name: str
+    priority: int
+    counter: str
+    was: int
+    actual: int
 
 
 class Promoted(NamedTuple):

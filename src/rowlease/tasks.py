@@ -7,18 +7,18 @@ import inspect
 import json
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from rowlease.cron import cron_for
-from rowlease.errors import ConfigError, UnknownTask
-from rowlease.importing import import_named
+from rowlease.errors import ConfigError, UnknownTask, WrongArguments
 from rowlease.model import MAX_PAYLOAD_BYTES
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
+#: Where requests go if neither their task nor their producer says.
+DEFAULT_QUEUE = "default"
 #: A kind has as many characters as its column.
 MAX_NAME = 200
 #: How many known tasks an error lists.
@@ -41,7 +41,8 @@ class Task:
         name: what a request's `kind` says; the function's own name if none is given.
         queue: where its requests go unless the producer says otherwise; None means "default".
         priority: of its requests, unless the producer says otherwise.
-        max_attempts: of its requests, unless the producer says otherwise; None takes the queue's.
+        max_attempts: of the requests that are enqueued with this task itself, not with its name or
+            from SQL (docs/tasks.md), unless the producer says otherwise; None takes the queue's.
         time_limit: how long one attempt may run; then its process is killed and the attempt fails.
         soft_time_limit: how long it may run until SoftTimeLimitExceeded is raised in it.
         retry_base: how long to wait after the first failed attempt, unless the producer says
@@ -129,6 +130,7 @@ class Task:
             The result as compact JSON text; None for a result of None.
 
         Raises:
+            WrongArguments: the function's parameters are others; it has not run.
             ValueError: the payload is not JSON; or the result is not (NaN is not), or is larger
                 than a payload may be.
             Whatever the function raises.
@@ -136,24 +138,61 @@ class Task:
         result = self._call(payload)
         if self.is_coroutine:
             result = _runner().run(result)
-        return None if result is None else self._encoded(result)
+        return None if result is None else encoded(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:
         """As `run`, in the event loop that this is awaited in."""
         result = self._call(payload)
         if self.is_coroutine:
             result = await result
-        return None if result is None else self._encoded(result)
+        return None if result is None else encoded(result, f"task {self.name}")
 
     def _call(self, payload: str) -> Any:
         given, end = _decode(payload.lstrip())
         if end < len(payload):
             given = json.loads(payload)  # there is space around it, or too much behind it
-        if isinstance(given, dict):
-            return self.function(**given)
-        if isinstance(given, list):
-            return self.function(*given)
-        return self.function() if given is None else self.function(given)
+        try:
+            if isinstance(given, dict):
+                return self.function(**given)
+            if isinstance(given, list):
+                return self.function(*given)
+            return self.function() if given is None else self.function(given)
+        except TypeError as error:
+            in_function = error.__traceback__ is None or error.__traceback__.tb_next is not None
+            misfit = None if in_function else self.misfit(given)
+            if misfit is None:
+                raise
+        raise WrongArguments(misfit)
+
+    def misfit(self, given: Any) -> str | None:
+        """Why the function cannot be called with a payload, in a sentence; None if it can.
+
+        Args:
+            given: the payload as JSON gives it back.
+        """
+        signature = self._signature
+        if signature is None:
+            return None
+        try:
+            if isinstance(given, dict):
+                signature.bind(**given)
+            else:
+                signature.bind(
+                    *(given if isinstance(given, list) else () if given is None else [given])
+                )
+        except TypeError as error:
+            plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+            takes = signature.replace(parameters=plain, return_annotation=signature.empty)
+            return f"the payload does not fit the task {self.name}{takes}: {error}"
+        return None
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature | None:
+        try:
+            # Of what is called, not of what it wraps: a wrapper may add arguments of its own.
+            return inspect.signature(self.function, follow_wrapped=False)
+        except ValueError:
+            return None  # some functions written in C do not say
 
     def is_hopeless(self, error: BaseException) -> bool:
         """Is there no use in another attempt after this one ended so?"""
@@ -170,18 +209,29 @@ class Task:
             )
         return kinds
 
-    def _encoded(self, result: object) -> str:
-        try:
-            text = _encode(result)
-            size = len(text) if text.isascii() else len(text.encode())
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"the result of task {self.name} is not JSON: {error}") from error
-        if size > MAX_PAYLOAD_BYTES:
-            raise ValueError(
-                f"the result of task {self.name} has {size} bytes of JSON; at most "
-                f"{MAX_PAYLOAD_BYTES} are kept: store it elsewhere and return where it is"
-            )
-        return text
+
+def encoded(result: object, whose: str) -> str | None:
+    """A result as compact JSON text; None for None.
+
+    Args:
+        whose: what the result is of, for the error.
+
+    Raises:
+        ValueError: it is not JSON (NaN is not), or is larger than a payload may be.
+    """
+    if result is None:
+        return None
+    try:
+        text = _encode(result)
+        size = len(text) if text.isascii() else len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"the result of {whose} is not JSON: {error}") from error
+    if size > MAX_PAYLOAD_BYTES:
+        raise ValueError(
+            f"the result of {whose} has {size} bytes of JSON; at most "
+            f"{MAX_PAYLOAD_BYTES} are kept: store it elsewhere and return where it is"
+        )
+    return text
 
 
 if TYPE_CHECKING:
@@ -257,35 +307,6 @@ class Registry(dict[str, Task]):
         """The sentence for a name that no task has."""
         known = ", ".join(sorted(self)[:LISTED]) + (", ..." if len(self) > LISTED else "")
         return f"no task is named {name!r}; known are: {known or 'none'}"
-
-
-def load_tasks(path: str) -> Registry:
-    """Import a module and collect its tasks.
-
-    Args:
-        path: `package.module` takes every task in the module; `package.module:name` takes the
-            task, or the tasks of the list or module, of that name.
-
-    Raises:
-        ConfigError: the module cannot be imported, or has nothing of that name.
-        UnknownTask: there is no task in it.
-    """
-    module_name, _, attribute = path.partition(":")
-    found: object = import_named(module_name)
-    for part in attribute.split(".") if attribute else ():
-        if not hasattr(found, part):
-            raise ConfigError(f"the module {module_name} has nothing named {attribute!r}")
-        found = getattr(found, part)
-    if isinstance(found, Task):
-        found = [found]
-    elif isinstance(found, ModuleType):
-        found = list(vars(found).values())
-    elif isinstance(found, dict):
-        found = list(found.values())
-    tasks = [one for one in found if isinstance(one, Task)] if isinstance(found, Iterable) else []
-    if not tasks:
-        raise UnknownTask(f"there is no task in {path}; decorate functions with @rowlease.task")
-    return Registry(tasks)
 
 
 @functools.cache

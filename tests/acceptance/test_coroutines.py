@@ -17,7 +17,7 @@ from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks import task
 from rowlease.worker import Worker
-from tests.acceptance.test_worker import statuses
+from tests.acceptance.test_worker import SHORT_LEASE, statuses
 from tests.acceptance.test_worker import working as working_with
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -169,7 +169,7 @@ def test_what_runs_when_a_worker_is_stopped_twice_is_handed_back(store: Store, s
 
 def test_a_coroutine_hears_that_it_is_cancelled(store: Store, sql: Sql) -> None:
     (request_id,) = put(store, "obey")
-    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
+    with working(store, lease=SHORT_LEASE) as (_, heard):
         heard.first(Started)
         store.cancel([request_id])
         assert "stopped, as asked" in heard.first(Failed).error

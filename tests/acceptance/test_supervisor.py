@@ -26,7 +26,7 @@ import rowlease
 from rowlease.client import Client
 from rowlease.worker.cores import usable_cores
 
-PATIENCE = 30.0  # seconds; only a failing test waits that long
+PATIENCE = 60.0  # seconds; only a failing test waits that long
 SOURCE = Path(rowlease.__file__).parents[1]
 Sql = Callable[..., list[tuple[Any, ...]]]
 

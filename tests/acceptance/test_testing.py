@@ -16,7 +16,7 @@ import rowlease
 from rowlease import Client, DeadLetter, Retry, Task, current, task
 from rowlease.errors import AccessDenied, ConfigError, RowleaseError, UnknownTask
 from rowlease.store import open_store
-from rowlease.store.scratch import set_clock
+from rowlease.store.postgresql.scratch import set_clock
 from rowlease.testing import assert_enqueued, drain, enqueued, frozen, refute_enqueued
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -371,7 +371,7 @@ def test_a_user_s_own_tests_run_with_the_fixtures(
         env={**kept, **given, "PYTHONPATH": str(SOURCE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
     )  # fmt: skip
     assert "1 failed, 3 passed" in ran.stdout, ran.stdout + ran.stderr
     assert "a request should wait of kind 'remind' with payload {'who': 'bob'}" in ran.stdout

@@ -17,12 +17,12 @@ from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks import task
 from rowlease.worker import Worker
-from tests.acceptance.test_worker import statuses
+from tests.acceptance.test_worker import SHORT_LEASE, statuses
 from tests.acceptance.test_worker import working as working_with
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
-PATIENCE = 30.0  # seconds; only a failing test waits that long
+PATIENCE = 60.0  # seconds; only a failing test waits that long
 together = threading.Barrier(32)
 let_go = threading.Event()
 left = threading.Event()
@@ -165,11 +165,8 @@ def test_what_was_left_behind_reports_nothing(store: Store, sql: Sql) -> None:
 
 
 def test_what_a_thread_says_of_its_progress_can_be_seen(store: Store, sql: Sql) -> None:
-    lease = timedelta(seconds=0.3)
-    with working_with(store, tasks=TASKS, concurrency=2, executor="thread", lease=lease) as (
-        _,
-        heard,
-    ):
+    settings = {"concurrency": 2, "executor": "thread", "lease": SHORT_LEASE}
+    with working_with(store, tasks=TASKS, **settings) as (_, heard):
         put(store, "report")
         assert heard.first(ProgressKept).count == 1
         assert sql("select fraction, note from rowlease.progress") == [(0.25, "a quarter")]

@@ -26,7 +26,7 @@ from rowlease.client import Client
 from rowlease.store import Store
 
 SOURCE = Path(rowlease.__file__).parents[1]
-PATIENCE = 30.0  # seconds; only a failing test waits that long
+PATIENCE = 60.0  # seconds; only a failing test waits that long
 Sql = Callable[..., list[tuple[Any, ...]]]
 
 

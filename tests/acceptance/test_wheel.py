@@ -62,7 +62,7 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
         capture_output=True,
     )
-    ours = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    ours = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     (purelib / "shared.pth").write_text("".join(f"{path}\n" for path in ours))
     return home
 
@@ -80,7 +80,7 @@ def call(elsewhere: Path, tmp_path: Path, database: str) -> Callable[..., str]:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -21,6 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 import pytest
 
 from rowlease.context import current
@@ -41,11 +42,16 @@ from rowlease.events import (
 )
 from rowlease.model import NewRequest, Outcome
 from rowlease.store import Store
+from rowlease.store.postgresql.store import PostgresStore
 from rowlease.tasks import Registry, task
+from rowlease.testing import frozen
 from rowlease.worker import Summary, Worker
+from rowlease.worker.claims import leases, receiver
 
-PATIENCE = 30.0  # seconds; only a failing test waits that long
-A_MOMENT = timedelta(seconds=1)
+PATIENCE = 60.0  # seconds; only a failing test waits that long
+#: Renewed after a second, so that the worker hears soon what the database knows; a busy machine may
+#: stand still for the other two.
+SHORT_LEASE = timedelta(seconds=3)
 HOUR = timedelta(hours=1)
 E = TypeVar("E", bound=Event)
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -64,6 +70,8 @@ def act(do: str = "ok", **given: Any) -> object:
             return {"did": "ok", **given}
         case "fail":
             raise ValueError("no luck today")
+        case "type error":
+            raise TypeError("the task's own")
         case "retry":
             raise Retry("come back later", after=HOUR)
         case "dead":
@@ -129,10 +137,9 @@ class Heard:
         self,
         kind: type[E],
         which: Callable[[E], bool] = lambda event: True,
-        within: float = PATIENCE,
     ) -> E:
         """The first event of this kind that was not asked for yet."""
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + PATIENCE
         for event in self.all:
             if isinstance(event, kind) and which(event):
                 self.all.remove(event)
@@ -269,18 +276,24 @@ def test_a_result_of_none_is_null(store: Store, sql: Sql) -> None:
 
 def test_a_failing_task_is_retried_and_then_a_dead_letter(store: Store, sql: Sql) -> None:
     (one,) = put(store, "fail", max_attempts=3, retry_base=timedelta(0))
-    summary = drain(store)
-    assert summary.failed == 3
+    failed: list[Any] = []
+    events = Events()
+    events.subscribe(failed.append, Failed)
+    summary = drain(store, events=events)
+    assert (summary.failed, summary.dead) == (3, 1)
+    assert str(summary).startswith("0 finished, 3 failed, 1 dead in ")
+    assert [event.dead for event in failed] == [False, False, True]
     assert statuses(sql) == {"Failed": 1}
     said = errors(sql)[one]
     assert said.startswith("ValueError: no luck today\n\nTraceback")
     assert 'raise ValueError("no luck today")' in said
-    assert "child.py" not in said
+    assert "rowlease/worker" not in said
 
 
 def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> None:
     later, never = put(store, "retry", "dead")
-    drain(store)
+    summary = drain(store)
+    assert (summary.failed, summary.dead) == (2, 1)
     assert errors(sql) == {later: "come back later", never: "never again"}
     assert sql(
         "select request_id, status, due_time > now() + interval '50 minutes' from rowlease.queue"
@@ -296,7 +309,6 @@ def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> Non
         ("huge", "ValueError: the result of task act has 2000002 bytes of JSON; at most 1048576"),
         ("object", "ValueError: the result of task act is not JSON: Object of type object"),
         ("nan", "ValueError: the result of task act is not JSON: Out of range float"),
-        ([1, 2], "TypeError: act() takes from 0 to 1 positional arguments but 2 were given"),
     ],
     ids=str,
 )
@@ -308,10 +320,26 @@ def test_what_a_task_does_wrong_is_said(action: Any, said: str, store: Store, sq
     assert said in errors(sql)[one].partition("\n")[0]
 
 
-def test_a_request_of_an_unknown_kind_fails_and_says_what_is_known(store: Store, sql: Sql) -> None:
+@pytest.mark.parametrize("executor", ["process", "thread"])
+def test_arguments_that_do_not_fit_make_a_dead_letter_at_once(
+    executor: str, store: Store, sql: Sql
+) -> None:
+    wrong, blamed = put(store, [1, 2], {"do": "type error"}, max_attempts=9)
+    drain(store, executor=executor)
+    assert errors(sql)[wrong] == (
+        "the payload does not fit the task act(do='ok', **given): too many positional arguments"
+    )
+    assert errors(sql)[blamed].startswith("TypeError: the task's own")
+    assert sql("select status, num_attempts from rowlease.queue order by request_id") == [
+        ("Failed", 1),
+        ("Scheduled", 1),
+    ]
+
+
+def test_a_request_of_an_unknown_kind_is_handed_back_with_a_reason(store: Store, sql: Sql) -> None:
     put(store, {}, kind="nobody knows")
     summary = drain(store)
-    assert summary.failed == 1
+    assert (summary.failed, summary.abandoned) == (0, 1)
     assert list(errors(sql).values()) == [
         "no task is named 'nobody knows'; known are: act, endless"
     ]
@@ -357,7 +385,7 @@ def test_a_crash_fails_the_running_request_and_no_other(
     assert errors(sql) == {poison: f"the process running this request {how}"}
     assert statuses(sql) == {"Complete": 400, "Failed": 1}
     # Nor was any other one run twice: what was done before the crash counts.
-    assert sql("select max(num_attempts), max(lock_token) from rowlease.queue_history") == [(1, 1)]
+    assert sql("select max(num_attempts) from rowlease.queue_history") == [(1,)]
     started = [event.request.request_id for event in rest(heard) if isinstance(event, Started)]
     assert len(started) == len(set(started)) == 401
 
@@ -439,15 +467,17 @@ def test_a_killed_worker_s_requests_are_done_once_by_another(
     dsn: str, store: Store, sql: Sql
 ) -> None:
     put(store, *({"n": n} for n in range(2000)))
-    with worker_process(dsn, lease=timedelta(seconds=1)) as process:
-        line(process, "finished")
-        process.kill()
-        process.wait()
-    done = statuses(sql).get("Complete", 0)
-    assert 0 < done < 2000
-    with working(store, lease=timedelta(seconds=1)) as (_, heard):
-        for _ in range(2000 - done):
-            heard.first(Finished)
+    with frozen(store) as clock:
+        with worker_process(dsn) as process:
+            line(process, "finished")
+            process.kill()
+            process.wait()
+        done = statuses(sql).get("Complete", 0)
+        assert 0 < done < 2000
+        clock.advance(HOUR)
+        with working(store) as (_, heard):
+            for _ in range(2000 - done):
+                heard.first(Finished)
     assert statuses(sql) == {"Complete": 2000}
     assert sql("select count(distinct request_id) from rowlease.queue_history") == [(2000,)]
 
@@ -494,6 +524,28 @@ def test_sigterm_under_load_leaves_nothing_in_processing(dsn: str, store: Store,
     assert sql("select max(num_attempts) from rowlease.queue") == [(0,)]
 
 
+def test_sigterm_is_heard_while_somebody_holds_the_gate_of_a_limited_queue(
+    dsn: str, store: Store, gate: Path, sql: Sql
+) -> None:
+    store.configure_queue("default", max_in_flight=2)
+    put(store, {"do": "wait", "gate": str(gate)}, "ok")
+    with psycopg.connect(dsn) as dba, worker_process(dsn, concurrency=2) as process:
+        line(process, "finished request_id")
+        dba.execute("select from rowlease.gate for update")
+        put(store, "ok")
+        waiting = "select count(*) from pg_locks where not granted"
+        while sql(waiting) == [(0,)]:
+            pass
+        process.terminate()
+        stopped = time.monotonic()
+        line(process, "worker stopping")
+        open_gate(gate)
+        assert line(process, "2 finished in")
+        assert process.wait() == 0
+        assert time.monotonic() - stopped < 30
+    assert statuses(sql) == {"Complete": 2, "Pending": 1}
+
+
 @pytest.mark.parametrize("terms", [1, 2])
 def test_what_outlives_the_grace_time_is_handed_back(
     terms: int, dsn: str, store: Store, gate: Path, sql: Sql
@@ -516,13 +568,13 @@ def test_what_outlives_the_grace_time_is_handed_back(
 
 def test_a_lease_is_renewed_while_the_task_runs(store: Store, gate: Path, sql: Sql) -> None:
     put(store, {"do": "wait", "gate": str(gate)})
-    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
-        first = heard.first(Started).request.lock_expires_time
-        for _ in range(4):
+    with working(store, lease=SHORT_LEASE) as (_, heard):
+        lease = heard.first(Started).request
+        for _ in range(2):
             assert heard.first(Renewed).count == 1
         ((expires, token),) = sql("select lock_expires_time, lock_token from rowlease.queue")
-        assert expires > first
-        assert token == 1
+        assert expires > lease.lock_expires_time
+        assert token == lease.lock_token
         open_gate(gate)
         heard.first(Finished)
 
@@ -531,10 +583,10 @@ def test_a_worker_that_was_stopped_beyond_its_lease_is_refused_and_says_so(
     dsn: str, store: Store, gate: Path, tmp_path: Path, sql: Sql
 ) -> None:
     put(store, {"do": "wait once", "gate": str(gate), "mark": str(tmp_path / "mark")})
-    half_a_second = timedelta(seconds=0.5)
-    with worker_process(dsn, concurrency=1, lease=half_a_second) as stopped:
+    with frozen(store) as clock, worker_process(dsn, concurrency=1) as stopped:
         line(stopped, "started request_id")
         stopped.send_signal(signal.SIGSTOP)
+        clock.advance(HOUR)
         with working(store) as (_, heard):
             heard.first(Finished)
         open_gate(gate)
@@ -542,24 +594,28 @@ def test_a_worker_that_was_stopped_beyond_its_lease_is_refused_and_says_so(
         assert "request_id=1" in line(stopped, "lease lost")
         stopped.terminate()
         assert "1 lost" in line(stopped, "0 finished")
-    assert sql("select result, lock_token from rowlease.queue_history") == [("second", 2)]
+    assert sql("select result, num_attempts from rowlease.queue_history") == [("second", 2)]
 
 
 # -- waking up, and a database that is away ------------------------------------------------------
 
 
-def test_an_idle_worker_starts_a_request_when_the_bell_rings(store: Store) -> None:
+def test_an_idle_worker_starts_a_request_when_the_bell_rings(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nor does it look for what its floor may have passed over: without the bell it sleeps an hour.
+    monkeypatch.setattr(receiver, "FLOOR_DROPPED", 0.0)
     with working(store, poll=HOUR) as (_, heard):
         for _ in range(3):
             heard.first(WorkerIdle, lambda event: event.announced)
             put(store, "ok")
-            heard.first(Finished, within=A_MOMENT.total_seconds())
+            heard.first(Finished)
 
 
 def test_an_idle_worker_starts_what_is_due_later(store: Store) -> None:
     with working(store, poll=HOUR) as (_, heard):
         put(store, "ok", delay=timedelta(seconds=0.3))
-        heard.first(Finished, within=5)
+        heard.first(Finished)
 
 
 def test_a_worker_whose_bell_is_lost_gets_another(store: Store, sql: Sql) -> None:
@@ -572,6 +628,14 @@ def test_a_worker_whose_bell_is_lost_gets_another(store: Store, sql: Sql) -> Non
         heard.first(WorkerIdle)
         put(store, "ok")
         heard.first(Finished)
+
+
+def test_a_store_that_was_closed_keeps_no_connection_that_was_in_use(store: Store) -> None:
+    assert isinstance(store, PostgresStore)
+    with store.connection() as used:
+        store.close()
+        used.execute("select 1")
+    assert used.closed
 
 
 @pytest.mark.parametrize(
@@ -600,7 +664,7 @@ def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later
         heard.first(Started)
         name = store.where.rpartition("/")[2]
         admin.execute(f"alter database {name} {away}")
-        store.close()  # the connections that there are
+        store.close()  # no call that begins from here on gets a connection of before the change
         open_gate(gate)
         heard.first(StoreLost, lambda event: says in event.error)
         admin.execute(f"alter database {name} {back}")
@@ -609,14 +673,16 @@ def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later
 
 
 def test_a_task_is_killed_before_its_lease_ends_when_the_database_stays_away(
-    server_dsn: str, store: Store, gate: Path
+    server_dsn: str, store: Store, gate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psycopg
 
+    # A second before, for a machine on which a signal arrives late.
+    monkeypatch.setattr(leases, "LEASE_MARGIN_SHARE", 1.0)
     put(store, {"do": "wait", "gate": str(gate)})
     with (
         psycopg.connect(server_dsn, autocommit=True) as admin,
-        working(store, lease=timedelta(seconds=1)) as (_, heard),
+        working(store, lease=SHORT_LEASE) as (_, heard),
     ):
         lease = heard.first(Started).request
         name = store.where.rpartition("/")[2]
@@ -629,7 +695,8 @@ def test_a_task_is_killed_before_its_lease_ends_when_the_database_stays_away(
         assert "could not be renewed" in died.how
         admin.execute(f"alter database {name} allow_connections true")
         again = heard.first(Started).request
-        assert (again.request_id, again.lock_token) == (lease.request_id, lease.lock_token + 1)
+        assert again.request_id == lease.request_id
+        assert again.lock_token > lease.lock_token
         assert not over
         open_gate(gate)
         heard.first(Finished)
@@ -639,17 +706,18 @@ def test_what_a_task_says_of_its_progress_can_be_seen_while_it_runs(
     store: Store, gate: Path, sql: Sql
 ) -> None:
     (request_id,) = put(store, {"do": "report", "gate": str(gate)})
-    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
+    with working(store, lease=SHORT_LEASE) as (_, heard):
+        token = heard.first(Started).request.lock_token
         assert heard.first(ProgressKept).count == 1
         found = sql("select request_id, lock_token, fraction, note from rowlease.progress")
-        assert found == [(request_id, 1, 0.25, "a quarter")]
+        assert found == [(request_id, token, 0.25, "a quarter")]
         open_gate(gate)
         heard.first(Finished)
 
 
 def test_a_running_task_hears_that_its_request_is_cancelled(store: Store, sql: Sql) -> None:
     (request_id,) = put(store, "obey")
-    with working(store, lease=timedelta(seconds=0.3)) as (_, heard):
+    with working(store, lease=SHORT_LEASE) as (_, heard):
         heard.first(Started)
         assert store.cancel([request_id]) == [Outcome.CANCEL_REQUESTED]
         assert "stopped, as asked" in heard.first(Failed).error

@@ -12,8 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.conftest import in_database, scratch_database
-from tests.contract import engines, sqlserver
+from tests.contract import engines, sessions, sqlserver
 from tests.contract.sessions import EMPTIED, SERVERS, Clock, PostgresSession, Session
 
 SESSIONS: dict[str, Callable[[str], Session]] = {
@@ -61,17 +60,7 @@ def sqlserver_database(sqlserver_dsn: str) -> Iterator[str]:
         yield dsn
 
 
-@pytest.fixture
-def dsn(engine: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A migrated database without rows."""
-    if engine == "sqlserver":
-        found = request.getfixturevalue("sqlserver_database")
-        sqlserver.emptied(found)
-        yield found
-        return
-    server_dsn, template = map(request.getfixturevalue, ("server_dsn", "template"))
-    with scratch_database(server_dsn, template) as name:
-        yield in_database(server_dsn, name)
+module_database, dsn = sessions.module_database, sessions.emptied_database
 
 
 @pytest.fixture

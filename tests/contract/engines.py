@@ -11,6 +11,7 @@ long, parts of it may run at once, each on a server of its own, and the page be 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter, defaultdict
@@ -34,8 +35,12 @@ CLAIMS = "## What keeps two claims apart"
 
 
 def available() -> list[str]:
-    """The engines that there is a server for; PostgreSQL's is always there."""
-    return ["postgresql"] if sqlserver.missing() else ["postgresql", "sqlserver"]
+    """The engines that there is a server for, or the one named; PostgreSQL's is always there."""
+    there = ["postgresql"] if sqlserver.missing() else ["postgresql", "sqlserver"]
+    named = os.environ.get(sqlserver.ENGINE)
+    if named and named not in there:
+        raise pytest.UsageError(f"{sqlserver.ENGINE} is {named}; there are {', '.join(there)}")
+    return [named] if named else there
 
 
 def stale() -> str | None:

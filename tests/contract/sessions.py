@@ -18,14 +18,15 @@ from psycopg.rows import dict_row
 
 from rowlease.model import Depth, LeasedRequest, NewRequest
 from rowlease.store import Store
-from rowlease.store.postgresql import PostgresStore
+from rowlease.store.postgresql.connection import BoundedConnection
+from rowlease.store.postgresql.store import PostgresStore
 from rowlease.store.routines import load_routines
 from tests.conftest import in_database, scratch_database
 
 T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
-          "queue_waiter", "queue_settings", "schedule",
+          "queue_waiter", "queue_settings", "schedule", "unknown_kind",
           "progress")  # fmt: skip
 
 
@@ -157,12 +158,24 @@ class Session(Store):
         """Delete rows past the routines."""
 
     @abstractmethod
-    def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows of a load as Spark does; what a row does not say is null."""
 
     @abstractmethod
     def acting_as(self, role: str) -> AbstractContextManager[None]:
         """Have the rights of one of the five roles, and no others."""
+
+    @abstractmethod
+    def hold_gate(self, queue: str) -> None:
+        """Lock the gate of a limited queue in the open transaction, as a DBA may."""
+
+    @abstractmethod
+    def names_itself_in(self, words: str) -> bool:
+        """Do these words say which session this is, as far as the engine tells who asks?"""
+
+    @abstractmethod
+    def squatting(self, *queues: str) -> AbstractContextManager[None]:
+        """Have a role that may do nothing but connect hold every lock whose name it can know."""
 
     @abstractmethod
     def fill(self, count: int, **columns: str) -> None:
@@ -184,7 +197,7 @@ class Session(Store):
         """A connection of the driver's own, as a caller brings one: not in autocommit."""
 
     @abstractmethod
-    def sqlalchemy_engine(self) -> sa.Engine:
+    def sqlalchemy_engine(self, **options: Any) -> sa.Engine:
         """An engine that a caller might have made for the same database."""
 
     @abstractmethod
@@ -200,6 +213,24 @@ class Session(Store):
         request = NewRequest(**{"kind": "a", **fields})
         answers = self.enqueue_many(queue, [request] * count)
         return [answer.request_id for answer in answers if answer.request_id is not None]
+
+    def begun(self, load_id: str, run_by: str = "one", queue: str = "default") -> int:
+        """Begin a load that is not promoted; the run's number."""
+        number = self.begin_load(load_id, queue, run_by)
+        assert isinstance(number, int)
+        return number
+
+    def staged(
+        self,
+        load_id: str,
+        rows: Iterable[Mapping[str, Any]],
+        run_by: str = "one",
+        queue: str = "default",
+    ) -> int:
+        """Begin a load, or go on with it, and write rows of it; the run's number."""
+        number = self.begun(load_id, run_by, queue)
+        self.stage(load_id, number, rows)
+        return number
 
     def take(self, worker: str = "one", limit: int = 1, **options: Any) -> list[LeasedRequest]:
         """Lease from the queue `default`."""
@@ -259,7 +290,9 @@ class PostgresSession(PostgresStore, Session):
         self._ears: list[psycopg.Connection] = []
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection]:
+    def connection(
+        self, timeout: timedelta | None = None, at_server: timedelta | None = None
+    ) -> Iterator[BoundedConnection]:
         try:
             yield self.raw
         except psycopg.Error as error:
@@ -384,13 +417,34 @@ class PostgresSession(PostgresStore, Session):
         match = " and ".join(f"{name} = %({name})s" for name in where)
         self.execute(f"delete from rowlease.{table} where {match}", where)
 
-    def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
         columns = ("row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload")
         with self.raw.cursor().copy(
-            f"copy rowlease.staging (load_id, {', '.join(columns)}) from stdin"
+            f"copy rowlease.staging (load_id, run_number, {', '.join(columns)}) from stdin"
         ) as copy:
             for row in rows:
-                copy.write_row([load_id, *(row.get(column) for column in columns)])
+                copy.write_row([load_id, run_number, *(row.get(column) for column in columns)])
+
+    def hold_gate(self, queue: str) -> None:
+        self.execute("select from rowlease.gate where queue_name = %s for update", (queue,))
+
+    def names_itself_in(self, words: str) -> bool:
+        named = f'session {self.raw.info.backend_pid} (user "{self.raw.info.user}", application'
+        return f'{named} "contract test"' in words
+
+    @contextmanager
+    def squatting(self, *queues: str) -> Iterator[None]:
+        with psycopg.connect(self.dsn, autocommit=True) as squatter:
+            with suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+                squatter.execute("create role rowlease_test_nobody")
+            squatter.execute("set role rowlease_test_nobody")
+            squatter.execute(
+                "select pg_advisory_lock(k), pg_advisory_lock(k, 0),"
+                " pg_advisory_lock(k, hashtext(q))"
+                " from generate_series(1919907430, 1919907439) k, unnest(%s::text[]) q",
+                [list(queues)],
+            )
+            yield
 
     def fill(self, count: int, **columns: str) -> None:
         now = "rowlease.now()"
@@ -413,7 +467,7 @@ class PostgresSession(PostgresStore, Session):
         )
 
     def fold_depth(self, limit: int) -> int:
-        ((folded,),) = self.execute(f"select rowlease.fold_depth({limit:d})")
+        ((folded,),) = self.execute(f"select rowlease_internal.fold_depth({limit:d})")
         return int(folded)
 
     def claim_one_by_one(self, worker: str, times: int) -> None:
@@ -430,8 +484,9 @@ class PostgresSession(PostgresStore, Session):
     def driver_connection(self) -> Any:
         return psycopg.connect(self.dsn)
 
-    def sqlalchemy_engine(self) -> sa.Engine:
-        return sa.create_engine(sa.make_url(self.dsn).set(drivername="postgresql+psycopg"))
+    def sqlalchemy_engine(self, **options: Any) -> sa.Engine:
+        url = sa.make_url(self.dsn).set(drivername="postgresql+psycopg")
+        return sa.create_engine(url, **options)
 
     def measured(self, call: Callable[[], T]) -> Measured[T]:
         self.begin()
@@ -512,15 +567,12 @@ class Clock:
             session.freeze(self.now)
 
 
-# -- one database for a module ---------------------------------------------------------------------
-#
-# Making a database takes longer than most tests; a module of many says
-#     module_database, dsn = sessions.module_database, sessions.emptied_database
+# -- databases ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def module_database(engine: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The DSN of a database that all tests of a module use."""
+    """The DSN of a database that all tests of a module use: making one takes longer than most."""
     if engine == "sqlserver":
         yield request.getfixturevalue("sqlserver_database")
         return
@@ -530,10 +582,16 @@ def module_database(engine: str, request: pytest.FixtureRequest) -> Iterator[str
 
 
 @pytest.fixture
-def emptied_database(engine: str, module_database: str) -> str:
-    """The module's database, with no rows left of the test before."""
-    EMPTIED[engine](module_database)
-    return module_database
+def emptied_database(engine: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The module's database, with no rows left of the test before; a new one if that is marked."""
+    if engine == "postgresql" and request.node.get_closest_marker("new_database"):
+        server_dsn, template = map(request.getfixturevalue, ("server_dsn", "template"))
+        with scratch_database(server_dsn, template) as name:
+            yield in_database(server_dsn, name)
+        return
+    found: str = request.getfixturevalue("module_database")
+    EMPTIED[engine](found)
+    yield found
 
 
 def _empty_postgresql(dsn: str) -> None:

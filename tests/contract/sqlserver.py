@@ -24,17 +24,20 @@ import pytest
 import sqlalchemy as sa
 
 from rowlease.errors import ConfigError, StoreError
-from rowlease.store import migrate_sqlserver
-from rowlease.store.migrate import migrate
-from rowlease.store.odbc import odbc_string, pyodbc
+from rowlease.store import migrate
 from rowlease.store.routines import load_routines
-from rowlease.store.sqlserver import SqlServerStore, result
+from rowlease.store.sqlserver import migrate as migrate_sqlserver
+from rowlease.store.sqlserver.connection import odbc_string, pyodbc
+from rowlease.store.sqlserver.procedures import result
+from rowlease.store.sqlserver.store import SqlServerStore
 from tests.conftest import docker_answers
 from tests.contract.sessions import TABLES, Measured, Session
 
 T = TypeVar("T")
 
 VARIABLE = "ROWLEASE_TEST_MSSQL_DSN"
+#: Names the one engine to test; without it, all are tested that there is a server for.
+ENGINE = "ROWLEASE_TEST_ENGINE"
 #: What else must be said of that server, which it does not say of itself.
 LABEL = "ROWLEASE_TEST_MSSQL_LABEL"
 IMAGE = "mcr.microsoft.com/mssql/server:2022-latest"
@@ -63,6 +66,8 @@ NO_BELL = "this engine has no bell"
 
 def missing() -> str | None:
     """Why there is no SQL Server to test with; None if there is one."""
+    if (named := os.environ.get(ENGINE, "sqlserver")) != "sqlserver":
+        return f"no SQL Server: {ENGINE} is {named}"
     if not os.environ.get(VARIABLE) and not docker_answers():
         return f"no SQL Server: {VARIABLE} is not set, and no Docker engine answers"
     try:
@@ -155,6 +160,8 @@ def apply(dsn: str) -> None:
 
 #: What a script says, and what Babelfish understands instead.
 SPOKEN = (
+    (r", *\n *@DbPrincipal = N'rowlease_lock'", ""),  # its locks belong to nobody
+    (r"applock_test\(N'rowlease_lock'", "applock_test(N'dbo'"),
     (r" collate Latin1_General_100_BIN2_UTF8", ""),  # all its texts are UTF-8
     (r"(alter authorization|grant control) on schema::[^;]*;", ""),
     (  # the table is empty
@@ -173,7 +180,7 @@ def in_its_words(text: str) -> str:
 def rewritten(text: str) -> list[str]:
     """A script of sql/sqlserver for Babelfish, which has no CREATE OR ALTER."""
     text = in_its_words(text)
-    made = re.search(r"create or alter (\w+) (rowlease\.\w+)", text)
+    made = re.search(r"create or alter (\w+) (rowlease(?:_internal)?\.\w+)", text)
     if made is None:
         return [text]
     drop = f"drop {made[1]} if exists {made[2]}"
@@ -250,10 +257,13 @@ class MssqlSession(SqlServerStore, Session):
                 return connection
         return None
 
+    def _take(self, seconds: float) -> Any:
+        return self.raw
+
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
+    def _using(self, own: Any) -> Iterator[None]:
         try:
-            yield self.raw
+            yield
         except pyodbc().Error as error:
             self._raise(error)
 
@@ -296,7 +306,7 @@ class MssqlSession(SqlServerStore, Session):
         ]
 
     def execute(self, text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
-        with self._connection() as connection, connection.cursor() as cursor:
+        with self._using(self.raw), self.raw.cursor() as cursor:
             cursor.execute(text, *(arguments or ()))
             return result(cursor)
 
@@ -394,11 +404,46 @@ class MssqlSession(SqlServerStore, Session):
         match = " and ".join(f"[{spelt(name)}] = ?" for name in where)
         self.execute(f"delete from rowlease.{spelt(table)} where {match}", tuple(where.values()))
 
-    def stage(self, load_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
         columns = ("row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload")
-        each = ({"load_id": load_id, **{name: row.get(name) for name in columns}} for row in rows)
+        load = {"load_id": load_id, "run_number": run_number}
+        each = (load | {name: row.get(name) for name in columns} for row in rows)
         while some := list(islice(each, STAGED_AT_ONCE)):
             self.insert_many("staging", some)
+
+    def hold_gate(self, queue: str) -> None:
+        self.execute(
+            "declare @name nvarchar(255) = rowlease_internal.lock_name(N'gate', ?, N'');"
+            " exec rowlease_internal.take_lock @name",
+            (queue,),
+        )
+
+    def names_itself_in(self, words: str) -> bool:
+        return words.startswith((f"session {self._id} (user ", "another session "))
+
+    @contextmanager
+    def squatting(self, *queues: str) -> Iterator[None]:
+        if self._is_babelfish:
+            pytest.skip("Babelfish has no EXECUTE AS, and its locks belong to nobody")
+        names = ["rowlease:depth", "rowlease:maintain", *(f"rowlease:r:{n}" for n in range(100))]
+        for queue in queues:
+            names.append(f"rowlease:admit:{queue}")
+            for kind in ("gate", "keys"):
+                ((name,),) = self.execute(
+                    "select rowlease_internal.lock_name(?, ?, N'')", (kind, queue)
+                )
+                names.append(name)
+        with closing(connect(self.dsn)) as squatter:
+            user = "rowlease_test_nobody"
+            squatter.execute(f"if user_id('{user}') is null create user {user} without login")
+            squatter.execute(f"execute as user = '{user}'")
+            for name in names:
+                squatter.execute(
+                    "exec sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive',"
+                    " @LockOwner = 'Session', @LockTimeout = 0",
+                    name,
+                )
+            yield
 
     def fill(self, count: int, **columns: str) -> None:
         values = {
@@ -432,7 +477,7 @@ class MssqlSession(SqlServerStore, Session):
     def fold_depth(self, limit: int) -> int:
         ((folded,),) = self.execute(  # its lock is a transaction's, as maintain's is
             "set nocount on; set xact_abort on; declare @folded bigint; begin transaction;"
-            f" exec rowlease.fold_depth {limit:d}, @folded output; commit transaction;"
+            f" exec rowlease_internal.fold_depth {limit:d}, @folded output; commit transaction;"
             " select @folded"
         )
         return int(folded)
@@ -447,9 +492,9 @@ class MssqlSession(SqlServerStore, Session):
     def driver_connection(self) -> Any:
         return connect(self.dsn, autocommit=False)
 
-    def sqlalchemy_engine(self) -> sa.Engine:
+    def sqlalchemy_engine(self, **options: Any) -> sa.Engine:
         return sa.create_engine(
-            "mssql+pyodbc://", creator=lambda: connect(self.dsn, autocommit=False)
+            "mssql+pyodbc://", creator=lambda: connect(self.dsn, autocommit=False), **options
         )
 
     # -- what is PostgreSQL's --------------------------------------------------------------------

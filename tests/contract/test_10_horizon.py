@@ -16,10 +16,13 @@ from tests.contract.sessions import Clock, Session
 from tests.contract.test_3_order import dear, ids
 from tests.contract.test_10_speed import CLAIM_OF_TEN, claim_of_ten
 
-pytestmark = pytest.mark.only_on(
-    "postgresql",
-    why="old row versions of an open snapshot are PostgreSQL's, and so are the counts of pages",
-)
+pytestmark = [
+    pytest.mark.new_database,
+    pytest.mark.only_on(
+        "postgresql",
+        why="old row versions of an open snapshot are PostgreSQL's, and so are the counts of pages",
+    ),
+]
 
 Another = Callable[[], Session]
 
@@ -82,7 +85,7 @@ def test_under_an_old_snapshot_a_claim_costs_the_same_as_on_a_fresh_queue(
     cost = claim_of_ten(store, floor)
     assert cost.total <= CLAIM_OF_TEN, cost.pages
     without = claim_of_ten(store, None)
-    assert without.total > 3 * cost.total, "there is nothing here for a floor to save"
+    assert without.total > 2 * cost.total, "there is nothing here for a floor to save"
 
 
 def test_a_floor_that_is_dropped_each_second_does_not_pay_for_all_that_was_finished(
@@ -117,7 +120,7 @@ def test_who_finds_nothing_under_an_old_snapshot_reads_few_pages(
 def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock: Clock) -> None:
     """The server's own time counts here, which no test can freeze: so it is made to take long."""
     store.execute(
-        "create or replace function rowlease.next_event("
+        "create or replace function rowlease_internal.next_event("
         "  p_queue_name text, p_from timestamptz, p_until timestamptz) returns timestamptz"
         " language plpgsql volatile as 'begin perform pg_sleep(0.06); return null; end'"
     )

@@ -65,7 +65,10 @@ def crowd(request: pytest.FixtureRequest, server_dsn: str, template: str) -> Ite
             stack.callback(opened.close)
             return opened
 
-        owner = session()
+        owner = PostgresSession(dsn)
+        stack.callback(owner.close)
+        owner.raw.patience = 600.0  # a million rows take longer than a call may
+        owner.execute("set statement_timeout = 0")
         owner.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
         owner.execute("set synchronous_commit = off")
         if request.param == "analysed too early":
@@ -181,7 +184,7 @@ ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
         s.worker_heartbeat,
         "one", host="h", pid=1, version="1", queues=["default"], slots=2, busy=0,
     ),
-    "worker_bye": lambda s: partial(s.worker_bye, "one"),
+    "remove_worker": lambda s: partial(s.remove_worker, "one"),
     "promote": lambda s: staged(s),
 }  # fmt: skip
 #: Pages that a call on ten requests may read. To explain a waiting one is to count those ahead.
@@ -192,8 +195,9 @@ ALLOWED = {"explain a waiting one": 40_000, "purge": 5_000}
 def staged(store: Session) -> Callable[[], Any]:
     for table in ("staging", "load"):
         store.execute(f"delete from rowlease.{table}")
-    store.stage("load", [{"row_id": i, "kind": "a", "dedup_key": f"k{i}"} for i in range(10)])
-    return lambda: store.promote("load", "default", 10)
+    rows = [{"row_id": i, "kind": "a", "dedup_key": f"k{i}"} for i in range(10)]
+    run = store.staged("load", rows)
+    return lambda: store.promote("load", run, 10)
 
 
 @pytest.mark.parametrize("name", ROUTINES)
@@ -260,4 +264,4 @@ def test_plans_from_a_time_when_little_was_there_stay_away_from_what_comes(
         after = [pages_of_steps(worker) for _ in range(3)]
         # A step meets what comes due just then, once more, once less; a bad plan costs each time.
         grown = {n: min(one[n] for one in after) - max(one[n] for one in before) for n in STEPS}
-        assert {n: pages for n, pages in grown.items() if pages > 100} == {}
+        assert {n: pages for n, pages in grown.items() if pages > 200} == {}

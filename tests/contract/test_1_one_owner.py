@@ -9,10 +9,7 @@ import pytest
 
 from rowlease.errors import RoutineError
 from rowlease.model import Failure, Held, LeasedRequest, Outcome
-from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
 
 #: Everything a worker may say of a lease, answered with one outcome for each request.
 WORDS: dict[str, Callable[[Session, Sequence[Held | LeasedRequest]], list[Outcome]]] = {
@@ -168,6 +165,36 @@ def test_every_claim_brings_a_greater_token_whatever_ended_the_last(
     store.renew(claim())
     assert tokens == sorted(set(tokens))
     assert store.rows("queue", "lock_token", "num_attempts") == [(tokens[-1], 1)]
+
+
+def test_a_token_names_one_claim_in_all_timelines(store: Session) -> None:
+    """A server that was promoted or restored has lost claims that their workers still believe in.
+
+    A transaction that is rolled back stands for the timeline that was lost.
+    """
+    for word, say in WORDS.items():
+        store.reset()
+        store.put(3)
+        store.begin()
+        lost = store.take("one", 3)
+        store.rollback()
+        owner = store.take("two", 3)
+        assert [held.request_id for held in owner] == [held.request_id for held in lost]
+        assert say(store, lost) == [Outcome.LEASE_LOST] * 3, word
+        assert say(store, owner) == [Outcome.OK] * 3, word
+
+
+def test_a_token_is_exact_where_numbers_are_floating_point(store: Session) -> None:
+    """JSON has no other numbers; a million claims of one request stay below 2^53."""
+    store.put(100)
+    last: dict[int, int] = {}
+    for _ in range(3):
+        held = store.take(limit=100)
+        steps = [each.lock_token - last.get(each.request_id, 0) for each in held]
+        assert all(1 <= step <= 2**32 for step in steps)
+        assert max(steps) > 2**30  # of 100 random numbers
+        last = {each.request_id: each.lock_token for each in held}
+        store.abandon(held)
 
 
 def test_a_batch_is_answered_request_by_request_in_the_order_given(

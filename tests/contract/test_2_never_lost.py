@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+import psycopg
 import pytest
 import sqlalchemy as sa
+from psycopg.rows import dict_row
 from sqlalchemy.orm import Session as OrmSession
 
-from rowlease.errors import ConfigError, InvalidRequest, QueueFull, StoreUnavailable
+from rowlease.context import Context
+from rowlease.errors import (
+    ConfigError,
+    InvalidRequest,
+    LeaseLost,
+    QueueFull,
+    RoutineError,
+    StoreUnavailable,
+)
 from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
 from rowlease.store.routines import load_routines
-from tests.contract import sessions
-from tests.contract.sessions import Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
+from tests.contract.sessions import Clock, PostgresSession, Session
 
 AT_ONCE = Failure("x", after=timedelta(0))
 
@@ -176,6 +185,80 @@ def test_the_short_form_for_one_request_is_the_same_way_in(store: Session, clock
     assert (row["payload"], row["dedup_key"], row["group_key"]) == ({"n": 1}, "k", "g")
 
 
+# -- a claim whose answer was lost ---------------------------------------------------------------
+
+
+def test_what_a_worker_does_not_know_that_it_holds_is_handed_back(
+    store: Session, clock: Clock
+) -> None:
+    store.configure_queue("other")
+    store.put(6)
+    store.put(queue="other")
+    known = store.take("one", 2)
+    others = store.take("two")
+    lost = [*store.take("one", 2), *store.dequeue("one", ["other"], 1).requests]
+    before = [store.row(one.request_id) for one in (*known, *others)]
+    clock.advance(seconds=1)
+    answers = store.disown("one", ["default", "other"], known)
+    assert sorted(answers) == [(one.request_id, Outcome.OK) for one in lost]
+    for one in lost:
+        row = store.row(one.request_id)
+        assert (row["status"], row["num_attempts"], row["num_crashes"]) == ("Pending", 0, 0)
+    assert [store.row(one.request_id) for one in (*known, *others)] == before
+    assert store.depth() == store.counted()
+    assert [one.request_id for one in store.take("two", 9)] == [
+        *(one.request_id for one in lost[:2]),
+        others[0].request_id + 3,
+    ]
+    assert store.disown("one", ["default", "other"], known) == []
+    assert store.complete(known) == [Outcome.OK] * 2
+
+
+def test_only_the_queues_that_are_named_are_looked_at(store: Session) -> None:
+    store.configure_queue("other")
+    store.put(queue="other")
+    store.dequeue("one", ["other"], 1)
+    assert store.disown("one", ["default"], []) == []
+
+
+def test_an_older_lease_of_a_request_that_is_held_does_not_count_as_the_present_one(
+    store: Session,
+) -> None:
+    store.put()
+    older = store.take("one")
+    store.abandon(older)
+    (lost,) = store.take("one")
+    assert store.disown("one", ["default"], older) == [(lost.request_id, Outcome.OK)]
+
+
+def test_an_outcome_that_arrives_first_is_not_handed_back(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    store.put()
+    (held,) = store.take("one")
+    two = another()
+    store.begin()
+    store.complete([held], ["1"])
+    handing_back = two.waiting(lambda: two.disown("one", ["default"], []))
+    store.commit()
+    assert handing_back.result() == [(held.request_id, Outcome.REPEAT)]
+    assert store.row(held.request_id)["status"] == "Complete"
+
+
+def test_ids_and_tokens_that_do_not_fit_hand_nothing_back(store: Session) -> None:
+    store.put()
+    (held,) = store.take("one")
+    with pytest.raises(RoutineError, match="arrays of one length"):
+        store._call(
+            "disown",
+            p_worker_id="one",
+            p_queue_names=["default"],
+            p_request_ids=[held.request_id],
+            p_lock_tokens=[],
+        )
+    assert store.row(held.request_id)["locked_by"] == "one"
+
+
 # -- in the caller's transaction -----------------------------------------------------------------
 
 
@@ -185,6 +268,12 @@ class Caller:
     def __init__(self, connection: Any, run: Callable[[str], Any]) -> None:
         self.connection = connection
         self.run = run
+
+
+def context_of(held: LeasedRequest) -> Context:
+    """What the task that runs this request is given."""
+    line: Any = None  # it is not asked: nobody stops the task, nor prolongs its lease
+    return Context.of(held, 1, 0.0, line)
 
 
 @contextmanager
@@ -248,20 +337,138 @@ def test_a_completion_is_part_of_the_callers_transaction(store: Session, caller:
     assert work() == [Outcome.OK]
     caller.connection.commit()
     assert store.row(held.request_id)["status"] == "Complete"
-    assert work() == [Outcome.REPEAT]
+    with pytest.raises(LeaseLost, match="this attempt has completed it before") as refused:
+        work()
+    assert (refused.value.request_id, refused.value.outcome) == (held.request_id, "repeat")
     caller.connection.rollback()
     assert store.execute("select request_id from effects") == [(held.request_id,)]
     store.execute("drop table effects")
 
 
-def test_a_late_completion_tells_the_caller_to_roll_back(
+def test_a_late_completion_in_the_callers_transaction_is_an_error(
     store: Session, clock: Clock, caller: Caller
+) -> None:
+    store.put(2)
+    late, other = store.take("one", 2)
+    clock.advance(seconds=31)
+    (held, _) = store.take("two", 2)
+    with pytest.raises(LeaseLost, match="roll this transaction back") as refused:
+        store.complete([held, other], connection=caller.connection)
+    assert (refused.value.request_id, refused.value.outcome) == (other.request_id, "lease_lost")
+    caller.connection.rollback()
+    assert store.row(held.request_id)["status"] == "Processing"
+    with pytest.raises(LeaseLost, match="holds no such request"):
+        store.complete([Held(10**9, late.lock_token)], connection=caller.connection)
+
+
+def test_a_task_completes_its_request_on_a_connection_of_its_own(
+    store: Session, clock: Clock, caller: Caller
+) -> None:
+    store.execute("drop table if exists effects")
+    store.execute("create table effects (request_id bigint)")
+    store.put()
+    (late,) = store.take("one")
+    clock.advance(seconds=31)
+    (held,) = store.take("two")
+
+    def work(leased: LeasedRequest) -> None:
+        caller.run(f"insert into effects values ({held.request_id})")
+        context_of(leased).complete(caller.connection, {"pages": 3})
+
+    with pytest.raises(LeaseLost) as refused:
+        work(late)
+    assert (refused.value.request_id, refused.value.outcome) == (held.request_id, "lease_lost")
+    caller.connection.rollback()
+    work(held)
+    assert store.row(held.request_id)["status"] == "Processing"
+    caller.connection.rollback()
+    work(held)
+    caller.connection.commit()
+    assert store.execute("select request_id from effects") == [(held.request_id,)]
+    assert store.row(held.request_id)["result"] == {"pages": 3}
+    # What the worker says afterwards is known already.
+    assert store.complete([held], ["null"]) == [Outcome.REPEAT]
+    assert store.row(held.request_id)["result"] == {"pages": 3}
+    store.execute("drop table effects")
+
+
+def test_where_each_statement_commits_by_itself_nothing_is_completed(store: Session) -> None:
+    store.put()
+    (held,) = store.take()
+    engine = store.sqlalchemy_engine(isolation_level="AUTOCOMMIT")
+    with (
+        closing(store.driver_connection()) as driver,
+        engine.connect() as connection,
+        OrmSession(engine) as session,
+    ):
+        driver.autocommit = True
+        for wrong in (driver, connection, session):
+            with pytest.raises(ConfigError, match="autocommit"):
+                store.complete([held], connection=wrong)
+            with pytest.raises(ConfigError, match="autocommit"):
+                context_of(held).complete(wrong)
+    engine.dispose()
+    with pytest.raises(ConfigError, match="must be a"):
+        context_of(held).complete(object())  # type: ignore[call-overload]
+    assert store.row(held.request_id)["status"] == "Processing"
+
+
+@pytest.mark.only_on("postgresql", why="SQL Server's driver has no connections for asyncio")
+@pytest.mark.parametrize("library", ["psycopg", "connection", "session"])
+def test_a_coroutine_completes_its_request_on_a_connection_of_its_own(
+    store: Session, clock: Clock, library: str
 ) -> None:
     store.put()
     (late,) = store.take("one")
     clock.advance(seconds=31)
-    assert store.take("two")
-    assert store.complete([late], connection=caller.connection) == [Outcome.LEASE_LOST]
+    (held,) = store.take("two")
+
+    async def work() -> None:
+        opened: Any
+        if library == "psycopg":
+            opened = await psycopg.AsyncConnection.connect(cast("PostgresSession", store).dsn)
+        else:
+            pytest.importorskip("greenlet", reason="sqlalchemy[asyncio] is not installed")
+            asynchronous = importlib.import_module("sqlalchemy.ext.asyncio")
+            engine = asynchronous.create_async_engine(
+                store.sqlalchemy_engine().url, poolclass=sa.NullPool
+            )
+            session = asynchronous.AsyncSession(engine)
+            opened = engine.connect() if library == "connection" else session
+        async with opened as connection:
+            with pytest.raises(LeaseLost):
+                await context_of(late).complete(connection)
+            await connection.rollback()
+            await context_of(held).complete(connection, [1, 2])
+            assert store.row(held.request_id)["status"] == "Processing"
+            await connection.rollback()
+            await context_of(held).complete(connection, [1, 2])
+            await connection.commit()
+            with pytest.raises(LeaseLost, match="before"):
+                await context_of(held).complete(connection, [1, 2])
+            await connection.rollback()
+            if library == "psycopg":
+                await connection.set_autocommit(True)
+                with pytest.raises(ConfigError, match="autocommit"):
+                    await context_of(held).complete(connection, [1, 2])
+
+    asyncio.run(work())
+    assert store.row(held.request_id)["result"] == [1, 2]
+
+
+@pytest.mark.only_on("postgresql", why="psycopg alone lets a connection say what rows are")
+def test_what_a_connection_makes_of_rows_does_not_matter(store: Session) -> None:
+    store.put(2)
+    first, second = store.take(limit=2)
+    with closing(store.driver_connection()) as connection:
+        connection.row_factory = dict_row
+        connection.cursor_factory = psycopg.RawCursor
+        context_of(first).complete(connection)
+        assert store.complete([second], connection=connection) == [Outcome.OK]
+        (added,) = store.enqueue_many("default", [NewRequest(kind="b")], connection=connection)
+        connection.commit()
+    assert added.outcome == Outcome.OK
+    assert store.row(first.request_id)["status"] == "Complete"
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
@@ -276,7 +483,8 @@ def test_the_callers_isolation_level_makes_no_difference_to_what_is_kept(
         assert held.request_id == added.request_id
         connection.execute(f"set transaction isolation level {level}")
         assert store.complete([held], connection=connection) == [Outcome.OK]
-        assert store.complete([held], connection=connection) == [Outcome.REPEAT]
+        with pytest.raises(LeaseLost, match="before"):
+            store.complete([held], connection=connection)
         connection.commit()
     assert store.row(held.request_id)["status"] == "Complete"
 
@@ -598,4 +806,4 @@ def test_the_last_owner_of_a_finished_request_is_known(store: Session) -> None:
     store.put()
     (held,) = store.take("worker 7")
     store.complete([Held(held.request_id, held.lock_token)])
-    assert store.rows("queue_history", "locked_by", "lock_token") == [("worker 7", 1)]
+    assert store.rows("queue_history", "locked_by", "lock_token") == [("worker 7", held.lock_token)]

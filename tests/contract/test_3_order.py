@@ -50,14 +50,11 @@ def way_promote_groups(store: Session, priorities: list[int]) -> None:
 
 
 def promoted(store: Session, rows: list[dict[str, Any]]) -> None:
-    store.stage(
-        "load",
-        [
-            {"row_id": place, "kind": "a", "payload": str(row["priority"]), **row}
-            for place, row in enumerate(rows)
-        ],
-    )
-    store.promote("load", "q", len(rows))
+    staged = [
+        {"row_id": place, "kind": "a", "payload": str(row["priority"]), **row}
+        for place, row in enumerate(rows)
+    ]
+    store.promote("load", store.staged("load", staged, queue="q"), len(rows))
 
 
 WAYS_IN = {
@@ -90,8 +87,7 @@ def test_a_priority_above_the_queues_maximum_is_clamped(store: Session, way: str
 def test_the_priority_is_0_where_nothing_is_said(store: Session) -> None:
     store.enqueue_many("default", [NewRequest(kind="a")])
     store.insert("inbox", kind="a")
-    store.stage("load", [{"row_id": 1, "kind": "a"}])
-    store.promote("load", "default", 1)
+    store.promote("load", store.staged("load", [{"row_id": 1, "kind": "a"}]), 1)
     store._call("enqueue", p_queue_name="default", p_kind="a")
     assert store.rows("queue", "priority") == [(0,)] * 4
 

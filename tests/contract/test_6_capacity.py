@@ -38,7 +38,7 @@ def full(store: Session, capacity: int = 1) -> None:
     store.put(capacity)
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for something that other threads bring about."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -182,13 +182,13 @@ def test_a_batch_that_does_not_fit_fails_whole(store: Session) -> None:
 def test_a_load_that_does_not_fit_fails_whole_and_may_be_promoted_later(store: Session) -> None:
     store.configure_queue("default", capacity=3)
     (waiting,) = store.put()
-    store.stage("load", [{"row_id": place, "kind": "a"} for place in range(3)])
+    run = store.staged("load", [{"row_id": place, "kind": "a"} for place in range(3)])
     before = store.everything()
     with pytest.raises(QueueFull):
-        store.promote("load", "default", 3)
+        store.promote("load", run, 3)
     assert store.everything() == before
     store.cancel([waiting])
-    assert store.promote("load", "default", 3).outcome is Outcome.OK
+    assert store.promote("load", run, 3).outcome is Outcome.OK
 
 
 def test_an_insert_into_the_inbox_that_does_not_fit_fails_whole(store: Session) -> None:

@@ -139,7 +139,7 @@ def test_a_paused_worker_lets_the_lower_one_work_at_once(two: Session) -> None:
 def test_a_worker_that_says_bye_lets_the_lower_one_work_at_once(two: Session) -> None:
     heard = two.listening()
     with idle(two):
-        two.worker_bye("high")
+        two.remove_worker("high")
         assert heard() == ["default"]
     assert len(got(two, "low")) == 1
 
@@ -177,6 +177,7 @@ def test_fetching_ahead_does_not_make_a_worker_look_free(store: Session) -> None
     assert len(got(store, "low")) == 1
 
 
+@pytest.mark.new_database
 def test_where_all_are_equal_nothing_is_read_or_written(store: Session) -> None:
     for number in range(5):
         beat(store, f"worker {number}", 0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.contract.sessions import Clock, Session
+import pytest
+
+from tests.contract.sessions import INFINITY, Clock, Session
 
 
 def test_who_finds_nothing_is_told_when_there_will_be_something(
@@ -25,6 +27,15 @@ def test_who_finds_nothing_is_told_when_there_will_be_something(
 def test_where_nothing_is_to_come_there_is_no_time_to_wait_for(store: Session) -> None:
     claim = store.dequeue("one", ["default"], 1)
     assert (claim.requests, claim.more, claim.wait) == ([], False, None)
+
+
+@INFINITY
+@pytest.mark.parametrize("time", ["infinity", "-infinity"])
+def test_a_lease_s_end_that_was_set_by_hand_stops_no_claim(store: Session, time: str) -> None:
+    store.put()
+    store.take()
+    store.execute(f"update rowlease.queue set lock_expires_time = '{time}'")
+    assert store.dequeue("one", ["default"], 1).wait is None
 
 
 def test_the_soonest_of_several_queues_counts(store: Session) -> None:

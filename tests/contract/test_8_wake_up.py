@@ -77,6 +77,16 @@ def test_a_connection_that_ends_is_not_idle(store: Session, another: Another) ->
     assert heard() == []
 
 
+def test_who_falls_asleep_hears_the_bell_though_a_stranger_holds_its_lock(
+    store: Session, heard: Heard
+) -> None:
+    with store.squatting("default"), closing(store.doorbell(["default"])) as bell:
+        bell.announce_idle(True)
+        store.put()
+        assert heard() == ["default"]
+        bell.announce_idle(False)
+
+
 def test_one_of_two_that_wakes_leaves_the_other_idle(store: Session, heard: Heard) -> None:
     with (
         closing(store.doorbell(["default"])) as first,
@@ -89,6 +99,7 @@ def test_one_of_two_that_wakes_leaves_the_other_idle(store: Session, heard: Hear
         assert heard() == ["default"]
 
 
+@pytest.mark.new_database
 def test_idleness_writes_no_row(store: Session, idle: None) -> None:
     cost = store.measured(lambda: store.execute("select rowlease.announce_idle('{x}', true)"))
     assert cost.pages == {}
@@ -125,9 +136,9 @@ def test_an_insert_into_the_inbox_always_rings_and_once(store: Session, heard: H
 
 
 def test_a_load_rings_once(store: Session, heard: Heard) -> None:
-    store.stage("load", [{"row_id": place, "kind": "a"} for place in range(10)])
+    run = store.staged("load", [{"row_id": place, "kind": "a"} for place in range(10)])
     assert heard() == []
-    store.promote("load", "default", 10)
+    store.promote("load", run, 10)
     assert heard() == ["default"]
 
 
@@ -224,8 +235,7 @@ def test_a_doorbell_rings_for_its_queues_alone(store: Session) -> None:
     store.configure_queue("other")
     with closing(store.doorbell(["other"])) as bell:
         bell.announce_idle(True)
-        store.stage("load", [{"row_id": 1, "kind": "a"}])
-        store.promote("load", "default", 1)
+        store.promote("load", store.staged("load", [{"row_id": 1, "kind": "a"}]), 1)
         assert not bell.wait(timedelta(0))
         store.put(queue="other")
         assert bell.wait(timedelta(seconds=30))

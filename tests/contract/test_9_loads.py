@@ -10,10 +10,7 @@ import pytest
 
 from rowlease.errors import InvalidRequest, QueueFull, StoreConflict
 from rowlease.model import Failure, Outcome, Promoted
-from tests.contract import sessions
 from tests.contract.sessions import INFINITY, Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
 
 Rows = list[dict[str, Any]]
 
@@ -23,21 +20,21 @@ def numbered(count: int, **columns: Any) -> Rows:
 
 
 def test_a_load_is_promoted_once_however_often_it_is_asked_for(store: Session) -> None:
-    store.stage("x", numbered(3))
-    assert store.promote("x", "default", 3) == Promoted(Outcome.OK, 3, 3, 0)
+    run = store.staged("x", numbered(3))
+    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
     before = store.everything()
-    assert store.promote("x", "default", 3) == Promoted(Outcome.REPEAT, 3, 3, 0)
+    assert store.promote("x", run, 3) == Promoted(Outcome.REPEAT, 3, 3, 0)
     assert store.everything() == before
     assert store.rows("load", "load_id", "status", "num_rows") == [("x", "Promoted", 3)]
     assert store.rows("staging", "row_id") == []
 
 
 def test_a_load_stays_promoted_when_its_requests_are_long_gone(store: Session) -> None:
-    store.stage("x", numbered(2))
-    store.promote("x", "default", 2)
+    run = store.staged("x", numbered(2))
+    store.promote("x", run, 2)
     store.complete(store.take(limit=2))
-    store.stage("x", numbered(2))
-    assert store.promote("x", "default", 2).outcome == Outcome.REPEAT
+    store.stage("x", run, numbered(2))
+    assert store.promote("x", run, 2).outcome == Outcome.REPEAT
     assert store.rows("queue", "request_id") == []
     assert store.rows("staging", "row_id") == []
 
@@ -46,11 +43,11 @@ def test_a_load_stays_promoted_when_its_requests_are_long_gone(store: Session) -
 def test_two_drivers_that_promote_one_load_at_once_promote_it_once(
     store: Session, another: Callable[[], Session], ending: str
 ) -> None:
-    store.stage("x", numbered(3))
+    run = store.staged("x", numbered(3))
     one, two = store, another()
     one.begin()
-    assert one.promote("x", "default", 3).outcome == Outcome.OK
-    second = two.waiting(lambda: two.promote("x", "default", 3))
+    assert one.promote("x", run, 3).outcome == Outcome.OK
+    second = two.waiting(lambda: two.promote("x", run, 3))
     getattr(one, ending)()
     assert second.result() == Promoted(
         Outcome.REPEAT if ending == "commit" else Outcome.OK, 3, 3, 0
@@ -59,46 +56,47 @@ def test_two_drivers_that_promote_one_load_at_once_promote_it_once(
 
 
 def test_a_row_that_was_written_twice_is_one_request(store: Session) -> None:
-    store.stage("x", numbered(3, payload='{"n": 1}'))
-    store.stage("x", numbered(2, payload='{"n": 1}'))
-    assert store.promote("x", "default", 3) == Promoted(Outcome.OK, 3, 3, 0)
+    run = store.staged("x", numbered(3, payload='{"n": 1}'))
+    store.stage("x", run, numbered(2, payload='{"n": 1}'))
+    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
     assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
 
 
 def test_only_the_parts_of_a_load_that_count_are_kept(store: Session) -> None:
-    store.stage("x", [{"row_id": (part << 30) + row, "kind": "a"} for part in (0, 1, 5)
-                      for row in (0, 2**30 - 1)])  # fmt: skip
-    store.stage("y", numbered(2))
-    assert store.discard_staged("x", [5, 0]) == 2
+    rows = [(part << 30) + row for part in (0, 1, 5) for row in (0, 2**30 - 1)]
+    run = store.staged("x", [{"row_id": row_id, "kind": "a"} for row_id in rows])
+    other = store.staged("y", numbered(2))
+    assert store.discard_staged("x", run, [5, 0]) == 2
     assert store.rows("staging", "load_id", "row_id") == [
         ("x", 0), ("x", 2**30 - 1), ("x", 5 << 30), ("x", (6 << 30) - 1), ("y", 0), ("y", 1),
     ]  # fmt: skip
-    assert store.discard_staged("x", [5, 0]) == 0
-    assert store.promote("x", "default", 4).num_enqueued == 4
-    assert store.discard_staged("y", []) == 2
+    assert store.discard_staged("x", run, [5, 0]) == 0
+    assert store.promote("x", run, 4).num_enqueued == 4
+    assert store.discard_staged("y", other, []) == 2
     assert store.rows("staging", "row_id") == []
 
 
 def test_equal_rows_are_two_requests(store: Session) -> None:
-    store.stage("x", numbered(2, payload='{"n": 1}', priority=1))
-    assert store.promote("x", "default", 2).num_enqueued == 2
+    run = store.staged("x", numbered(2, payload='{"n": 1}', priority=1))
+    assert store.promote("x", run, 2).num_enqueued == 2
 
 
 @pytest.mark.parametrize("expected", [2, 4, 0])
 def test_a_load_with_rows_missing_or_too_many_is_refused_whole(
     store: Session, expected: int
 ) -> None:
-    store.stage("x", numbered(3))
+    run = store.staged("x", numbered(3))
     with pytest.raises(InvalidRequest, match=f"3 staged rows where {expected} were expected"):
-        store.promote("x", "default", expected)
+        store.promote("x", run, expected)
     assert store.everything() == []
     assert len(store.rows("staging", "row_id")) == 3
-    assert store.promote("x", "default", 3).outcome == Outcome.OK
+    assert store.promote("x", run, 3).outcome == Outcome.OK
 
 
 def test_an_empty_load_is_a_load(store: Session) -> None:
-    assert store.promote("x", "default", 0) == Promoted(Outcome.OK, 0, 0, 0)
-    assert store.promote("x", "default", 0).outcome == Outcome.REPEAT
+    run = store.begun("x")
+    assert store.promote("x", run, 0) == Promoted(Outcome.OK, 0, 0, 0)
+    assert store.promote("x", run, 0).outcome == Outcome.REPEAT
 
 
 @pytest.mark.parametrize(
@@ -120,19 +118,19 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
 def test_one_bad_row_refuses_the_whole_load_and_is_not_quoted(
     store: Session, row: dict[str, Any], says: str
 ) -> None:
-    store.stage("x", [*numbered(2, payload='"hunter2"'), {"row_id": 2, "kind": "a", **row}])
+    run = store.staged("x", [*numbered(2, payload='"hunter2"'), {"row_id": 2, "kind": "a", **row}])
     with pytest.raises(InvalidRequest, match=says) as refused:
-        store.promote("x", "default", 3)
+        store.promote("x", run, 3)
     assert "hunter2" not in str(refused.value)
     assert store.everything() == []
-    assert store.rows("load", "load_id") == []
+    assert store.rows("load", "load_id", "status") == [("x", "Staging")]
     assert len(store.rows("staging", "row_id")) == 3
 
 
 def test_a_server_does_not_quote_a_payload_either(store: Session) -> None:
-    store.stage("x", numbered(1, payload="hunter2"))
+    run = store.staged("x", numbered(1, payload="hunter2"))
     with pytest.raises(InvalidRequest) as refused:
-        store.promote("x", "default", 1)
+        store.promote("x", run, 1)
     assert "hunter2" not in " ".join(said(refused.value))
 
 
@@ -144,7 +142,7 @@ def said(error: BaseException) -> list[str]:
 
 def test_a_key_that_is_live_already_or_comes_twice_is_a_duplicate(store: Session) -> None:
     (live,) = store.put(dedup_key="live")
-    store.stage(
+    run = store.staged(
         "x",
         [
             {"row_id": 0, "kind": "first", "dedup_key": "k"},
@@ -153,8 +151,8 @@ def test_a_key_that_is_live_already_or_comes_twice_is_a_duplicate(store: Session
             {"row_id": 3, "kind": "fourth", "dedup_key": "other"},
         ],
     )
-    assert store.promote("x", "default", 4) == Promoted(Outcome.OK, 4, 2, 2)
-    assert store.promote("x", "default", 4) == Promoted(Outcome.REPEAT, 4, 2, 2)
+    assert store.promote("x", run, 4) == Promoted(Outcome.OK, 4, 2, 2)
+    assert store.promote("x", run, 4) == Promoted(Outcome.REPEAT, 4, 2, 2)
     assert store.rows("queue", "request_id", "kind")[0] == (live, "a")
     assert [kind for (kind,) in store.rows("queue", "kind")] == ["a", "first", "fourth"]
     assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
@@ -165,10 +163,11 @@ def test_one_live_key_at_the_end_of_a_load_leaves_the_others_and_their_counts(
 ) -> None:
     store.put(dedup_key="live", priority=1)
     rows = [{"row_id": n, "kind": "a", "dedup_key": f"k{n}", "priority": 1} for n in range(500)]
-    store.stage("x", [*rows, {"row_id": 500, "kind": "a", "dedup_key": "live", "priority": 1}])
-    assert store.promote("x", "default", 501) == Promoted(Outcome.OK, 501, 500, 1)
+    last = {"row_id": 500, "kind": "a", "dedup_key": "live", "priority": 1}
+    run = store.staged("x", [*rows, last])
+    assert store.promote("x", run, 501) == Promoted(Outcome.OK, 501, 500, 1)
     assert [depth[1:4] for depth in store.depth()] == [(1, 0, 501)]
-    assert store.promote("x", "default", 501) == Promoted(Outcome.REPEAT, 501, 500, 1)
+    assert store.promote("x", run, 501) == Promoted(Outcome.REPEAT, 501, 500, 1)
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -176,10 +175,10 @@ def test_a_key_that_another_is_taking_is_waited_for(
     store: Session, another: Callable[[], Session], ending: str
 ) -> None:
     one, two = store, another()
-    two.stage("x", [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
+    run = two.staged("x", [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
     one.begin()
     one.put(dedup_key="k1")
-    promoted = two.waiting(lambda: two.promote("x", "default", 3))
+    promoted = two.waiting(lambda: two.promote("x", run, 3))
     getattr(one, ending)()
     duplicates = 1 if ending == "commit" else 0
     assert promoted.result() == Promoted(Outcome.OK, 3, 3 - duplicates, duplicates)
@@ -189,8 +188,8 @@ def test_a_key_that_another_is_taking_is_waited_for(
 def test_a_key_of_a_dead_letter_is_free(store: Session) -> None:
     store.put(dedup_key="k")
     store.fail(store.take(), [Failure("x", dead=True)])
-    store.stage("x", numbered(1, dedup_key="k"))
-    assert store.promote("x", "default", 1).num_duplicates == 0
+    run = store.staged("x", numbered(1, dedup_key="k"))
+    assert store.promote("x", run, 1).num_duplicates == 0
 
 
 def test_the_same_rows_under_another_load_id_are_other_requests_unless_they_have_keys(
@@ -198,15 +197,15 @@ def test_the_same_rows_under_another_load_id_are_other_requests_unless_they_have
 ) -> None:
     keyed = {"row_id": 9, "kind": "a", "dedup_key": "k"}
     for load, duplicates in (("x", 0), ("y", 1)):
-        store.stage(load, [*numbered(2), keyed])
-        assert store.promote(load, "default", 3).num_duplicates == duplicates
+        run = store.staged(load, [*numbered(2), keyed])
+        assert store.promote(load, run, 3).num_duplicates == duplicates
     assert len(store.rows("queue", "request_id")) == 5
 
 
 def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
     store.configure_queue("default", max_priority=5, max_attempts=2)
     later = clock.now + timedelta(hours=1)
-    store.stage(
+    run = store.staged(
         "x",
         [
             {"row_id": 0, "kind": "own", "priority": 200_000, "payload": '{"n": 0}'},
@@ -214,7 +213,7 @@ def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
             {"row_id": 2, "due_time": clock.now - timedelta(hours=1), "priority": 3},
         ],
     )
-    assert store.promote("x", "default", 3, kind="default").num_enqueued == 3
+    assert store.promote("x", run, 3, kind="default").num_enqueued == 3
     assert store.rows(
         "queue", "request_id", "kind", "status", "priority", "due_time", "load_id", "max_attempts"
     ) == [
@@ -236,22 +235,22 @@ def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
 
 
 def test_a_row_without_a_kind_needs_one_for_the_load(store: Session) -> None:
-    store.stage("x", [{"row_id": 0}])
+    run = store.staged("x", [{"row_id": 0}])
     with pytest.raises(InvalidRequest, match="kind must name a task"):
-        store.promote("x", "default", 1)
-    assert store.promote("x", "default", 1, kind="a").outcome == Outcome.OK
+        store.promote("x", run, 1)
+    assert store.promote("x", run, 1, kind="a").outcome == Outcome.OK
 
 
 def test_rows_are_requests_in_the_order_of_their_ids(store: Session) -> None:
-    store.stage("x", [{"row_id": id, "kind": str(id)} for id in (3, 1, 2)])
-    store.promote("x", "default", 3)
+    run = store.staged("x", [{"row_id": id, "kind": str(id)} for id in (3, 1, 2)])
+    store.promote("x", run, 3)
     assert [held.kind for held in store.take(limit=3)] == ["1", "2", "3"]
 
 
 def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> None:
     store.put(dedup_key="live")
     store.take()
-    store.stage(
+    run = store.staged(
         "x",
         [
             {"row_id": 0, "kind": "0", "group_key": "g", "dedup_key": "live"},
@@ -260,7 +259,7 @@ def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> 
             {"row_id": 3, "kind": "3", "group_key": "h"},
         ],
     )
-    assert store.promote("x", "default", 4).num_duplicates == 1
+    assert store.promote("x", run, 4).num_duplicates == 1
     taken = []
     while held := store.take(limit=9):
         taken.append([request.kind for request in held])
@@ -270,34 +269,32 @@ def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> 
 
 def test_a_load_id_belongs_to_one_queue(store: Session) -> None:
     store.configure_queue("mail")
-    store.stage("x", numbered(1))
-    store.promote("x", "default", 1)
+    run = store.staged("x", numbered(1))
     with pytest.raises(InvalidRequest, match='belongs to queue "default"'):
-        store.promote("x", "mail", 1)
-    store.stage("y", numbered(1))
-    with pytest.raises(InvalidRequest, match='queue "nowhere" does not exist'):
-        store.promote("y", "nowhere", 1)
-    assert store.promote("y", "mail", 1).outcome == Outcome.OK
+        store.begin_load("x", "mail", "one")
+    assert store.promote("x", run, 1).outcome == Outcome.OK
+    with pytest.raises(InvalidRequest, match='belongs to queue "default"'):
+        store.begin_load("x", "mail", "one")
 
 
 def test_a_load_that_does_not_fit_into_the_queue_is_refused_whole(store: Session) -> None:
     store.configure_queue("default", capacity=2)
-    store.stage("x", numbered(3))
+    run = store.staged("x", numbered(3))
     with pytest.raises(QueueFull, match="3 more do not fit"):
-        store.promote("x", "default", 3)
+        store.promote("x", run, 3)
     assert store.everything() == []
     store.configure_queue("default", capacity=3)
-    assert store.promote("x", "default", 3).outcome == Outcome.OK
+    assert store.promote("x", run, 3).outcome == Outcome.OK
 
 
 def test_no_row_can_be_claimed_before_the_whole_load_can(
     store: Session, another: Callable[[], Session]
 ) -> None:
     driver = another()
-    driver.stage("x", numbered(5))
+    run = driver.staged("x", numbered(5))
     assert store.take(limit=9) == []
     driver.begin()
-    driver.promote("x", "default", 5)
+    driver.promote("x", run, 5)
     assert store.take(limit=9) == []
     assert store.depth() == []
     driver.commit()
@@ -308,12 +305,12 @@ def test_a_connection_cut_while_it_promotes_leaves_the_load_as_it_was(
     store: Session, another: Callable[[], Session]
 ) -> None:
     driver = another()
-    driver.stage("x", numbered(5))
+    run = driver.staged("x", numbered(5))
     driver.begin()
-    driver.promote("x", "default", 5)
+    driver.promote("x", run, 5)
     driver.kill()
     assert store.everything() == []
-    assert store.promote("x", "default", 5) == Promoted(Outcome.OK, 5, 5, 0)
+    assert store.promote("x", run, 5) == Promoted(Outcome.OK, 5, 5, 0)
 
 
 @pytest.mark.parametrize("groups", [None, 1000, 200_000], ids=lambda g: f"{g} groups")
@@ -321,7 +318,7 @@ def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
     store: Session, groups: int | None
 ) -> None:
     count = 200_000
-    store.stage(
+    run = store.staged(
         "x",
         (
             {
@@ -335,7 +332,7 @@ def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
         ),
     )
     duplicates = count // 20
-    assert store.promote("x", "default", count) == Promoted(
+    assert store.promote("x", run, count) == Promoted(
         Outcome.OK, count, count - duplicates, duplicates
     )
     assert [depth[2:] for depth in store.depth()] == [(0, count - duplicates, 0, 0)]
@@ -347,13 +344,14 @@ def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
     store: Session, another: Callable[[], Session], key: str | None
 ) -> None:
     store.configure_queue("default", capacity=100)
-    store.stage("x", [{"row_id": n, "kind": "a", "dedup_key": key and f"k{n}"} for n in range(3)])
+    rows = [{"row_id": n, "kind": "a", "dedup_key": key and f"k{n}"} for n in range(3)]
+    run = store.staged("x", rows)
     one, two = store, another()
     one.begin()
     one.put()  # whoever asks for room in the queue waits now
-    promoted = two.waiting(lambda: two.promote("x", "default", 3))
+    promoted = two.waiting(lambda: two.promote("x", run, 3))
     third = another()
-    third.stage("x", [{"row_id": n, "kind": "a"} for n in range(1, 9)])
+    third.stage("x", run, [{"row_id": n, "kind": "a"} for n in range(1, 9)])
     one.commit()
     with pytest.raises(StoreConflict, match="were written while it was promoted"):
         promoted.result()
@@ -370,10 +368,10 @@ def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
         "priority": (0, 1),
     }
     one, other = values[column]
-    store.stage("x", [{"row_id": 0, "kind": "a", column: one}])
-    store.stage("x", [{"row_id": 0, "kind": "a", column: other}])
+    run = store.staged("x", [{"row_id": 0, "kind": "a", column: one}])
+    store.stage("x", run, [{"row_id": 0, "kind": "a", column: other}])
     with pytest.raises(StoreConflict, match="written twice and differ; stage it again"):
-        store.promote("x", "default", 1)
+        store.promote("x", run, 1)
     assert store.everything() == []
 
 
@@ -381,14 +379,14 @@ def test_copies_that_come_while_a_load_with_equal_keys_is_promoted_are_none_of_i
     store: Session, another: Callable[[], Session]
 ) -> None:
     store.configure_queue("default", capacity=100)
-    store.stage("x", [{"row_id": n, "kind": "a", "dedup_key": "k"} for n in range(3)])
+    run = store.staged("x", [{"row_id": n, "kind": "a", "dedup_key": "k"} for n in range(3)])
     one, two = store, another()
     one.begin()
     one.put()
-    promoted = two.waiting(lambda: two.promote("x", "default", 3))
-    another().stage("x", [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
+    promoted = two.waiting(lambda: two.promote("x", run, 3))
+    another().stage("x", run, [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
     one.commit()
     with pytest.raises(StoreConflict, match="were written while it was promoted"):
         promoted.result()
     with pytest.raises(StoreConflict, match="written twice and differ"):
-        two.promote("x", "default", 3)
+        two.promote("x", run, 3)

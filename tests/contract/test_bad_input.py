@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rowlease.errors import InvalidRequest, QueueFull, RoutineError, RowleaseError
+from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RoutineError, RowleaseError
 from rowlease.model import Held, NewRequest
 from rowlease.store import Store
 from rowlease.store.routines import packaged
-from tests.contract import sessions
 from tests.contract.sessions import Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
 
 HELD = Held(1, 1)
 LONG = "[" + "1," * 524_288 + "1]"
@@ -79,16 +76,23 @@ def promote(
     **row: Any,
 ) -> Callable[[Session], Any]:
     def call(store: Session) -> Any:
-        store.stage(load_id, [{"row_id": 0, **row}])
-        return store.promote(load_id, queue, count, kind=kind)
+        run = store.staged(load_id, [{"row_id": 0, **row}], queue=queue)
+        return store.promote(load_id, run, count, kind=kind)
 
     return call
 
 
-def promote_for_another_queue(store: Session) -> Any:
+def begin_for_another_queue(store: Session) -> Any:
     store.configure_queue("mail")
-    store.promote("x", "mail", 0)
-    return store.promote("x", "default", 0)
+    store.begin_load("x", "mail", "one")
+    return store.begin_load("x", "default", "two")
+
+
+def begin_with_other_columns(store: Session) -> Any:
+    run = store.begin_load("x", "default", "one", "a")
+    assert isinstance(run, int)
+    store.promote("x", run, 0)
+    return store.begin_load("x", "default", "two", "b")
 
 
 def enqueue_too_many(store: Session) -> Any:
@@ -155,8 +159,10 @@ REFUSED = [
         "max_attempts is 0; it must be 1 or more"),
     Bad("RL008", promote(count=3), InvalidRequest,
         'load "x" has 1 staged rows where 3 were expected; write it again'),
-    Bad("RL009", promote_for_another_queue, InvalidRequest,
+    Bad("RL009", begin_for_another_queue, InvalidRequest,
         'load "x" belongs to queue "mail", not to "default"; take another load id'),
+    Bad("RL009", begin_with_other_columns, InvalidRequest,
+        'load "x" was enqueued from other columns: a, not b; take another load id'),
     Bad("RL010", configure(nonsense=1), InvalidRequest, 'queue_settings has no setting "nonsense"'),
     Bad("RL010", configure(policy_weights=[1, "2"]), InvalidRequest, WEIGHTS),
     Bad("RL010", configure(policy_weights={"0": 1}), InvalidRequest, WEIGHTS),
@@ -168,6 +174,8 @@ REFUSED = [
     Bad("RL013", lambda s: s.put_schedule("", "0 0 * * *", "a"), InvalidRequest, SCHEDULE),
     Bad("RL002", lambda s: s.put_schedule("nightly", "0 0 * * *", "a", queue="nowhere"),
         InvalidRequest, NO_QUEUE),
+    Bad("RL014", lambda s: s.promote("x", 1, 0), LoadLost,
+        'load "x" is not known: it has not begun, or nobody reported on it for a day; begin it'),
     Bad("22P02", enqueue(payload="{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", complete_with("{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", promote(payload="{"), InvalidRequest,

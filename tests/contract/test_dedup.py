@@ -164,15 +164,15 @@ def test_other_keys_do_not_wait(store: Session, another: Another) -> None:
 
 def test_a_load_counts_the_keys_that_are_taken_and_those_that_came_twice(store: Session) -> None:
     offer(store, "k")
-    store.stage(
+    run = store.staged(
         "load",
         [
             {"row_id": place, "kind": "a", "dedup_key": key}
             for place, key in enumerate(["k", "l", "l", None, None])
         ],
     )
-    assert store.promote("load", "default", 5) == (Outcome.OK, 5, 3, 2)
-    assert store.promote("load", "default", 5) == (Outcome.REPEAT, 5, 3, 2)
+    assert store.promote("load", run, 5) == (Outcome.OK, 5, 3, 2)
+    assert store.promote("load", run, 5) == (Outcome.REPEAT, 5, 3, 2)
 
 
 def test_the_inbox_refuses_a_key_that_is_taken(store: Session) -> None:

@@ -101,11 +101,11 @@ def test_it_is_exact_after_whatever_happened(store: Session, clock: Clock, seed:
             case "maintain":
                 store.maintain()
             case "load":
-                store.stage(
+                run = store.staged(
                     f"load {step}",
                     [{"row_id": i, "kind": "a", "dedup_key": draw.choice("abcde")} for i in (1, 2)],
                 )
-                store.promote(f"load {step}", "default", 2)
+                store.promote(f"load {step}", run, 2)
             case "inbox":
                 store.insert("inbox", kind="a", priority=draw.randrange(20))
             case "settings":
@@ -200,6 +200,7 @@ def test_priorities_that_came_to_nothing_do_not_pile_up(store: Session) -> None:
     assert store.rows("queue_depth", "priority") == [(priority,) for priority in range(5, 10)]
 
 
+@pytest.mark.new_database
 def test_it_reads_the_counts_and_never_the_queue(store: Session) -> None:
     """However many requests there are, because no page of theirs is looked at."""
     store.fill(100_000, priority="i % 10")

@@ -53,7 +53,7 @@ def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
     ran = Result("sqlserver", "3_order", "test_a", "passed", "")
     engines.PAGE.write_text(page(runs.ended(runs.begun(), [ran])), encoding="utf-8")
     assert engines.stale() is None
-    renew = scripts / "sqlserver" / "renew.sql"
+    renew = scripts / "sqlserver" / "finish" / "renew.sql"
     renew.write_text(renew.read_text(encoding="utf-8") + "-- more\n", encoding="utf-8")
     warning = engines.stale()
     assert warning is not None

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from rowlease.errors import StoreConflict
-from rowlease.model import Failure, Held, NewRequest, Outcome
+from rowlease.model import Failure, NewRequest, Outcome
 from rowlease.store import open_store
 from tests.contract.sessions import Clock, Session
 from tests.contract.test_3_order import ids
@@ -305,7 +305,8 @@ def test_of_two_claims_that_do_not_see_each_other_one_may_have_to_try_again(
     (first,) = producer.put(group_key="g")
     (second,) = store.put(group_key="g")
     one.begin()
-    assert ids(one.take("one")) == [second]
+    flying = one.take("one")
+    assert ids(flying) == [second]
     producer.commit()
     claim = two.in_background(lambda: two.take("two"))
     two.settles(claim)  # it waits for the other, or passes over a group that the other has locked
@@ -320,7 +321,7 @@ def test_of_two_claims_that_do_not_see_each_other_one_may_have_to_try_again(
         else:
             assert isinstance(refused, StoreConflict)
             assert refused.transient
-        store.complete([Held(second, 1)])
+        store.complete(flying)
         assert ids(two.take("two")) == [first]
 
 
@@ -375,6 +376,7 @@ def drain_one_at_a_time(store: Session, requests: list[int]) -> None:
 # -- what it costs the others ------------------------------------------------------------------
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("how", ["one batch", "one by one"])
 def test_ten_thousand_waiting_requests_of_a_group_do_not_slow_the_others(
     store: Session, how: str
@@ -393,6 +395,7 @@ def test_ten_thousand_waiting_requests_of_a_group_do_not_slow_the_others(
     assert cost.total <= 300, cost.pages
 
 
+@pytest.mark.new_database
 def test_a_group_of_ten_thousand_is_worked_through_at_the_same_cost_to_its_end(
     store: Session,
 ) -> None:

@@ -7,6 +7,8 @@ as the other left it, or passes over it and has done nothing.
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
@@ -21,9 +23,9 @@ from rowlease.model import Failure, Held, Outcome
 from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
 
-module_database, dsn = sessions.module_database, sessions.emptied_database
-
 AT_ONCE = Failure("x", after=timedelta(0))
+#: Of the 90 orders of three transactions a run draws so many, by the seed of pytest-randomly.
+DRAWN = int(os.environ.get("ROWLEASE_INTERLEAVINGS", "30"))
 
 
 class State(NamedTuple):
@@ -331,7 +333,8 @@ class Interleaving:
 def test_three_words_in_every_order_come_to_what_some_order_one_by_one_would(
     scene: Scene, start: str, words: tuple[str, str, str]
 ) -> None:
-    for order in orders(3):
+    every = [*orders(3)]
+    for order in random.sample(every, min(DRAWN, len(every))):
         scene.set(start)
         interleaving = Interleaving(scene, words)
         interleaving.run(order)
@@ -444,8 +447,9 @@ def test_no_request_of_a_group_is_forgotten_whatever_happens_at_its_head(
     for order in [*orders(2)]:
         store.reset()
         clock.advance(seconds=1)
-        ids = [Held(id, 1) for id in store.put(3, group_key="g")]
-        assert len(store.take("one", 9)) == 1
+        group = store.put(3, group_key="g")
+        (first,) = store.take("one", 9)
+        ids = [Held(id, first.lock_token) for id in group]
         calls: dict[int, Future[object]] = {}
         ends: set[int] = set()
         for number in [*order, *order]:  # twice: who waited ends in the second round

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -187,6 +188,73 @@ def test_of_eight_claimers_at_once_never_more_than_the_limit_hold_a_lease(
         assert sum(pool.map(work, range(8))) == 300
     assert most["a"] <= 5
     assert most["b"] <= 3
+
+
+# -- gates that others hold ------------------------------------------------------------------------
+
+
+def test_a_role_that_may_only_connect_can_stop_no_queue(store: Session) -> None:
+    store.configure_queue("default", max_in_flight=5, capacity=10)
+    with store.squatting("default"):
+        store.put(3)
+        store.put(dedup_key="k", group_key="g")
+        done, failed, *others = store.take(limit=3)
+        exchanged = store.exchange(
+            "one", ["default"], 2, completed=[(done, None)], failed=[(failed, Failure("x"))]
+        )
+        assert (exchanged.completed, exchanged.failed) == (["ok"], ["ok"])
+        assert len(exchanged.claim.requests) == 1
+        assert store.abandon(others) == ["ok"]
+        assert "counts folded" in [what for what, _ in store.maintain()]
+
+
+def test_a_gate_that_is_held_stops_its_own_queue_alone(store: Session, another: Another) -> None:
+    """A claim waits for it for two seconds at most, and asks again soon."""
+    for queue in ("a", "b"):
+        store.configure_queue(queue, max_in_flight=5)
+        store.put(2, queue=queue)
+    store.put(2)
+    (done,) = store.dequeue("one", ["a"], 1).requests
+    dba = another()
+    dba.begin()
+    dba.hold_gate("a")
+    exchanged = store.exchange("one", ["a", "b", "default"], 9, completed=[(done, None)])
+    assert exchanged.completed == ["ok"]
+    claim = exchanged.claim
+    assert [r.queue_name for r in claim.requests] == ["b"] * 2 + ["default"] * 2
+    assert (claim.more, claim.wait) == (False, timedelta(seconds=0.5))
+    dba.rollback()
+    assert len(store.dequeue("one", ["a"], 9).requests) == 1
+
+
+def test_of_several_gates_that_are_held_only_one_is_waited_for(
+    store: Session, another: Another
+) -> None:
+    queues = [f"queue {number}" for number in range(9)]
+    dba = another()
+    dba.begin()
+    for queue in queues:
+        store.configure_queue(queue, max_in_flight=1)
+        dba.hold_gate(queue)
+    before = time.monotonic()
+    assert store.dequeue("one", queues, 1).requests == []
+    assert time.monotonic() - before < 2 * len(queues)
+
+
+@pytest.mark.only_on("postgresql", why="elsewhere a gate is no row")
+def test_a_gate_whose_row_was_deleted_is_made_again(store: Session, another: Another) -> None:
+    store.configure_queue("default", max_in_flight=1)
+    store.put(2)
+    store.execute("delete from rowlease.gate")
+    one = another()
+    one.begin()
+    assert len(one.take("one")) == 1
+    second = store.waiting(lambda: store.take("two"))
+    one.commit()
+    assert second.result() == []
+    assert store.maintain() == []
+    assert "counts folded" in [what for what, _ in store.maintain()]
+    assert store.rows("gate", "queue_name") == [("",), ("default",)]
 
 
 # -- pause -------------------------------------------------------------------------------------

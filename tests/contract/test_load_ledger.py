@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest, RoutineError
+from rowlease.errors import InvalidRequest, LoadLost, RoutineError, StoreError
 from rowlease.model import Maintained, Outcome, Promoted
-from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
 
 DAY = timedelta(days=1)
 SWEPT = "staged rows dropped"
@@ -34,152 +31,169 @@ def swept(store: Session) -> int:
 
 
 def test_a_load_begins_empty_whatever_a_dead_run_has_staged(store: Session) -> None:
-    store.begin_load("x", "default", "a, b")
-    store.stage("x", numbered(3))
-    store.stage("y", numbered(1))
-    store.report_load("x", 3)
-    assert store.begin_load("x", "default", "a, c") is None
-    assert store.rows("staging", "load_id", "row_id") == [("y", 0)]
-    assert store.rows("load", "load_id", "columns", "num_staged") == [("x", "a, c", 0)]
-    store.stage("x", numbered(2))
-    assert store.promote("x", "default", 2) == Promoted(Outcome.OK, 2, 2, 0)
+    dead = store.begin_load("x", "default", "dead", "a, b")
+    assert isinstance(dead, int)
+    store.stage("x", dead, numbered(3))
+    other = store.staged("y", numbered(1))
+    store.report_load("x", dead, 3)
+    run = store.begin_load("x", "default", "one", "a, c")
+    assert isinstance(run, int)
+    assert store.rows("staging", "load_id", "run_number") == [("y", other)]
+    assert store.rows("load", "load_id", "columns", "num_staged") == [
+        ("x", "a, c", 0),
+        ("y", None, 0),
+    ]
+    store.stage("x", run, numbered(2))
+    assert store.promote("x", run, 2) == Promoted(Outcome.OK, 2, 2, 0)
 
 
 def test_a_promoted_load_that_begins_again_answers_with_its_counts(store: Session) -> None:
-    store.begin_load("x", "default", "a")
-    store.stage("x", numbered(2))
-    store.promote("x", "default", 2)
+    run = store.begin_load("x", "default", "one", "a")
+    assert isinstance(run, int)
+    store.stage("x", run, numbered(2))
+    store.promote("x", run, 2)
     before = ledger(store)
-    assert store.begin_load("x", "default", "a") == Promoted(Outcome.REPEAT, 2, 2, 0)
-    assert store.begin_load("x", "default") == Promoted(Outcome.REPEAT, 2, 2, 0)
+    repeat = Promoted(Outcome.REPEAT, 2, 2, 0)
+    assert store.begin_load("x", "default", "one", "a") == repeat
+    assert store.begin_load("x", "default", "two", "a") == repeat
+    assert store.begin_load("x", "default", "two") == repeat
     assert ledger(store) == before
+    assert store.promote("x", run, 2) == repeat
 
 
 def test_a_promoted_load_does_not_begin_again_with_other_columns(store: Session) -> None:
-    store.begin_load("x", "default", "payload string, priority int")
-    store.promote("x", "default", 0)
+    run = store.begin_load("x", "default", "one", "payload string, priority int")
+    assert isinstance(run, int)
+    store.promote("x", run, 0)
     before = ledger(store)
     says = (
         'load "x" was enqueued from other columns: payload string, priority int, not payload'
         " string; take another load id"
     )
     with pytest.raises(InvalidRequest, match=says):
-        store.begin_load("x", "default", "payload string")
+        store.begin_load("x", "default", "two", "payload string")
     assert ledger(store) == before
 
 
-@pytest.mark.parametrize("load_id", ["", "x" * 101])
-def test_a_load_id_has_1_to_100_characters(store: Session, load_id: str) -> None:
-    with pytest.raises(RoutineError, match="1 to 100 characters"):
-        store.begin_load(load_id, "default")
-    with pytest.raises(RoutineError, match="1 to 100 characters"):
-        store.report_load(load_id, 1)
+@pytest.mark.parametrize(
+    ("load_id", "run_by"), [("", "one"), ("x" * 101, "one"), ("x", ""), ("x", "o" * 201)]
+)
+def test_a_load_and_its_run_have_names(store: Session, load_id: str, run_by: str) -> None:
+    with pytest.raises(RoutineError, match="1 to 100 characters, and the name of its run 1 to 200"):
+        store.begin_load(load_id, "default", run_by)
     assert ledger(store) == []
 
 
 def test_a_load_begins_for_a_queue_that_exists_and_keeps_it(store: Session) -> None:
     store.configure_queue("other")
     with pytest.raises(InvalidRequest, match='queue "nowhere" does not exist'):
-        store.begin_load("x", "nowhere")
+        store.begin_load("x", "nowhere", "one")
     assert ledger(store) == []
-    store.begin_load("x", "default")
+    store.begin_load("x", "default", "one")
     with pytest.raises(InvalidRequest, match='belongs to queue "default", not to "other"'):
-        store.begin_load("x", "other")
-    with pytest.raises(InvalidRequest, match='belongs to queue "default", not to "other"'):
-        store.promote("x", "other", 0)
+        store.begin_load("x", "other", "two")
+    assert store.rows("load", "load_id", "queue_name") == [("x", "default")]
 
 
 def test_who_begins_a_load_that_is_being_promoted_waits_for_the_answer(
     store: Session, another: Callable[[], Session]
 ) -> None:
-    store.stage("x", numbered(3))
+    run = store.staged("x", numbered(3))
     one, two = store, another()
     one.begin()
-    one.promote("x", "default", 3)
-    second = two.waiting(lambda: two.begin_load("x", "default"))
+    one.promote("x", run, 3)
+    second = two.waiting(lambda: two.begin_load("x", "default", "two"))
     one.commit()
     assert second.result() == Promoted(Outcome.REPEAT, 3, 3, 0)
 
 
 def test_reports_add_up_and_give_a_rate(store: Session, clock: Clock) -> None:
-    store.begin_load("x", "default")
+    run = store.begun("x")
     assert store.rows("load", "num_staged", "rows_per_second") == [(0, None)]
     clock.advance(timedelta(seconds=2))
-    store.report_load("x", 600)
+    store.report_load("x", run, 600)
     clock.advance(timedelta(seconds=2))
-    store.report_load("x", 400)
+    store.report_load("x", run, 400)
     assert store.rows("load", "num_staged", "rows_per_second") == [(1000, 250.0)]
 
 
 def test_a_report_on_a_promoted_load_changes_nothing(store: Session, clock: Clock) -> None:
-    store.promote("x", "default", 0)
+    run = store.begun("x")
+    store.promote("x", run, 0)
     before = ledger(store)
     clock.advance(timedelta(seconds=2))
-    store.report_load("x", 600)
+    store.report_load("x", run, 600)
     assert ledger(store) == before
 
 
 def test_a_report_is_not_negative(store: Session) -> None:
+    run = store.begun("x")
     with pytest.raises(RoutineError, match="not negative"):
-        store.report_load("x", -1)
+        store.report_load("x", run, -1)
 
 
 def test_a_load_is_abandoned_when_nobody_has_reported_on_it_for_a_day(
     store: Session, clock: Clock
 ) -> None:
-    store.begin_load("x", "default")
-    store.stage("x", numbered(3))
+    run = store.staged("x", numbered(3))
     clock.advance(DAY)
-    store.report_load("x", 3)
+    store.report_load("x", run, 3)
     clock.advance(DAY)
     assert swept(store) == 0
     assert len(store.rows("staging", "row_id")) == 3
     clock.advance(timedelta(seconds=1))
     assert swept(store) == 3
     assert store.rows("staging", "row_id") == []
-    assert ledger(store) == []  # its id is free, for any queue
-    assert store.promote("x", "default", 0).outcome == Outcome.OK
+    assert ledger(store) == []
+    with pytest.raises(LoadLost, match=r'load "x" is not known: .* for a day; begin it'):
+        store.promote("x", run, 3)
+    store.configure_queue("other")  # its id is free, for any queue
+    assert store.promote("x", store.begun("x", "two", "other"), 0).outcome == Outcome.OK
 
 
 def test_a_load_that_never_staged_a_row_is_forgotten_too(store: Session, clock: Clock) -> None:
-    store.begin_load("x", "default")
+    store.begun("x")
     clock.advance(DAY + timedelta(seconds=1))
     assert swept(store) == 0
     assert ledger(store) == []
 
 
-def test_rows_that_nobody_announced_are_dropped_a_day_after_they_are_seen(
-    store: Session, clock: Clock
+def test_rows_of_a_run_that_is_not_in_the_ledger_are_dropped(store: Session) -> None:
+    store.stage("x", 7, numbered(2))
+    promoted = store.begun("y")
+    store.promote("y", promoted, 0)
+    store.stage("y", promoted, numbered(3))
+    superseded = store.begun("z", "one")
+    current = store.begun("z", "two")
+    store.stage("z", superseded, numbered(4))
+    store.stage("z", current, numbered(1))
+    assert swept(store) == 2 + 3 + 4
+    assert store.rows("staging", "load_id", "run_number") == [("z", current)]
+    assert [row[:3] for row in ledger(store)] == [
+        ("y", "default", "Promoted"),
+        ("z", "default", "Staging"),
+    ]
+
+
+def test_runs_of_two_loads_with_one_number_are_two_runs(
+    store: Session, another: Callable[[], Session]
 ) -> None:
-    store.stage("x", numbered(2))
-    clock.advance(DAY * 3)
-    assert swept(store) == 0
-    assert store.rows("load", "load_id", "queue_name", "status") == [("x", None, "Staging")]
-    clock.advance(DAY + timedelta(seconds=1))
-    assert swept(store) == 2
-    assert ledger(store) == []
+    run = store.staged("x", numbered(2))
+    store.stage("y", run, numbered(3))
+    assert store.promote("x", run, 2) == Promoted(Outcome.OK, 2, 2, 0)
+    assert swept(store) == 3
+    assert store.rows("staging", "load_id") == []
 
 
-def test_rows_that_were_seen_can_be_promoted_into_any_queue(store: Session) -> None:
-    store.configure_queue("other")
-    store.stage("x", numbered(2))
-    store.maintain()
-    assert store.promote("x", "other", 2) == Promoted(Outcome.OK, 2, 2, 0)
-    assert store.rows("load", "queue_name", "status") == [("other", "Promoted")]
-
-
-def test_rows_that_come_after_the_promotion_are_dropped(store: Session) -> None:
-    store.promote("x", "default", 0)
-    store.stage("x", numbered(2))
-    store.stage("y", numbered(1))
-    assert swept(store) == 2
-    assert store.rows("staging", "load_id") == [("y",)]
-    assert store.rows("load", "load_id", "status") == [("x", "Promoted"), ("y", "Staging")]
+def test_rows_without_a_run_are_refused(store: Session) -> None:
+    with pytest.raises(StoreError, match=f"(?i){store.spelt('run_number')}"):
+        store.insert("staging", load_id="x", row_id=1, kind="a")
 
 
 def test_a_sweep_takes_bounded_steps(store: Session) -> None:
-    store.promote("x", "default", 0)
-    store.stage("x", numbered(25))
+    run = store.begun("x")
+    store.promote("x", run, 0)
+    store.stage("x", run, numbered(25))
     assert Maintained(SWEPT, 10) in store.maintain(1)
     assert len(store.rows("staging", "row_id")) == 15
 
@@ -188,8 +202,7 @@ def test_a_sweep_takes_bounded_steps(store: Session) -> None:
     "postgresql", why="entries of a promoted load stay in its index for a snapshot"
 )
 def test_a_sweep_that_took_long_is_not_made_again_at_once(store: Session) -> None:
-    store.promote("x", "default", 0)
-    store.stage("x", numbered(2))
+    store.stage("x", 7, numbered(2))
     later = "set_config('rowlease.sweep_after', (clock_timestamp() + interval '{}')::text, false)"
     store.execute(f"select {later.format('1 hour')}")
     assert swept(store) == 0
@@ -198,12 +211,14 @@ def test_a_sweep_that_took_long_is_not_made_again_at_once(store: Session) -> Non
 
 
 def test_a_sweep_passes_over_a_load_that_is_being_promoted(
-    store: Session, another: Callable[[], Session]
+    store: Session, another: Callable[[], Session], clock: Clock
 ) -> None:
-    store.stage("x", numbered(2))
+    run = store.staged("x", numbered(2))
+    clock.advance(DAY * 2)
     one, two = store, another()
     one.begin()
-    one.promote("x", "default", 2)
+    one.promote("x", run, 2)
     assert swept(two) == 0
     one.commit()
     assert len(store.rows("queue", "request_id")) == 2
+    assert ledger(store)[0][2] == "Promoted"

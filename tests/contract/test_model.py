@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest
 from tests.contract.sessions import Clock, Session
 
-EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "1000"))
+EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "250"))
 STEPS = 25
 #: So few live requests that no routine reaches the bound of a step.
 MOST = 10
@@ -135,16 +135,18 @@ class Model:
             if other.group == r.group
         )
 
-    def dequeue(self, limit: int, slots: int) -> list[tuple[int, int]]:
+    def dequeue(self, limit: int, slots: int, tokens: Iterable[int]) -> list[Held]:
+        """Tokens are random, and larger at each claim of a request."""
         if self.paused:
             return []
         self.housekeeping()
         order = sorted(self.of("Pending"), key=lambda r: (-r.priority, r.due, r.id))
         taken = [r for r in order if self.first(r)][:limit]
-        for place, r in enumerate(taken):
+        for place, (r, token) in enumerate(zip(taken, tokens, strict=True)):
+            assert token > r.token
             r.status, r.expires, r.started = "Processing", self.now + LEASE, place < slots
-            r.token, r.attempts, r.broken = r.token + 1, r.attempts + 1, False
-        return [(r.id, r.token) for r in taken]
+            r.token, r.attempts, r.broken = token, r.attempts + 1, False
+        return [Held(r.id, r.token) for r in taken]
 
     def said(self, held: Sequence[Held], word: Callable[[Request], object]) -> list[str]:
         """Do what is said of those whose lease is held; the outcome of each."""
@@ -296,7 +298,7 @@ class Machine(RuleBasedStateMachine):
         )
         self.floor = claim.floor
         taken = [Held(held.request_id, held.lock_token) for held in claim.requests]
-        assert taken == self.model.dequeue(limit, slots)
+        assert taken == self.model.dequeue(limit, slots, [held.lock_token for held in taken])
         self.leases += taken
 
     @rule(picks=picks)
@@ -365,7 +367,8 @@ class Machine(RuleBasedStateMachine):
         )
         assert answer.failed == self.model.said(failing, lambda r: self.model.fail(r, failure))
         taken = [Held(held.request_id, held.lock_token) for held in answer.claim.requests]
-        assert taken == (self.model.dequeue(limit, limit) if limit else [])
+        tokens = [held.lock_token for held in taken]
+        assert taken == (self.model.dequeue(limit, limit, tokens) if limit else [])
         self.leases += taken
 
     # -- the clock

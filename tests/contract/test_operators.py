@@ -10,10 +10,7 @@ import pytest
 
 from rowlease.errors import InvalidRequest, RoutineError
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
-from tests.contract import sessions
-from tests.contract.sessions import Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
+from tests.contract.sessions import IGNORES_HINTS, Clock, Session
 
 AT_ONCE = Failure("x", after=timedelta(0))
 
@@ -131,10 +128,11 @@ def test_a_dead_letter_gets_a_new_life(store: Session, clock: Clock) -> None:
     assert store.requeue([request]) == [(request, Outcome.OK)]
     row = store.row(request)
     assert (row["status"], row["due_time"], row["completion_time"]) == ("Pending", clock.now, None)
-    assert (row["num_attempts"], row["lock_token"], row["last_error"]) == (0, 1, "x")
+    assert (row["num_attempts"], row["last_error"]) == (0, "x")
     assert [depth[2:] for depth in store.depth()] == [(0, 1, 0, 0)]
     (held,) = store.take()
-    assert (held.request_id, held.num_attempts, held.lock_token) == (request, 1, 2)
+    assert (held.request_id, held.num_attempts) == (request, 1)
+    assert held.lock_token > row["lock_token"] > 0
 
 
 def test_only_a_dead_letter_can_be_requeued(store: Session) -> None:
@@ -430,7 +428,7 @@ def test_explain_says_that_nobody_works(store: Session, clock: Clock) -> None:
     clock.advance(seconds=31)
     assert store.explain(request).reason == "no_worker"
     heartbeat(store)
-    store.worker_bye("one")
+    store.remove_worker("one")
     assert store.explain(request).reason == "no_worker"
 
 
@@ -453,3 +451,165 @@ def test_explain_stops_counting_at_ten_thousand(store: Session) -> None:
     store.enqueue_many("default", [NewRequest(kind="a")] * 10_001)
     (last,) = store.put()
     assert store.explain(last).words.startswith("10000 or more requests")
+
+
+def locked_row(dba: Session, request: int) -> None:
+    dba.forge("queue", request, num_crashes=0)
+
+
+def locked_gate(dba: Session, request: int) -> None:
+    dba.configure_queue("default", max_in_flight=2)
+    dba.begin()
+    dba.hold_gate("default")
+
+
+LOCKS: dict[str, tuple[Callable[[Session, int], object], str]] = {
+    "row": (locked_row, "has locked the request's row"),
+    "gate": (locked_gate, 'the gate of the queue "default"'),
+}
+
+
+@pytest.mark.parametrize("what", LOCKS)
+def test_explain_names_the_session_that_has_locked_a_row_or_a_gate(
+    store: Session, another: Callable[[], Session], what: str
+) -> None:
+    """Not one that claims: that is gone when it looks again."""
+    if what == "row" and not store.skips_locked:
+        pytest.skip(IGNORES_HINTS)
+    lock, says = LOCKS[what]
+    (request,) = store.put()
+    heartbeat(store)
+    assert store.explain(request).reason == "next"
+    dba = another()
+    if what == "row":
+        dba.begin()
+    lock(dba, request)
+    reason, words = store.explain(request)
+    assert (reason, says in words) == ("locked", True)
+    assert dba.names_itself_in(words)
+    assert store.take() == []
+    dba.rollback()
+    assert store.explain(request).reason == "next"
+
+
+def test_explain_says_that_a_lock_keeps_an_expired_lease_from_being_taken_back(
+    store: Session, another: Callable[[], Session], clock: Clock
+) -> None:
+    if not store.skips_locked:
+        pytest.skip(IGNORES_HINTS)
+    (request,) = store.put()
+    store.take()
+    clock.advance(seconds=31)
+    assert store.explain(request).reason == "expired"
+    dba = another()
+    dba.begin()
+    dba.forge("queue", request, num_crashes=0)
+    assert store.explain(request).reason == "locked"
+
+
+@pytest.mark.only_on("postgresql", why="the only one on which rows are shared so")
+def test_explain_names_one_of_those_that_share_a_row(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    (request,) = store.put()
+    sharers = [another(), another()]
+    for dba in sharers:
+        dba.begin()
+        dba.execute("select from rowlease.queue for share")
+    reason, words = store.explain(request)
+    assert reason == "locked"
+    assert any(dba.names_itself_in(words) for dba in sharers)
+    for dba in sharers:
+        dba.rollback()
+    assert store.explain(request).reason == "no_worker"
+
+
+@pytest.mark.only_on("postgresql", why="elsewhere only an administrator may see who locks a table")
+@pytest.mark.parametrize(
+    ("table", "mode"),
+    [
+        ("queue", "access exclusive"),
+        ("queue", "share"),
+        ("queue_depth", "exclusive"),
+        ("queue_settings", "access exclusive"),
+        ("queue_history", "access exclusive"),
+    ],
+)
+def test_explain_names_the_session_that_has_locked_a_table(
+    store: Session, another: Callable[[], Session], table: str, mode: str
+) -> None:
+    (request,) = store.put()
+    heartbeat(store)
+    dba = another()
+    dba.begin()
+    dba.execute(f"lock table rowlease.{table} in {mode} mode")
+    reason, words = store.explain(request)
+    assert reason == "locked"
+    assert (
+        f"holds a lock ({mode.title().replace(' ', '')}Lock) on the table rowlease.{table}" in words
+    )
+    assert dba.names_itself_in(words)
+    dba.rollback()
+    assert store.explain(request).reason == "next"
+
+
+@pytest.mark.only_on("postgresql", why="elsewhere only an administrator may see who locks a table")
+def test_explain_names_the_session_that_waits_for_a_table(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    """Whoever comes later stands in line behind it."""
+    (request,) = store.put()
+    reader, dba = another(), another()
+    reader.begin()
+    reader.rows("queue", "request_id")
+    reader.execute("select from rowlease.queue")
+    dba.begin()
+    waiting = dba.waiting(lambda: dba.execute("lock table rowlease.queue"))
+    reason, words = store.explain(request)
+    assert (reason, "waits for a lock (AccessExclusiveLock)" in words) == ("locked", True)
+    assert dba.names_itself_in(words)
+    reader.rollback()
+    waiting.result()
+
+
+def test_explain_sees_a_group_whose_first_request_is_gone(store: Session) -> None:
+    first, second = store.put(2, group_key="g")
+    store.remove("queue", request_id=first)
+    reason, words = store.explain(second)
+    assert (reason, "that is gone; recount lets it go" in words) == ("group", True)
+    heartbeat(store)
+    store.recount()
+    assert store.explain(second).reason == "next"
+
+
+def test_explain_sees_leases_that_are_counted_and_gone(store: Session) -> None:
+    store.configure_queue("default", max_in_flight=2)
+    *_, waiting = store.put(3)
+    first, _ = store.take(limit=2)
+    assert store.explain(waiting).words.endswith("and they are")
+    store.remove("queue", request_id=first.request_id)
+    reason, words = store.explain(waiting)
+    assert reason == "in_flight"
+    assert words.endswith("and 1 are, but more are counted; recount puts that right")
+
+
+def test_explain_says_that_a_queue_lost_its_settings(store: Session) -> None:
+    (request,) = store.put()
+    store.remove("queue_settings", queue_name="default")
+    assert store.explain(request).reason == "no_queue"
+    store.configure_queue("default")
+    heartbeat(store)
+    assert store.explain(request).reason == "next"
+
+
+def test_explain_names_a_claim_that_lasts(store: Session, another: Callable[[], Session]) -> None:
+    if not store.skips_locked:
+        pytest.skip(IGNORES_HINTS)
+    first, _ = store.put(2)
+    worker = another()
+    worker.begin()
+    worker.take("one")
+    reason, words = store.explain(first)
+    assert (reason, worker.names_itself_in(words)) == ("locked", True)
+    worker.commit()
+    assert store.explain(first).reason == "running"

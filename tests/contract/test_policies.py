@@ -23,8 +23,10 @@ GIVEN_WEIGHTS = [10, 0, 0, 0, 0, 20, 0, 0, 0, 70]
 def waiting(store: Session, weights: list[int] | None, priorities: tuple[int, ...]) -> None:
     """More of each priority than its share of 10,000, so that none is ever empty."""
     store.configure_queue("default", policy="weighted", policy_weights=weights)
-    which = " ".join(f"when {place} then {priority}" for place, priority in enumerate(priorities))
-    store.fill(9_000 * len(priorities), priority=f"case i % {len(priorities)} {which} end")
+    known = weights or DEFAULT_WEIGHTS
+    total = sum(known[priority] for priority in priorities)
+    for priority in priorities:
+        store.fill(10_000 * known[priority] // total + 500, priority=str(priority))
 
 
 def shares(store: Session) -> dict[int, float]:
@@ -230,6 +232,7 @@ def test_a_retry_ages_from_the_time_it_is_due(store: Session, clock: Clock) -> N
 # -- what it costs -----------------------------------------------------------------------------
 
 
+@pytest.mark.new_database
 @pytest.mark.only_on("postgresql", why="its own statistics of pages say what a call costs")
 @pytest.mark.parametrize("policy", ["weighted", "aging"])
 @pytest.mark.parametrize("batch", [1, 10, 100])

@@ -8,10 +8,7 @@ import pytest
 
 from rowlease.errors import RoutineError
 from rowlease.model import Failure, Held, LeasedRequest
-from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
 
 
 def test_the_last_word_is_kept_with_its_time(store: Session, clock: Clock) -> None:

@@ -12,9 +12,9 @@ from rowlease.cron import Cron
 from rowlease.errors import ConfigError, InvalidRequest, QueueFull, RoutineError
 from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
-from rowlease.tasks import Registry, task
+from rowlease.tasks import Registry, Task, task
 from rowlease.worker.schedules import LOOK, Schedules
-from tests.contract.sessions import Clock, Session
+from tests.contract.sessions import INFINITY, Clock, Session
 
 HOURLY = "0 * * * *"
 #: Within the clock's first hour: the tests begin at 12:00.
@@ -29,12 +29,16 @@ def tidy() -> None: ...
 def report(scheduled_time: str) -> None: ...
 
 
+#: The code of a worker that knows the schedules' tasks, and makes no schedules.
+KNOWN = Registry([Task(tidy.function, "tidy")])
+
+
 def fire(store: Session, worker: str = "one") -> int:
     """Do what a worker does; how many firings that were."""
     fired: list[Any] = []
     events = Events()
     events.subscribe(fired.append, ScheduleFired)
-    Schedules(store, worker, Registry([]), events).step()
+    Schedules(store, worker, KNOWN, events).step()
     return len(fired)
 
 
@@ -200,12 +204,27 @@ def test_who_comes_late_fires_nothing(store: Session, clock: Clock) -> None:
     late = lease(store, "one")
     clock.advance(seconds=10)
     due = lease(store, "two")
-    assert due.lock_token == late.lock_token + 1
+    assert due.lock_token > late.lock_token
     for _ in range(2):  # while another is at it, and when that one has fired
         (answer,) = store.fire_schedule("s", late.lock_token, [planned], planned + HOUR)
         assert answer == (None, "lease_lost")
         store.fire_schedule("s", due.lock_token, [planned], planned + HOUR)
     assert len(store.rows("queue", "request_id")) == 1
+
+
+def test_who_leased_a_schedule_in_a_timeline_that_was_lost_fires_nothing(
+    store: Session, clock: Clock
+) -> None:
+    planned = plan(store)
+    clock.advance(hours=1)
+    store.begin()
+    lost = lease(store, "one")
+    store.rollback()
+    due = lease(store, "two")
+    (answer,) = store.fire_schedule("s", lost.lock_token, [planned], planned + HOUR)
+    assert answer == (None, "lease_lost")
+    (answer,) = store.fire_schedule("s", due.lock_token, [planned], planned + HOUR)
+    assert answer.outcome == "ok"
 
 
 @pytest.mark.parametrize("change", ["put_schedule", "pause_schedule", "remove_schedule"])
@@ -280,7 +299,7 @@ def test_a_full_queue_delays_a_firing_and_loses_none(store: Session, clock: Cloc
     heard: list[Any] = []
     events = Events()
     events.subscribe(heard.append)
-    schedules = Schedules(store, "one", Registry([]), events)
+    schedules = Schedules(store, "one", KNOWN, events)
     assert schedules.step() == 10  # when the lease is over, it is tried again
     clock.advance(seconds=10)
     schedules.step()
@@ -413,6 +432,35 @@ def test_many_that_are_due_are_fired_in_bounded_steps(store: Session, clock: Clo
 # -- what a worker's code says -----------------------------------------------------------------
 
 
+def test_a_worker_leases_only_the_schedules_whose_kind_it_knows(
+    store: Session, clock: Clock
+) -> None:
+    plan(store)  # tidy
+    store.put_schedule("other", "30 * * * *", "other")
+    store.put_schedule("unplanned", HOURLY, "other")
+    assert store.claim_schedules("one", kinds=[]) == ([], None)
+    assert store.claim_schedules("one", kinds=["nobody's"]) == ([], None)
+    assert store.claim_schedules("one", kinds=["tidy"]) == ([], HOUR)
+    clock.advance(hours=2)
+    found = store.claim_schedules("one", kinds=["other", "more"])
+    assert {due.schedule_name for due in found.due} == {"other", "unplanned"}
+    assert found.wait == timedelta(seconds=10), "its own leases, not the other's"
+    assert [due.schedule_name for due in store.claim_schedules("two").due] == ["s"]
+
+
+def test_a_worker_fires_only_the_schedules_whose_task_it_knows(
+    store: Session, clock: Clock
+) -> None:
+    plan(store)
+    store.put_schedule("other", HOURLY, "other")
+    clock.advance(hours=1)
+    assert fire(store) == 1
+    assert [row.kind for row in store.list_requests()] == ["tidy"]
+    knows = Registry([Task(tidy.function, "other")])
+    Schedules(store, "two", knows, Events()).step()
+    assert [row.kind for row in store.list_requests()] == ["tidy", "other"]
+
+
 def test_a_worker_registers_the_schedules_of_its_tasks_and_fires_them(
     store: Session, clock: Clock
 ) -> None:
@@ -439,7 +487,7 @@ def test_a_worker_registers_the_schedules_of_its_tasks_and_fires_them(
 def test_a_worker_looks_again_when_the_next_is_due(store: Session, clock: Clock) -> None:
     plan(store)
     clock.advance(minutes=59, seconds=55)
-    schedules = Schedules(store, "one", Registry([]), Events())
+    schedules = Schedules(store, "one", KNOWN, Events())
     assert schedules.step() == 5
 
 
@@ -453,7 +501,7 @@ def test_an_expression_that_nobody_understands_keeps_nobody_from_the_others(
     heard: list[Any] = []
     events = Events()
     events.subscribe(heard.append)
-    schedules = Schedules(store, "one", Registry([]), events)
+    schedules = Schedules(store, "one", KNOWN, events)
     schedules.step()
     clock.advance(seconds=10)
     schedules.step()
@@ -462,3 +510,12 @@ def test_an_expression_that_nobody_understands_keeps_nobody_from_the_others(
         ("ScheduleNotFired", "bad"),
         ("ScheduleNotFired", "lost"),
     ]
+
+
+@INFINITY
+def test_a_schedule_that_was_put_off_for_ever_by_hand_is_no_time_to_wait_for(
+    store: Session,
+) -> None:
+    plan(store)
+    store.execute("update rowlease.schedule set next_time = 'infinity'")
+    assert store.claim_schedules("one") == ([], None)

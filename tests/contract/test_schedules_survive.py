@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -15,12 +15,9 @@ from hypothesis import strategies as st
 from rowlease.cron import Cron
 from rowlease.events import Events
 from rowlease.model import DueSchedule, Enqueued
-from rowlease.tasks import Registry
+from rowlease.tasks import Registry, Task
 from rowlease.worker.schedules import Schedules
-from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
 
 EXAMPLES = {"postgresql": int(os.environ.get("ROWLEASE_SCHEDULE_EXAMPLES", "60")), "sqlserver": 4}
 #: Name, expression, time zone; the test begins at noon on 1 January 2026.
@@ -31,6 +28,12 @@ SCHEDULES = (
 )
 WORKERS = 3
 ENOUGH = 1000  # to make everything up: then what is missing was lost
+
+
+def nothing() -> None: ...
+
+
+KNOWN = Registry([Task(nothing, "x")])
 
 
 class Killed(Exception):
@@ -73,8 +76,8 @@ class Mortal:
         self._fired = 0
         self.held: list[DueSchedule] = []
 
-    def claim_schedules(self, worker_id: str) -> Any:
-        claim = self._store.claim_schedules(worker_id)
+    def claim_schedules(self, worker_id: str, *, kinds: Sequence[str]) -> Any:
+        claim = self._store.claim_schedules(worker_id, kinds=kinds)
         if self._step.does == "still":
             self.held = claim.due
             raise Killed
@@ -93,7 +96,7 @@ class Mortal:
 
 def take(step: Step, store: Session, held: list[list[DueSchedule]]) -> None:
     mortal: Any = Mortal(store, step)
-    schedules = Schedules(mortal, f"worker {step.worker}", Registry([]), Events())
+    schedules = Schedules(mortal, f"worker {step.worker}", KNOWN, Events())
     if step.does == "late":
         for due in held[step.worker]:
             schedules._fire(due)
@@ -166,10 +169,10 @@ def test_the_dedup_key_of_a_firing_is_not_what_keeps_it_from_being_twice(
     clock.advance(minutes=1)
     (due,) = late.claim_schedules("late").due
     clock.advance(seconds=10)
-    Schedules(store, "one", Registry([]), Events()).step()
+    Schedules(store, "one", KNOWN, Events()).step()
     (leased,) = store.take()
     store.complete([leased])
-    Schedules(late, "late", Registry([]), Events())._fire(due)
+    Schedules(late, "late", KNOWN, Events())._fire(due)
     assert store.rows("queue", "request_id") == []
     assert len(store.rows("queue_history", "request_id")) == 1
 
@@ -180,7 +183,7 @@ def test_a_worker_that_stood_still_makes_up_what_the_rule_says(
 ) -> None:
     store = another()
     store.put_schedule("s", "* * * * *", "x", catch_up=2)
-    schedules = Schedules(store, "one", Registry([]), Events())
+    schedules = Schedules(store, "one", KNOWN, Events())
     schedules.step()
     clock.advance(seconds=pause.total_seconds())
     schedules.step()

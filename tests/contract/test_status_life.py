@@ -7,14 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from rowlease.errors import AccessDenied, InvalidRequest, QueueFull, StoreError
 from rowlease.model import Failure, Held, NewRequest
-from tests.contract import sessions
 from tests.contract.sessions import INFINITY, Clock, Session
-
-module_database, dsn = sessions.module_database, sessions.emptied_database
 
 Birth = Callable[[Session, Clock], int]
 
@@ -231,6 +229,22 @@ def test_the_tables_refuse_two_of_what_there_may_be_one_of(store: Session) -> No
         store.forge("queue", second, **{"request_id": first})
 
 
+@pytest.mark.only_on("postgresql", why="a trigger on SQL Server copies each row that it looks at")
+def test_the_tables_refuse_a_token_that_falls(store: Session, clock: Clock) -> None:
+    store.put_schedule("s", "0 * * * *", "tidy")
+    store.claim_schedules("one")
+    request = BIRTHS["Processing"](store, clock)
+    token = store.row(request)["lock_token"]
+    for allowed in (token, token + 1):
+        store.forge("queue", request, lock_token=allowed)
+    for refused in (token, 1):
+        with pytest.raises(StoreError, match=f"from {token + 1} to {refused}"):
+            store.forge("queue", request, lock_token=refused)
+    with pytest.raises(psycopg.errors.CheckViolation, match="a lock token must not fall"):
+        store.execute("update rowlease.schedule set lock_token = 0")
+    assert store.row(request)["lock_token"] == token + 1
+
+
 def test_a_queue_cannot_have_settings_that_make_no_sense(store: Session) -> None:
     for constraint, settings in (
         ("max_priority", {"max_priority": 256}),
@@ -313,6 +327,46 @@ def test_an_insert_into_inbox_that_does_nothing_is_not_counted(store: Session) -
         )
     assert store.depth() == store.counted()
     assert len(store.rows("queue", "request_id")) == 1
+
+
+@pytest.mark.only_on("postgresql", why="its insert can do nothing on a conflict")
+@pytest.mark.parametrize("first", ["inbox", "enqueue"])
+def test_an_insert_into_inbox_that_meets_its_key_while_it_waits_is_not_counted(
+    store: Session, another: Callable[[], Session], first: str
+) -> None:
+    other = another()
+    other.begin()
+    if first == "inbox":
+        other.insert("inbox", kind="a", dedup_key="k")
+    else:
+        other.put(dedup_key="k")
+    insert = (
+        "insert into rowlease.inbox (kind, dedup_key) values ('a', 'k'), ('a', 'l'), ('a', 'l')"
+        " on conflict do nothing"
+    )
+    waiting = store.waiting(lambda: store.execute(insert))
+    other.commit()
+    waiting.result()
+    assert len(store.rows("queue", "request_id")) == 2
+    assert store.depth() == store.counted()
+
+
+def test_requests_enqueued_after_an_insert_into_inbox_are_counted_once(store: Session) -> None:
+    store.begin()
+    store.insert("inbox", kind="a", dedup_key="k")
+    store.put(2, dedup_key="l")
+    store.put(1, dedup_key="m")
+    store.commit()
+    assert store.depth() == store.counted()
+
+
+def test_rows_with_keys_in_one_insert_into_inbox_fit_a_full_queue_no_better(store: Session) -> None:
+    store.configure_queue("default", capacity=2)
+    with pytest.raises(QueueFull):
+        store.insert_many("inbox", [{"kind": "a", "dedup_key": key} for key in "klm"])
+    assert store.depth() == []
+    store.insert_many("inbox", [{"kind": "a", "dedup_key": key} for key in "kl"])
+    assert store.depth() == store.counted()
 
 
 @pytest.mark.parametrize(

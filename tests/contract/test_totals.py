@@ -88,6 +88,7 @@ def test_a_request_that_was_handed_back_is_as_old_as_it_was(store: Session, cloc
     assert queue(store).oldest == timedelta(seconds=3)
 
 
+@pytest.mark.new_database
 def test_it_does_not_cost_more_when_more_waits(store: Session) -> None:
     store.put(10)
     few = store.measured(store.list_queues)
@@ -109,7 +110,7 @@ def test_a_worker_is_listed_until_it_says_bye(store: Session, clock: Clock) -> N
     assert (found.slots, found.busy, found.consumer_priority) == (4, 3, 2)
     assert found.silent == timedelta(seconds=4)
     assert clock.now - found.started_time == timedelta(seconds=4)
-    store.worker_bye("one")
+    store.remove_worker("one")
     assert store.list_workers() == []
 
 

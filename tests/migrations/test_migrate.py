@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,22 @@ import psycopg
 import pytest
 from alembic.script import ScriptDirectory
 
-import rowlease.store.migrate
+import rowlease
 from rowlease.errors import SchemaMismatch, StoreError
-from rowlease.store.migrate import MIGRATION_LOCK, Migrated, migrate, revisions
+from rowlease.store import Migrated, migrate, migration_sql, open_store, schema_differences
+from rowlease.store import revisions as revisions_module
+from rowlease.store.postgresql import catalogue
+from rowlease.store.postgresql import migrate as module
+from rowlease.store.postgresql.migrate import MIGRATION_LOCK
+from rowlease.store.revisions import revisions
 from rowlease.store.routines import Routine, packaged, read_routine, scripts
 from tests.conftest import in_database, scratch_database
 from tests.migrations.catalogue import snapshot
 
 REVISIONS = revisions()
 HEAD = REVISIONS[-1]
+
+NEWER = "update rowlease.alembic_version set version_num = '9999'"
 
 NEXT_REVISION = f'''
 """One revision more than there is.
@@ -67,7 +75,7 @@ def empty(server_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def fresh(server_dsn: str) -> Iterator[dict[str, Any]]:
+def fresh(server_dsn: str) -> Iterator[dict[str, str]]:
     """The schema that an empty database gets."""
     with scratch_database(server_dsn) as name:
         migrate(in_database(server_dsn, name))
@@ -80,8 +88,9 @@ def with_scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Routine]], N
 
     def give(files: list[Routine]) -> None:
         digest = hashlib.sha256("".join(file.body for file in files).encode()).hexdigest()
-        monkeypatch.setattr(rowlease.store.migrate, "scripts", lambda engine: files)
-        monkeypatch.setattr(rowlease.store.migrate, "scripts_hash", lambda engine: digest)
+        for reader in (module, revisions_module):
+            monkeypatch.setattr(reader, "scripts", lambda engine: files)
+            monkeypatch.setattr(reader, "scripts_hash", lambda engine: digest)
 
     return give
 
@@ -104,7 +113,7 @@ def alembic(repository: Path, dsn: str, *arguments: str) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_upgrade_path_ends_in_the_fresh_schema(
-    revision: str, empty: str, fresh: dict[str, Any], repository: Path
+    revision: str, empty: str, fresh: dict[str, str], repository: Path
 ) -> None:
     alembic(repository, empty, "upgrade", revision)
     done = migrate(empty)
@@ -120,37 +129,114 @@ def test_the_files_are_in_the_order_in_which_alembic_runs_them() -> None:
     assert [revision.revision for revision in walk] == REVISIONS[::-1]
 
 
-@pytest.mark.parametrize(
-    ("what", "change"),
-    [
-        ("schema", "grant usage on schema rowlease to public"),
-        ("relations", "alter table rowlease.queue set (fillfactor = 84)"),
-        ("relations", "alter table rowlease.staging set logged"),
-        ("relations", "alter table rowlease.queue owner to current_user"),
-        ("relations", "grant select on rowlease.inbox to rowlease_worker"),
-        ("relations", "create table rowlease.more ()"),
-        ("columns", "alter table rowlease.staging alter column kind type varchar(9)"),
-        ("columns", "alter table rowlease.queue alter column kind drop not null"),
-        ("columns", "alter table rowlease.queue alter column num_crashes set default 1"),
-        ("columns", "grant select (kind) on rowlease.queue to rowlease_worker"),
-        ("constraints", "alter table rowlease.queue drop constraint queue_status"),
-        ("indexes", "drop index rowlease.queue_failed"),
-        ("triggers", "alter table rowlease.queue disable trigger fill_request"),
-        ("views", "create or replace view rowlease.requests as table rowlease.queue_history"),
-        ("routines", "alter function rowlease.worker_bye reset search_path"),
-        ("routines", "alter function rowlease.worker_bye security invoker"),
-        ("routines", "grant execute on function rowlease.worker_bye to public"),
-        ("sequences", "alter sequence rowlease.queue_request_id_seq increment 2"),
-        ("settings", "update rowlease.queue_settings set max_priority = 8"),
-    ],
-)
-def test_the_comparison_sees_every_kind_of_change(
-    what: str, change: str, empty: str, fresh: dict[str, Any]
-) -> None:
+def test_the_release_ships_the_catalogue_of_a_fresh_database(fresh: dict[str, str]) -> None:
+    wanted = catalogue.expected()
+    assert {name: fresh.get(name) for name in wanted} == wanted, (
+        "python -m tests.migrations.catalogue"
+    )
+    assert fresh.keys() - wanted.keys() == {"settings", "gates", "revision", "routines_hash"}
+
+
+CHANGES = {
+    "grant usage on schema rowlease_internal to public": (
+        "grant usage on schema rowlease_internal to public",
+        None,
+        "",
+    ),
+    "alter table rowlease.queue set (fillfactor = 84)": ("table rowlease.queue", "=85", "=84"),
+    "alter table rowlease.staging set logged": ("table rowlease.staging", "unlogged", "owner"),
+    "alter table rowlease.queue owner to current_user": ("table rowlease.queue", "_owner", "owner"),
+    "grant select on rowlease.inbox to rowlease_worker": (
+        "grant select on rowlease.inbox to rowlease_worker",
+        None,
+        "",
+    ),
+    "create table rowlease.more ()": ("table rowlease.more", None, "owner"),
+    "alter table rowlease.staging alter column kind type varchar(9)": (
+        "column rowlease.staging.kind",
+        "text",
+        "varying(9)",
+    ),
+    "alter table rowlease.queue alter column kind drop not null": (
+        "column rowlease.queue.kind",
+        "not null",
+        "",
+    ),
+    "alter table rowlease.queue alter column num_crashes set default 1": (
+        "column rowlease.queue.num_crashes",
+        "default 0",
+        "default 1",
+    ),
+    "alter table rowlease.queue drop column returned cascade": (
+        "column rowlease.queue.returned",
+        "boolean",
+        None,
+    ),
+    "grant select (kind) on rowlease.queue to rowlease_worker": (
+        "grant select on rowlease.queue.kind to rowlease_worker",
+        None,
+        "",
+    ),
+    "alter table rowlease.queue drop constraint queue_status": (
+        "constraint rowlease.queue.queue_status",
+        "Scheduled",
+        None,
+    ),
+    "drop index rowlease.queue_failed": ("index rowlease.queue_failed", "btree", None),
+    "alter table rowlease.queue disable trigger fill_request": (
+        "trigger rowlease.queue.fill_request",
+        "BEFORE INSERT",
+        "not enabled",
+    ),
+    "create or replace view rowlease.requests as table rowlease.queue_history": (
+        "view rowlease.requests",
+        "UNION",
+        "owner",
+    ),
+    "alter function rowlease.remove_worker reset search_path": (
+        "routine rowlease.remove_worker",
+        "fingerprint",
+        "fingerprint",
+    ),
+    "create or replace function rowlease.now() returns timestamptz return current_timestamp": (
+        "routine rowlease.now",
+        "fingerprint",
+        "fingerprint",
+    ),
+    "drop function rowlease_internal.admit": ("routine rowlease_internal.admit", "finger", None),
+    "grant execute on function rowlease.remove_worker to public": (
+        "grant execute on rowlease.remove_worker() to public",
+        None,
+        "",
+    ),
+    "revoke execute on function rowlease.enqueue from rowlease_producer": (
+        "grant execute on rowlease.enqueue() to rowlease_producer",
+        "",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_check_names_every_kind_of_difference(change: str, empty: str) -> None:
     migrate(empty)
-    assert snapshot(empty) == fresh
+    assert schema_differences(empty) == []
     run(empty, change)
-    assert snapshot(empty)[what] != fresh[what]
+    name, wanted, found = CHANGES[change]
+    (one,) = (one for one in schema_differences(empty) if one.object == name)
+    for part, definition in ((wanted, one.expected), (found, one.found)):
+        assert (part is None) == (definition is None)
+        assert part is None or part in (definition or "")
+    assert one.expected != one.found
+
+
+def test_a_database_of_another_revision_is_not_compared(empty: str) -> None:
+    with pytest.raises(SchemaMismatch, match="run `rowlease migrate`"):
+        schema_differences(empty)
+    migrate(empty)
+    run(empty, NEWER)
+    with pytest.raises(SchemaMismatch, match="of a newer release"):
+        schema_differences(empty)
 
 
 def test_migrating_again_changes_nothing(empty: str) -> None:
@@ -173,7 +259,7 @@ def test_requests_survive_another_migrate(empty: str) -> None:
 def test_migrates_at_once_take_turns(empty: str) -> None:
     """All of them stand in the line before the first may begin."""
     command = [sys.executable, "-m", "rowlease", "migrate", "--dsn", empty, "--json"]
-    source = str(Path(rowlease.store.migrate.__file__).parents[2])
+    source = str(Path(rowlease.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source}
     with psycopg.connect(empty) as first:
         first.execute("select pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
@@ -188,7 +274,7 @@ def test_migrates_at_once_take_turns(empty: str) -> None:
             assert time.monotonic() < ends, [racer.poll() for racer in racers]
             time.sleep(0.02)
         assert run(empty, "select to_regnamespace('rowlease')") == [(None,)]
-    said = [racer.communicate(timeout=60) for racer in racers]
+    said = [racer.communicate(timeout=200) for racer in racers]
     assert [racer.returncode for racer in racers] == [0] * 4, said
     assert sum(b'"changed": true' in out for out, _ in said) == 1
 
@@ -224,7 +310,7 @@ def test_nothing_is_applied_when_one_file_is_broken(
 
 
 def test_a_body_that_was_edited_by_hand_comes_back_with_the_next_version(
-    empty: str, fresh: dict[str, Any]
+    empty: str, fresh: dict[str, str]
 ) -> None:
     migrate(empty)
     edited = (
@@ -232,10 +318,10 @@ def test_a_body_that_was_edited_by_hand_comes_back_with_the_next_version(
     )
     run(empty, edited)
     assert not migrate(empty).changed, "the files are what was applied last"
-    assert snapshot(empty)["routines"] != fresh["routines"]
+    assert snapshot(empty) != fresh
     run(empty, "update rowlease.schema_info set routines_hash = 'an older version'")
     assert migrate(empty).changed
-    assert snapshot(empty)["routines"] == fresh["routines"]
+    assert snapshot(empty) == fresh
 
 
 def test_a_new_table_gets_its_owner_and_grants_although_no_routine_changed(
@@ -245,7 +331,7 @@ def test_a_new_table_gets_its_owner_and_grants_although_no_routine_changed(
     newer = tmp_path / "migrations"
     shutil.copytree(packaged("migrations"), newer)
     (newer / "versions" / "next.py").write_text(NEXT_REVISION)
-    monkeypatch.setattr(rowlease.store.migrate, "packaged", lambda folder: newer)
+    monkeypatch.setattr(revisions_module, "packaged", lambda folder: newer)
     done = migrate(empty)
     assert (done.from_revision, done.to_revision, done.changed) == (HEAD, "next", True)
     assert run(
@@ -255,13 +341,65 @@ def test_a_new_table_gets_its_owner_and_grants_although_no_routine_changed(
     ) == [("rowlease_owner", True)]
 
 
-def test_a_newer_schema_is_left_alone(empty: str) -> None:
+def test_a_newer_schema_that_this_release_works_with_is_left_alone(empty: str) -> None:
     migrate(empty)
-    run(empty, "update rowlease.alembic_version set version_num = '9999'")
+    run(empty, NEWER)
     before = snapshot(empty)
-    with pytest.raises(SchemaMismatch, match="newer than this rowlease"):
+    done = migrate(empty)
+    assert (done.to_revision, done.changed, done.newer) == ("9999", False, True)
+    assert snapshot(empty) == before
+    with closing(open_store(empty)) as store:
+        store.check_schema()
+
+
+def test_a_newer_schema_that_this_release_does_not_work_with_is_refused(empty: str) -> None:
+    migrate(empty)
+    run(empty, NEWER)
+    run(empty, "update rowlease.schema_info set oldest_client = '9999'")
+    before = snapshot(empty)
+    with pytest.raises(SchemaMismatch, match="schema 9999, which works with releases of schema"):
         migrate(empty)
     assert snapshot(empty) == before
+    with closing(open_store(empty)) as store, pytest.raises(SchemaMismatch, match="install a"):
+        store.check_schema()
+
+
+def test_a_checkout_that_was_never_installed_is_not_older_than_any_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert revisions_module.is_older("99.0.0")
+    monkeypatch.setattr(revisions_module, "own_version", lambda: "unknown")
+    assert not revisions_module.is_older("0.1.0")
+
+
+@pytest.mark.parametrize(("release", "changed"), [("99.0.0", False), ("0.0.9", True)])
+def test_routines_of_a_newer_release_are_left_alone(
+    release: str, changed: bool, empty: str
+) -> None:
+    """A pod of the last release that restarts in the middle of a roll-out runs `migrate`, too."""
+    migrate(empty)
+    run(empty, f"update rowlease.schema_info set release = '{release}', routines_hash = 'other'")
+    assert migrate(empty).changed == changed
+
+
+def test_the_script_for_a_dba_makes_the_fresh_schema(empty: str, fresh: dict[str, str]) -> None:
+    script = migration_sql(empty)
+    assert run(empty, "select to_regnamespace('rowlease')") == [(None,)], "it only printed"
+    run(empty, script)
+    assert snapshot(empty) == fresh
+    assert not migrate(empty).changed
+    assert "nothing to do" in migration_sql(empty)
+
+
+def test_the_script_for_a_dba_replaces_the_routines_of_another_release(
+    empty: str, fresh: dict[str, str]
+) -> None:
+    migrate(empty)
+    run(empty, "create function rowlease.old_routine() returns integer language sql return 1")
+    run(empty, "create or replace function rowlease.now() returns timestamptz return now()")
+    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
+    run(empty, migration_sql(empty))
+    assert snapshot(empty) == fresh
 
 
 def test_a_standby_or_read_only_database_is_told_of_in_a_sentence(empty: str) -> None:
@@ -272,7 +410,7 @@ def test_a_standby_or_read_only_database_is_told_of_in_a_sentence(empty: str) ->
 
 
 def test_the_clock_and_isolation_of_the_database_do_not_matter(
-    empty: str, fresh: dict[str, Any]
+    empty: str, fresh: dict[str, str]
 ) -> None:
     name = empty.rpartition("/")[2]
     run(empty, f"alter database {name} set default_transaction_isolation = 'serializable'")

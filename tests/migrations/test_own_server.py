@@ -14,9 +14,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-import rowlease.store.migrate
+import rowlease
 from rowlease.errors import AccessDenied
-from rowlease.store.migrate import migrate
+from rowlease.store import migrate
 from tests.conftest import UNSAFE_BUT_FAST
 from tests.migrations.catalogue import snapshot
 
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.skipif(
     reason="the extra 'embedded' is not installed",
 )
 
-SOURCE = str(Path(rowlease.store.migrate.__file__).parents[2])
+SOURCE = str(Path(rowlease.__file__).parents[1])
 ROLES = "owner", "producer", "worker", "operator", "reader"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The superuser's DSN of a server of our own."""
-    from rowlease.store.embedded import embedded
+    from rowlease.embedded import embedded
 
     with embedded(tmp_path_factory.mktemp("server"), settings=UNSAFE_BUT_FAST) as dsn:
         yield dsn
@@ -140,7 +140,7 @@ def test_databases_of_one_server_are_migrated_at_once(
         )
         for name in names
     ]
-    said = [racer.communicate(timeout=60)[1] for racer in racers]
+    said = [racer.communicate(timeout=200)[1] for racer in racers]
     assert [racer.returncode for racer in racers] == [0] * len(racers), said
 
 

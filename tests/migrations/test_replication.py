@@ -13,8 +13,7 @@ import pytest
 
 from rowlease.errors import StoreError
 from rowlease.model import Failure, NewRequest
-from rowlease.store import Store
-from rowlease.store.migrate import migrate
+from rowlease.store import Store, migrate
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -45,8 +44,13 @@ def test_work_goes_on_while_all_tables_are_published(dsn: str, store: Store, sql
     store.complete(leased[:1])
     store.fail(leased[1:3], [Failure("x"), Failure("x", dead=True)])
     store.abandon(leased[3:])
-    sql("insert into rowlease.staging (load_id, row_id, kind) values ('l', 1, 'a')")
-    store.promote("l", "default", 1)
+    run = store.begin_load("l", "default", "one")
+    assert isinstance(run, int)
+    sql(
+        "insert into rowlease.staging (load_id, run_number, row_id, kind) values ('l', %s, 1, 'a')",
+        [run],
+    )
+    store.promote("l", run, 1)
     store.requeue(queue="default")
     store.cancel([leased[3].request_id])
     store.purge("default", limit=1)

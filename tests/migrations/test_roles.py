@@ -20,15 +20,15 @@ PRODUCER = EVERYONE | {
     "enqueue", "enqueue_many", "begin_load", "report_load", "promote", "discard_staged", "listen",
 }  # fmt: skip
 WORKER = EVERYONE | {
-    "dequeue", "complete", "fail", "abandon", "exchange", "renew", "maintain", "worker_heartbeat",
-    "worker_bye", "depth", "listen", "announce_idle", "put_schedule", "claim_schedules",
-    "fire_schedule", "report_progress", "list_queues", "list_workers",
+    "dequeue", "complete", "fail", "abandon", "decline", "disown", "exchange", "renew", "maintain",
+    "worker_heartbeat", "remove_worker", "depth", "listen", "announce_idle", "put_schedule",
+    "claim_schedules", "fire_schedule", "report_progress", "list_queues", "list_workers",
 }  # fmt: skip
 READER = EVERYONE | {
     "now", "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
 }  # fmt: skip
 OPERATOR = READER | {
-    "cancel", "requeue", "purge", "pause", "resume", "configure_queue", "maintain",
+    "cancel", "requeue", "recount", "purge", "pause", "resume", "configure_queue", "maintain",
     "discard_staged", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",
     "remove_schedule",
 }  # fmt: skip
@@ -57,7 +57,7 @@ RIGHTS = ("select", "insert", "update", "delete", "truncate", "references", "tri
 def test_a_role_may_call_what_its_work_needs_and_nothing_else(role: str, sql: Sql) -> None:
     found = sql(
         "select p.proname, has_function_privilege(%s, p.oid, 'execute') from pg_proc p"
-        " where p.pronamespace = 'rowlease'::regnamespace",
+        " where starts_with(p.pronamespace::regnamespace::text, 'rowlease')",
         [role],
     )
     assert {name for name, may in found if may} == ROUTINES[role]
@@ -99,21 +99,23 @@ def test_no_role_has_a_right_on_a_single_column_or_a_sequence(role: str, sql: Sq
 def test_only_the_roles_enter_the_schema_and_only_its_owner_makes_things_there(
     role: str, sql: Sql
 ) -> None:
-    ((usage, create),) = sql(
-        "select has_schema_privilege(%s, 'rowlease', 'usage'),"
-        "       has_schema_privilege(%s, 'rowlease', 'create')",
+    rights = sql(
+        "select n.nspname, has_schema_privilege(%s, n.oid, 'usage'),"
+        "       has_schema_privilege(%s, n.oid, 'create')"
+        "  from pg_namespace n where starts_with(n.nspname, 'rowlease') order by 1",
         [role, role],
     )
-    assert (usage, create) == (role != "public", False)
+    assert rights == [("rowlease", role != "public", False), ("rowlease_internal", False, False)]
 
 
 def test_everything_belongs_to_the_owner(sql: Sql) -> None:
     owners = sql(
-        "select nspname, nspowner::regrole::text from pg_namespace where nspname = 'rowlease'"
+        "select nspname, nspowner::regrole::text from pg_namespace"
+        "  where starts_with(nspname, 'rowlease')"
         " union all select relname, relowner::regrole::text from pg_class"
         "  where relnamespace = 'rowlease'::regnamespace"
         " union all select proname, proowner::regrole::text from pg_proc"
-        "  where pronamespace = 'rowlease'::regnamespace"
+        "  where starts_with(pronamespace::regnamespace::text, 'rowlease')"
     )
     assert {owner for _, owner in owners} == {"rowlease_owner"}, owners
 
@@ -137,7 +139,7 @@ def test_the_roles_cannot_log_in_and_have_no_power_over_the_server(sql: Sql) -> 
 def test_routines_with_their_owners_rights_pin_their_search_path(sql: Sql) -> None:
     loose = sql(
         "select p.proname, p.proconfig from pg_proc p"
-        " where p.pronamespace = 'rowlease'::regnamespace and p.prosecdef"
+        " where starts_with(p.pronamespace::regnamespace::text, 'rowlease') and p.prosecdef"
         "   and not 'search_path=pg_catalog, pg_temp' = any(coalesce(p.proconfig, '{}'))"
     )
     assert not loose
@@ -147,7 +149,7 @@ def test_what_a_role_may_call_runs_with_the_owners_rights(sql: Sql) -> None:
     """The others would fail on the first table they touch."""
     weak = sql(
         "select p.proname from pg_proc p"
-        " where p.pronamespace = 'rowlease'::regnamespace and p.proname = any(%s)"
+        " where starts_with(p.pronamespace::regnamespace::text, 'rowlease') and p.proname = any(%s)"
         "   and not p.prosecdef",
         [sorted(set().union(*ROUTINES.values()))],
     )
@@ -162,8 +164,10 @@ ALLOWED = {
         "select * from rowlease.enqueue('default', 'x')",
         "insert into rowlease.inbox (kind, payload) values ('x', '{}')",
         "select * from rowlease.inbox",
-        "insert into rowlease.staging (load_id, row_id, kind) values ('l', 1, 'x')",
-        "select * from rowlease.promote('l', 'default', 1)",
+        "insert into rowlease.staging (load_id, run_number, row_id, kind)"
+        " select 'l', b.run_number, 1, 'x' from rowlease.begin_load('l', 'default', 'one') b",
+        "select p.* from rowlease.begin_load('l', 'default', 'one') b,"
+        " rowlease.promote('l', b.run_number, 1) p",
         "select rowlease.schema_version()",
     ],
     "rowlease_worker": [
@@ -171,9 +175,11 @@ ALLOWED = {
         "select * from rowlease.complete('{1}', '{1}')",
         "select * from rowlease.fail('{1}', '{1}', '{oops}')",
         "select * from rowlease.abandon('{1}', '{1}')",
+        "select * from rowlease.decline('{1}', '{1}', '{oops}')",
+        "select * from rowlease.disown('w', '{default}', '{}', '{}')",
         "select * from rowlease.renew('{1}', '{1}')",
         "select rowlease.worker_heartbeat('w', 'host', 1, '1', '{default}', 1, 0)",
-        "select rowlease.worker_bye('w')",
+        "select rowlease.remove_worker('w')",
         "select rowlease.announce_idle('{default}', true)",
         "select rowlease.listen()",
         "select * from rowlease.maintain()",
@@ -186,6 +192,7 @@ ALLOWED = {
         "select * from rowlease.configure_queue('other')",
         "select * from rowlease.cancel('{1}')",
         "select * from rowlease.requeue('{1}')",
+        "select * from rowlease.recount()",
         "select rowlease.purge('default')",
         "select rowlease.pause('default')",
         "select rowlease.resume('default')",
@@ -215,7 +222,7 @@ REFUSED = {
         "insert into rowlease.queue (queue_name) values ('default')",
         "delete from rowlease.inbox",
         "select * from rowlease.dequeue('w', '{default}', 1)",
-        "select rowlease.admit('default', 1, 0, now())",
+        "select rowlease_internal.admit('default', 1, 0, now())",
     ],
     "rowlease_worker": [
         "select * from rowlease.queue",
@@ -226,7 +233,7 @@ REFUSED = {
         "insert into rowlease.queue_history (request_id) values (1)",
         "select * from rowlease.enqueue('default', 'x')",
         "select * from rowlease.cancel('{1}')",
-        "select rowlease.break_expired('default', now(), '-infinity', 1)",
+        "select rowlease_internal.break_expired('default', now(), '-infinity', 1)",
     ],
     "rowlease_operator": [
         "update rowlease.queue set priority = 9",
@@ -239,6 +246,8 @@ REFUSED = {
         "update rowlease.queue_settings set paused = true",
         "select * from rowlease.cancel('{1}')",
         "select * from rowlease.maintain()",
+        "select * from rowlease.recount()",
+        "select from rowlease.gate for update",
         "create table rowlease.mine ()",
     ],
 }

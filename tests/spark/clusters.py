@@ -19,9 +19,8 @@ from typing import Any
 import psutil
 
 from rowlease.spark.java import java_home
+from tests.spark.jvm import LEAN
 
-#: Many short-lived JVMs: compiling well, and a second thread for garbage, cost more than they save.
-LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Seconds for anything that Spark does.
 PATIENCE = 90.0
 EXECUTOR = "CoarseGrainedExecutorBackend"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract import sqlserver
+from tests.spark.jvm import LEAN
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +29,7 @@ def spark(event_log: Path) -> Iterator[Any]:
             "rowlease tests",
             settings={
                 "spark.master": "local[2,4]",
-                # Hundreds of small jobs: compiling them well costs more than running them.
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+                "spark.driver.extraJavaOptions": LEAN,
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": event_log.as_uri(),

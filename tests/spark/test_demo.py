@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from rowlease.demo.ledger import close_run, find_run
 from rowlease.demo.source import COLUMNS, Input, prepare
 from rowlease.demo.tasks import flight
 from rowlease.errors import RowleaseError
-from rowlease.store import Store
+from rowlease.spark.load import promoted
+from rowlease.store import Store, open_store
+from tests.conftest import in_database, scratch_database
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 #: Cancelled, diverted, to an airport nobody has placed, in a long day, not in the air at all, and
@@ -55,13 +58,32 @@ def expected(flights: Any) -> Any:
     return job.expected(flights).persist()
 
 
+@pytest.fixture(scope="module")
+def worked(server_dsn: str, template: str, flights: Any) -> Iterator[str]:
+    """The name of a database in which a worker has run every request, to be copied."""
+    with scratch_database(server_dsn, template) as name:
+        dsn = in_database(server_dsn, name)
+        with closing(open_store(dsn)) as store:
+            store.configure_queue(job.QUEUE)
+            run = store.begin_load("load", job.QUEUE, "one")
+            assert isinstance(run, int)
+            promoted(store, job.stage_requests(flights, dsn, "load", run))
+            work(store)
+        yield name
+
+
 @pytest.fixture
-def found(spark: Any, dsn: str, store: Store, flights: Any) -> Any:
+def dsn(server_dsn: str, template: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The test's own database: a copy of that one for those that look at what is found there."""
+    if "found" in request.fixturenames:
+        template = request.getfixturevalue("worked")
+    with scratch_database(server_dsn, template) as name:
+        yield in_database(server_dsn, name)
+
+
+@pytest.fixture
+def found(spark: Any, dsn: str) -> Any:
     """What is found after a worker has run every request."""
-    store.configure_queue(job.QUEUE)
-    staged = job.stage_requests(flights, dsn, "load")
-    store.promote("load", job.QUEUE, staged.num_rows, kind=staged.kind)
-    work(store)
     return check.finished(spark, dsn, "load")
 
 
@@ -153,7 +175,9 @@ def test_a_run_goes_on_until_its_results_were_compared(
     first = find_run(spark, dsn, source)
     assert first.load_id.endswith(":1")
     assert not first.promoted
-    store.promote(first.load_id, job.QUEUE, 0)
+    run = store.begin_load(first.load_id, job.QUEUE, "one")
+    assert isinstance(run, int)
+    store.promote(first.load_id, run, 0)
     assert find_run(spark, dsn, source) == (first.load_id, True)
     close_run(store, first)
     second = find_run(spark, dsn, source)

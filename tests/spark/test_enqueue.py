@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import functions as F
 
-from rowlease.errors import ConfigError, InvalidRequest, StoreUnavailable
+from rowlease.errors import ConfigError, InvalidRequest, LoadLost, StoreUnavailable
 from rowlease.model import Outcome, Promoted
 from rowlease.spark import enqueue
-from rowlease.spark.load import promoted, stage
+from rowlease.spark.load import ROW_BITS, Staged, new_run, promoted, stage
 from rowlease.store import Store
 from tests.spark.lost_answer import GONE, LostAnswer
 
@@ -85,11 +85,18 @@ def test_the_same_load_id_again_enqueues_nothing(
     assert sql("select count(*) from rowlease.staging") == [(0,)]
 
 
+def staged(store: Store, frame: Any, dsn: str, load_id: str) -> Staged:
+    """What a run has staged that dies before its promotion."""
+    run = store.begin_load(load_id, "default", new_run())
+    assert isinstance(run, int)
+    return stage(frame, dsn, load_id=load_id, run_number=run, kind="k")
+
+
 def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
-    spark: Any, dsn: str, sql: Sql
+    spark: Any, dsn: str, store: Store, sql: Sql
 ) -> None:
     frame = spark.range(1000)
-    stage(frame, dsn, kind="k", load_id="dies")
+    staged(store, frame, dsn, "dies")
     assert sql("select count(*) from rowlease.queue") == [(0,)]
     done = enqueue(frame, dsn, queue="default", kind="k", load_id="dies")
     assert done == Promoted(Outcome.OK, 1000, 1000, 0)
@@ -99,12 +106,18 @@ def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
 def test_rows_of_another_run_of_the_load_do_not_count(
     spark: Any, dsn: str, store: Store, sql: Sql
 ) -> None:
-    load = stage(spark.range(10), dsn, kind="k", load_id="zombie")
-    other = spark.range(10, 17)
-    stage(other, dsn, kind="k", load_id="zombie")  # a task of a dead run that wakes up
-    assert promoted(store, "default", load) == Promoted(Outcome.OK, 10, 10, 0)
+    dead = staged(store, spark.range(10, 17), dsn, "zombie")
+    load = staged(store, spark.range(10), dsn, "zombie")
+    number = dead.run_number
+    stage(spark.range(3), dsn, load_id="zombie", run_number=number, kind="k")  # its late tasks
+    with pytest.raises(LoadLost, match='load "zombie" was taken over by'):
+        promoted(store, dead)
+    assert promoted(store, load) == Promoted(Outcome.OK, 10, 10, 0)
     found = sql("select (payload ->> 'id')::int from rowlease.queue order by request_id")
     assert [number for (number,) in found] == list(range(10))
+    assert sql("select count(*) from rowlease.staging where run_number = %s", [number]) == [(3,)]
+    store.maintain()
+    assert sql("select count(*) from rowlease.staging") == [(0,)]
 
 
 def test_rows_that_two_tries_gave_differently_are_staged_again(
@@ -116,8 +129,8 @@ def test_rows_that_two_tries_gave_differently_are_staged_again(
         """
         create function rowlease.copy_once() returns trigger language plpgsql as $$ begin
           if nextval('rowlease.stagings') = 1 then
-            insert into rowlease.staging (load_id, row_id, payload)
-            select load_id, row_id, '{"id": -1}' from added limit 3;
+            insert into rowlease.staging (load_id, run_number, row_id, payload)
+            select load_id, run_number, row_id, '{"id": -1}' from added limit 3;
           end if;
           return null; end $$;
         create trigger copy_once after insert on rowlease.staging referencing new table as added
@@ -191,11 +204,12 @@ def test_a_call_whose_answer_is_lost_is_made_again(
     spark: Any, dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch, routine: str
 ) -> None:
     promote, answers = store.promote, []
-    strays = iter(["insert into rowlease.staging (load_id, row_id) values ('x', 1)"])
+    stray = "insert into rowlease.staging (load_id, run_number, row_id) values ('x', %s, %s)"
+    strays = iter([1 << ROW_BITS])
 
     def after_a_stray_row(*args: Any, **kwargs: Any) -> Promoted:
-        for stray in strays:  # once
-            sql(stray)
+        for row_id in strays:  # once
+            sql(stray, [args[1], row_id])
         return promote(*args, **kwargs)
 
     def loses_its_answer(*args: Any, **kwargs: Any) -> Any:
@@ -273,7 +287,7 @@ def test_an_expression_that_does_not_fit_the_frame_is_said_in_one_line(
         ("no json", {}, "not JSON"),
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
-        ('{"a": "\x00"}', {}, "a text does not fit the database"),
+        ('{"a": "\x00"}', {}, "a text holds a character the database refuses"),
         (f'"{"x" * 2**20}"', {}, "payload has 1048578 bytes"),
     ],
 )

@@ -19,9 +19,6 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 TASKS = "tests.spark.pool_tasks"
 LEASE = 1.5  # seconds; a lost executor's requests are free again then
 
-# The run's order is random, but a cluster is started once for its tests.
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def two_executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
@@ -78,6 +75,7 @@ def test_a_queue_is_drained_by_all_executors(
     answer = two_executors.work(TASKS, place.render_as_string(hide_password=False), executors=2)
     assert answer["summary"] | {"seconds": 0, "task_seconds": 0} == {
         **dict.fromkeys(("abandoned", "lost", "crashed", "undelivered"), 0),
+        "dead": 1,
         **{"claimed": 61, "finished": 60, "failed": 1, "slots": 2, "seconds": 0, "task_seconds": 0},
     }
     assert complete(sql) == (60, 60)

@@ -15,7 +15,7 @@ from rowlease import task
 from rowlease.errors import ConfigError, RowleaseError
 from rowlease.model import Failure
 from rowlease.spark import work
-from rowlease.spark.crew import Driver, Plan, places, run
+from rowlease.spark.executor_worker import Driver, Plan, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.job import reason
 from rowlease.spark.observer import Observer, Progress
@@ -36,7 +36,7 @@ def plan(dsn: str, **others: Any) -> Plan:
 
 
 def beat(store: Store, worker_id: str, **others: int) -> None:
-    given = {"pid": 1, "slots": 0, "busy": 0, **others}
+    given: dict[str, Any] = {"pid": 1, "slots": 0, "busy": 0, **others}
     store.worker_heartbeat(worker_id, host="h", version="v", queues=[], **given)
 
 
@@ -92,7 +92,7 @@ def test_executors_work_while_the_driver_is_there(dsn: str, store: Store, sql: S
     assert not driver.is_there()
     beat(store, "spark:test")
     assert driver.is_there()
-    store.worker_bye("spark:test")
+    store.remove_worker("spark:test")
     assert not driver.is_there()
 
 

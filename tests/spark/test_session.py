@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
+from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError
+from rowlease.spark import session
 from rowlease.spark.drivers import POSTGRESQL, SQLSERVER, check_driver, driver_settings, drivers_for
 from rowlease.spark.session import local_session, why_not_started
 
@@ -35,6 +39,33 @@ def test_a_driver_that_cannot_be_resolved_is_one_sentence(monkeypatch: pytest.Mo
     assert done.stdout.endswith(
         "set ROWLEASE_JDBC_JARS to a local jar of the PostgreSQL JDBC driver\n"
     )
+
+
+def test_one_process_at_a_time_resolves_drivers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ivy's cache bears no two at once: each second one of four said that nobody has the driver."""
+
+    def is_free() -> bool:
+        with closing(FileLock(tmp_path / session.RESOLVING)) as lock:
+            return lock.take()
+
+    def launch(*_: object) -> None:
+        free.append(is_free())
+        raise ConfigError("launched")
+
+    free: list[bool] = []
+    monkeypatch.delenv("ROWLEASE_JDBC_JARS", raising=False)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "")  # so that it is afterwards as it was
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(session, "user_cache_path", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(session, "_launch_jvm", launch)
+    for jdbc in (True, False):
+        with pytest.raises(ConfigError, match="launched"):
+            local_session(jdbc=jdbc)
+        assert is_free()
+    assert free == [False, True]
 
 
 def test_the_reason_is_the_one_that_mavens_client_gave(monkeypatch: pytest.MonkeyPatch) -> None:

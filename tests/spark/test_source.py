@@ -110,16 +110,22 @@ def test_a_retried_task_need_not_compute_the_same_rows(
 def test_what_a_run_that_died_left_behind_does_not_count(
     frame: Any, dsn: str, store: Store, sql: Sql
 ) -> None:
-    sql("insert into rowlease.staging (load_id, row_id, payload) values ('x', 77, '{}')")
+    dead = store.begin_load("x", "default", "dead")
+    sql(
+        "insert into rowlease.staging (load_id, run_number, row_id, payload)"
+        " values ('x', %s, 77, '{}')",
+        [dead],
+    )
     write(frame, dsn, load_id="x")
-    assert store.promote("x", "default", 1000) == Promoted(Outcome.REPEAT, 1000, 1000, 0)
+    assert store.begin_load("x", "default", "next") == Promoted(Outcome.REPEAT, 1000, 1000, 0)
     assert sql("select count(*) from rowlease.staging") == [(0,)]
 
 
-def test_rows_of_another_run_of_the_load_do_not_count(frame: Any, dsn: str, sql: Sql) -> None:
+def test_rows_of_another_try_of_a_task_do_not_count(frame: Any, dsn: str, sql: Sql) -> None:
     sql(
         """create function rowlease.zombie() returns trigger language plpgsql as $$ begin
-        insert into rowlease.staging (load_id, row_id, payload) values ('x', 77, '{}');
+        insert into rowlease.staging (load_id, run_number, row_id, payload)
+        select 'x', run_number, 77, '{}' from rowlease.load;
         return null; end $$"""
     )
     sql(

@@ -15,6 +15,7 @@ import pytest
 import rowlease
 from rowlease.spark.drivers import driver_settings, drivers_for
 from rowlease.spark.java import java_home
+from tests.spark.jvm import LEAN
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -23,7 +24,13 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 def submit(spark: Any, dsn: str) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command under spark-submit; the test's session has brought the JDBC driver."""
     program = Path(rowlease.__file__).with_name("__main__.py")
-    settings = driver_settings(drivers_for(dsn)) | {"spark.driver.bindAddress": "127.0.0.1"}
+    settings = driver_settings(drivers_for(dsn)) | {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": LEAN,
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.ui.enabled": "false",
+    }
     found = {
         "ROWLEASE_DSN": dsn,
         "JAVA_HOME": str(java_home()),
@@ -48,6 +55,7 @@ def submit(spark: Any, dsn: str) -> Callable[..., subprocess.CompletedProcess[st
     return run
 
 
+@pytest.mark.timeout(600)  # four JVMs, one after the other
 def test_the_command_runs_in_the_session_that_was_submitted(
     submit: Callable[..., subprocess.CompletedProcess[str]], sql: Sql, tmp_path: Path
 ) -> None:

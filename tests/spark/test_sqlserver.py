@@ -102,7 +102,8 @@ def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
     spark: Any, dsn: str, store: MssqlSession
 ) -> None:
     frame = spark.range(1000)
-    stage(frame, dsn, kind="k", load_id="dies")
+    run = store.begun("dies")
+    stage(frame, dsn, load_id="dies", run_number=run, kind="k")
     assert store.rows("queue", "request_id") == []
     done = enqueue(frame, dsn, queue="default", kind="k", load_id="dies", store=store)
     assert done == Promoted(Outcome.OK, 1000, 1000, 0)

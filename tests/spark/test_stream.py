@@ -58,7 +58,8 @@ def test_the_formats_own_stream_writer_enqueues_each_batch_once(
         numbers = spark.readStream.schema("n bigint").json(source.as_uri())
         rows = numbers.selectExpr("to_json(struct(n)) as payload", "cast(n as string) as dedup_key")
         options = {"dsn": dsn, "queue": "default", "kind": "k", "stream": "numbers"}
-        stream = rows.writeStream.format("rowlease").options(**options)
+        # Two tasks for a batch: each of them begins its load.
+        stream = rows.repartition(2).writeStream.format("rowlease").options(**options)
         stream = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
         stream.start().awaitTermination()
 

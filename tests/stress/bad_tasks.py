@@ -9,7 +9,6 @@ import resource
 import signal
 import sys
 import time
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -75,13 +74,13 @@ def harmless() -> int:
 
 
 @task
-def wait_once(mark: str, gate: str) -> str:
-    with suppress(FileExistsError):
-        Path(mark).touch(exist_ok=False)
-        Path(gate).read_text()
-    return "late"
+def brief() -> None:
+    time.sleep(random.uniform(0.0, 0.01))
 
 
 @task
-def brief() -> None:
-    time.sleep(random.uniform(0.0, 0.01))
+def long(seconds: float, starts: str) -> None:
+    """Writes down that it was started, and takes its time."""
+    with open(starts, "a") as file:
+        file.write("x")
+    time.sleep(seconds)

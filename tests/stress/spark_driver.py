@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from rowlease.errors import ConfigError
+from tests.spark.jvm import LEAN
 
-LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -45,7 +45,7 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
 PATIENCE = 180.0
-pytestmark = pytest.mark.timeout(180 + TIMES * 90)
+pytestmark = pytest.mark.timeout(300 + TIMES * 90)
 
 
 class Driver:

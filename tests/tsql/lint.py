@@ -21,13 +21,15 @@ from tests.tsql.scriptdom import Node, Parse, load
 #: with a variable cannot use the index, whatever the variable holds.
 FILTERED = {"status", "groupblocked", "returned"}
 QUEUE = "queue"
-#: Hints that a reference to a table may carry. NOLOCK reads what may never be; TABLOCK and XLOCK
-#: make everybody wait; HOLDLOCK is for a key that must not appear meanwhile.
+#: Hints that a reference to a table may carry. NOLOCK reads what may never be; XLOCK and TABLOCK
+#: make everybody wait (one routine may say TABLOCK); HOLDLOCK is for a key that must not appear
+#: meanwhile.
 HINTS = {"rowlock", "updlock", "readpast", "holdlock", "serializable", "index", "forceseek",
-         "readcommittedlock"}  # fmt: skip
+         "readcommittedlock", "tablock"}  # fmt: skip
 #: Those on the queue: of the statement that finds what to claim, of one that changes rows, and of
 #: one that looks without keeping a lock.
 CLAIMS = {"claim"}
+COUNTS = {"correct_counts"}
 CLAIMED = {"updlock", "readpast", "rowlock", "index", "forceseek", "readcommittedlock"}
 CHANGED = {"rowlock", "readpast"}
 LOOKED_AT = {"readpast", "readcommittedlock"}
@@ -43,9 +45,10 @@ class Finding(NamedTuple):
 
 
 class File(NamedTuple):
-    """A script, its header's lines as one text, and its tree."""
+    """A script, the schema its folder stands for, its header's lines as one text, and its tree."""
 
     name: str
+    schema: str
     header: str
     tree: Node
 
@@ -105,8 +108,8 @@ def named_as_its_file(file: File) -> Iterator[tuple[Node, str]]:
     ):
         for node in file.tree.walk(kind):
             name = node.get(role)
-            if (schema_of(name), name_of(name)) != ("rowlease", file.name.lower()):
-                yield node, f"the file {file.name} makes rowlease.{file.name}"
+            if (schema_of(name), name_of(name)) != (file.schema, file.name.lower()):
+                yield node, f"the file {file.name} makes {file.schema}.{file.name}"
 
 
 def begins_with_its_settings(file: File) -> Iterator[tuple[Node, str]]:
@@ -147,6 +150,8 @@ def no_hint_that_lies(file: File) -> Iterator[tuple[Node, str]]:
         given = hints(reference)
         for hint in sorted(given - HINTS):
             yield reference, f"{hint} is no hint of this house"
+        if "tablock" in given and file.name not in COUNTS:
+            yield reference, "tablock makes everybody wait"
         # A statement that changes rows takes update locks while it looks for them.
         holds = given & {"updlock", "readcommittedlock"} or reference.role == "Target"
         if "readpast" in given and not holds:
@@ -162,6 +167,8 @@ def hints_on_the_queue_only_where_allowed(file: File) -> Iterator[tuple[Node, st
         allowed = CHANGED if reference.role == "Target" else LOOKED_AT
         if file.name in CLAIMS and reference.role != "Target":
             allowed = CLAIMED
+        if file.name in COUNTS:
+            allowed = {"tablock", "holdlock"}
         for hint in sorted(hints(reference) - allowed):
             yield reference, f"{hint} is not for this use of the queue"
 
@@ -278,6 +285,8 @@ def app_locks_are_answered(file: File) -> Iterator[tuple[Node, str]]:
             yield node, "say @LockTimeout, or in the header that it waits for the lock_timeout"
         if node.get("Variable") is None:
             yield node, "keep its answer: below 0 the lock is not had"
+        if "@dbprincipal" not in given:
+            yield node, "say @DbPrincipal, or anybody may hold the lock"
 
 
 def name_of_variable(parameter: Node) -> str:
@@ -342,7 +351,9 @@ def findings(path: Path, parse: Parse) -> Iterator[Finding]:
     if tree is None:
         return
     comment = takewhile(lambda line: line.startswith("--"), text.splitlines())
-    file = File(path.stem, re.sub(r"\s+", " ", " ".join(line[2:] for line in comment)), tree)
+    header = re.sub(r"\s+", " ", " ".join(line[2:] for line in comment))
+    schema = "rowlease_internal" if path.parent.name == "internal" else "rowlease"
+    file = File(path.stem, schema, header, tree)
     for rule in RULES:
         for node, says in rule(file):
             yield Finding(str(path), node.line, rule.__name__, says)

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from rowlease.store.routines import Routine, load_routines
+from rowlease.store.routines import Routine, load_routines, packaged
 
 POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
-#: What grants.sql opens to a role, but for the bell's: SQL Server has none (can_notify is False).
-PUBLIC = (
-    "abandon", "begin_load", "cancel", "claim_schedules", "complete", "configure_queue", "depth",
-    "dequeue", "discard_staged", "enqueue", "enqueue_many", "exchange", "explain", "fail",
-    "fire_schedule", "list_queues", "list_requests", "list_schedules", "list_workers",
-    "maintain", "pause", "pause_schedule", "promote", "purge", "put_schedule", "remove_schedule",
-    "renew", "report_load", "report_progress", "requeue", "resume", "resume_schedule",
-    "schema_version", "worker_bye", "worker_heartbeat",
-)  # fmt: skip
+#: What only PostgreSQL has: notifications (the store of SQL Server says can_notify is False).
+NOTIFICATIONS = {"listen", "announce_idle"}
+#: The clock is a function on both, of a type that no caller sees; all others are called by name.
+CLOCK = {"now"}
+PUBLIC = sorted(
+    name
+    for name, routine in SQLSERVER.items()
+    if routine.schema == "rowlease" and name not in CLOCK
+)
 #: A type of PostgreSQL's, and what stands for it; arrays and json are JSON text.
 TYPES = {
     r"text|json|jsonb|.*\[\]": r"n?varchar\((\d+|max)\)",
@@ -71,23 +71,31 @@ def codes(routine: Routine, engine: dict[str, Routine], seen: frozenset[str] = f
     return found
 
 
-def test_what_is_public_is_what_the_grants_open() -> None:
-    from rowlease.store.routines import packaged
-
-    text = (packaged("sql") / "postgresql" / "grants.sql").read_text(encoding="utf-8")
-    grants = re.findall(r"grant execute on function (.*?)\bto\b", text, re.DOTALL)
-    opened = set(re.findall(r"rowlease\.(\w+)", " ".join(grants)))
-    assert opened == {*PUBLIC, "now", "listen", "announce_idle"}
+def test_both_engines_have_the_same_public_routines() -> None:
+    theirs = {name for name, routine in POSTGRESQL.items() if routine.schema == "rowlease"}
+    assert theirs == {*PUBLIC, *CLOCK, *NOTIFICATIONS}
 
 
-def test_sql_server_has_no_routine_without_a_use() -> None:
-    bodies = {name: routine.body for name, routine in SQLSERVER.items()}
-    for name in SQLSERVER.keys() - set(PUBLIC) - {"now"}:
-        assert any(
-            re.search(rf"rowlease\.{name}\b", body)
-            for other, body in bodies.items()
-            if other != name
-        ), name
+@pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
+def test_every_public_routine_is_granted_to_a_role_and_no_internal_one_is(engine: str) -> None:
+    text = (packaged("sql") / engine / "grants.sql").read_text(encoding="utf-8")
+    grants = re.findall(r"grant execute on (.*?)\bto\b", text, re.DOTALL)
+    granted = set(re.findall(r"rowlease\.(\w+)", " ".join(grants)))
+    assert granted == {*PUBLIC, *CLOCK, *(NOTIFICATIONS if engine == "postgresql" else ())}
+    assert "grant execute on rowlease_internal" not in text
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
+def test_every_internal_routine_has_a_caller(engine: str) -> None:
+    """A trigger calls the function of its own file. SQL Server's has the schema of its table."""
+    routines = load_routines(engine)
+    triggers = re.compile(r"create or replace trigger")
+    for name, routine in routines.items():
+        if routine.schema == "rowlease_internal" and not triggers.search(routine.body):
+            call = re.compile(rf"\browlease_internal\.{name}\b")
+            assert any(
+                call.search(other.body) for other in routines.values() if other != routine
+            ), name
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -1,18 +1,21 @@
-"""Lines of JSON: what a collector of logs may count on."""
+"""Lines of JSON: what a collector of logs may count on. And a stderr that nobody reads."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rowlease.cli.logs import JsonLines
+from rowlease.cli.logs import JsonLines, WriteBehind
 from rowlease.events import Claimed, Failed, WorkerStarted, WorkerStopping, log
 from rowlease.model import LeasedRequest
+from tests.acceptance.test_stderr import fill
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 REQUEST = LeasedRequest(
@@ -101,3 +104,57 @@ def test_another_librarys_line_names_it(lines: Lines) -> None:
         "logger": "urllib3",
         "message": "slow host",
     }
+
+
+def test_what_does_not_fit_is_dropped_and_counted(lines: Lines) -> None:
+    reader, writer = os.pipe()
+    filled = fill(writer)
+    stream = WriteBehind(writer, most=4)
+    handler = logging.StreamHandler(stream)
+    logging.getLogger("rowlease").addHandler(handler)
+    try:
+        for number in range(10):
+            stream.write(f"{number}\n")
+        with os.fdopen(reader, "rb") as log:
+            log.read(filled)
+            said = [log.readline() for _ in range(5)]
+            assert stream.drain(60)
+            stream.write("again\n")
+            said.append(log.readline())
+    finally:
+        logging.getLogger("rowlease").removeHandler(handler)
+    assert b"".join(said) == b"0\n1\n2\n3\nlog lines dropped count=6\nagain\n"
+    assert lines.last["event"] == "log_lines_dropped"
+    stream.write("nobody reads this\n")
+    assert stream.drain(60)
+    os.close(writer)
+
+
+def test_a_reader_that_comes_back_hears_how_much_it_missed(lines: Lines, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    first = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(tmp_path / "log", os.O_WRONLY)
+    stream = WriteBehind(writer)
+    os.close(first)
+    for _ in range(3):
+        stream.write("lost\n")
+    assert stream.drain(60)
+    second = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    stream.write("heard\n")
+    assert stream.drain(60)
+    assert os.read(second, 100) == b"heard\n"
+    assert lines.last["count"] == 3
+    os.close(second)
+    os.close(writer)
+
+
+def test_a_stderr_that_somebody_made_non_blocking_loses_nothing(lines: Lines) -> None:
+    reader, writer = os.pipe()
+    filled = fill(writer)
+    os.set_blocking(writer, False)
+    stream = WriteBehind(writer)
+    stream.write("all of it\n")
+    with os.fdopen(reader, "rb") as log:
+        log.read(filled)
+        assert log.readline() == b"all of it\n"
+    os.close(writer)

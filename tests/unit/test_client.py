@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from datetime import UTC, date, datetime, time, timedelta
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowlease.client import TRIES, Client, encode, new_request
+from rowlease.client import RETRY_FOR, Client, encode, new_request
 from rowlease.errors import (
     AccessDenied,
+    ConfigError,
+    EnqueueUnknown,
     InvalidRequest,
     QueueFull,
     RowleaseError,
     StoreConflict,
+    StoreTimeout,
     StoreUnavailable,
 )
 from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
+from rowlease.store import open_store
 from rowlease.tasks import Task
 
 JSON = st.recursive(
@@ -134,6 +143,209 @@ def test_a_name_is_enough_where_the_tasks_code_is_not_at_hand() -> None:
     assert new_request("shout") == NewRequest(kind="shout")
 
 
+# -- values of a wrong type --------------------------------------------------------------------
+
+
+def plain() -> None: ...
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+#: One of each type; every parameter refuses those that are not its own.
+VALUES: list[Any] = [
+    3,
+    -3,
+    2.5,
+    True,
+    "text",
+    b"bytes",
+    ["list"],
+    ("tuple",),
+    {"a": 1},
+    {"set"},
+    date(2026, 1, 1),
+    time(12),
+    datetime(2026, 1, 1, tzinfo=UTC),
+    timedelta(seconds=3),
+    plain,
+    print,
+    lambda: None,
+    Task(plain),
+    Task,
+    NewRequest(kind="a"),
+    [NewRequest(kind="a")],
+    iter(()),
+    object(),
+    Unprintable(),
+]
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+def is_duration(value: Any) -> bool:
+    return isinstance(value, timedelta)
+
+
+def is_batch(value: Any) -> bool:
+    return value == [NewRequest(kind="a")] or hasattr(value, "__next__")
+
+
+#: What each parameter takes of these.
+TAKEN: dict[str, Callable[[Any], bool]] = {
+    "task": lambda value: isinstance(value, str | Task),
+    "payload": lambda value: (
+        isinstance(value, int | float | str | list | tuple | dict) and not is_batch(value)
+    ),
+    "queue": is_text,
+    "priority": is_count,
+    "delay": is_duration,
+    "due_time": lambda value: isinstance(value, datetime),
+    "dedup_key": is_text,
+    "group_key": is_text,
+    "max_attempts": lambda value: type(value) is int,  # its range is the database's to check
+    "retry_base": is_duration,
+    "connection": lambda value: True,  # the store's to check
+    "wait": is_duration,
+    "requests": is_batch,
+    "kind": is_text,
+    "receipt": is_text,
+}
+
+
+def parameters_of(call: Callable[..., Any]) -> list[str]:
+    return [name for name in inspect.signature(call).parameters if name != "self"]
+
+
+def refusal(call: Callable[[], Any]) -> str | None:
+    """The sentence in which a call is refused; None if it is accepted. All else is raised."""
+    try:
+        call()
+    except InvalidRequest as refused:
+        return str(refused)
+    return None
+
+
+def is_refused_if_wrong(name: str, value: Any, call: Callable[[], Any]) -> None:
+    said = refusal(call)
+    if TAKEN[name](value):
+        assert said is None
+    else:
+        assert said is not None
+        assert re.match(rf"(the )?{name}(\[0\])? is ", said)
+        assert re.search("it must|give|use|write", said)  # what to do
+        assert len(said) < 400
+
+
+@pytest.mark.parametrize("name", parameters_of(Client.enqueue))
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_of_a_wrong_type_is_refused_and_says_what_to_give(
+    name: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"task": "x", name: value}
+    with client_of(Line(Outcome.OK), monkeypatch) as client:
+        is_refused_if_wrong(name, value, lambda: client.enqueue(**given))
+
+
+@pytest.mark.parametrize("name", parameters_of(Client.enqueue_many))
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_batch_of_a_wrong_type_is_refused_and_says_what_to_give(
+    name: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"requests": [], name: value}
+    with client_of(Line(Outcome.OK), monkeypatch) as client:
+        is_refused_if_wrong(name, value, lambda: client.enqueue_many(**given))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(NewRequest)])
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_request_made_by_hand_refuses_a_value_of_a_wrong_type(name: str, value: Any) -> None:
+    if name == "payload":
+        if not isinstance(value, str):
+            said = refusal(lambda: NewRequest(kind="x", payload=value))
+            assert said is not None
+            assert "JSON text" in said
+    elif name != "priority":  # its range is the database's to check
+        is_refused_if_wrong(name, value, lambda: NewRequest(**{"kind": "x", name: value}))
+
+
+def test_a_function_that_is_no_task_is_told_how_to_become_one() -> None:
+    with pytest.raises(InvalidRequest, match=r"decorate it with @rowlease\.task"):
+        new_request(plain)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "connection", [3, "text", {}, plain, SimpleNamespace(connection=None), psycopg.AsyncConnection]
+)
+def test_a_connection_of_another_kind_is_refused(connection: Any) -> None:
+    with (
+        closing(open_store("postgresql://nobody@localhost/nowhere")) as store,
+        pytest.raises(ConfigError, match="connection must be a psycopg connection or"),
+    ):
+        store.enqueue_many("default", [], connection=connection)
+
+
+@pytest.mark.parametrize("dsn", [3, b"postgresql://", ["x"], plain])
+def test_a_dsn_is_text(dsn: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^dsn is .*; it must be text"), Client(dsn):
+        pass
+
+
+# -- arguments that do not fit -----------------------------------------------------------------
+
+
+def resize(image: str, width: int, *, keep: bool = False) -> None: ...
+
+
+async def fetch(url: str) -> None: ...
+
+
+def swallow(*args: Any, **kwargs: Any) -> None: ...
+
+
+@functools.wraps(resize)
+def with_width(image: str) -> None:
+    """A decorator that gives an argument of its own: the signature is not the function's."""
+
+
+@pytest.mark.parametrize(
+    ("function", "payload", "said"),
+    [
+        (resize, {"image": "a"}, "'width'"),
+        (resize, {"imag": "a", "width": 1}, "'image'"),
+        (resize, {"image": "a", "width": 1, "wide": 2}, "'wide'"),
+        (resize, ["a", 1, True], "too many positional arguments"),
+        (resize, "a", "'width'"),
+        (resize, None, "'image'"),
+        (fetch, {"uri": "x"}, "'url'"),
+        (fetch, 3.5, None),
+        (resize, {"image": "a", "width": 1, "keep": True}, None),
+        (resize, ("a", 1), None),
+        (swallow, {"what": "ever"}, None),
+        (with_width, {"image": "a"}, None),
+        (print, [1, 2, 3], None),
+    ],
+)
+def test_arguments_that_do_not_fit_the_task_are_refused_at_once(
+    function: Callable[..., Any], payload: Any, said: str | None
+) -> None:
+    refused = refusal(lambda: new_request(Task(function, "job"), payload))
+    if said is None:
+        assert refused is None
+    else:
+        assert refused is not None
+        assert refused.startswith("the payload does not fit the task job(")
+        assert said in refused
+
+
 # -- calls -------------------------------------------------------------------------------------
 
 
@@ -142,6 +354,8 @@ class Line:
 
     def __init__(self, *answers: RowleaseError | Outcome) -> None:
         self.answers = list(answers)
+        self.clock: Clock | None = None
+        self.timeout = timedelta(0)
         self.calls: list[dict[str, Any]] = []
 
     def enqueue_many(
@@ -150,26 +364,66 @@ class Line:
         self.calls.append({"queue": queue, "requests": requests, **options})
         answer = self.answers.pop(0)
         if isinstance(answer, RowleaseError):
+            if answer.args == ("late",):
+                assert self.clock
+                self.clock.now += self.timeout.total_seconds()
             raise answer
         return [Enqueued(number, answer) for number, _ in enumerate(requests, 1)]
 
+    def within(self, timeout: timedelta) -> Line:
+        self.timeout = timeout
+        return self
+
+
+class Clock:
+    """Time that passes when somebody sleeps; stands for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that a client would have made."""
-    made: list[float] = []
-    monkeypatch.setattr("rowlease.client.time.sleep", made.append)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The client's time."""
+    made = Clock()
+    monkeypatch.setattr("rowlease.client.time", made)
     return made
 
 
+@pytest.fixture
+def pauses(clock: Clock) -> list[float]:
+    """The pauses that a client would have made."""
+    return clock.pauses
+
+
+def late() -> StoreTimeout:
+    """It takes all the time of the call."""
+    return StoreTimeout("late")
+
+
+def cut() -> StoreUnavailable:
+    """The connection is lost while a call is under way."""
+    error = StoreUnavailable("the connection is lost")
+    error.maybe_done = True
+    return error
+
+
 @contextmanager
-def client_of(line: Line, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client_of(line: Line, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Iterator[Client]:
     @contextmanager
     def connect(dsn: str | None) -> Iterator[Line]:
         yield line
 
     monkeypatch.setattr("rowlease.client.connect", connect)
-    with Client() as client:
+    with Client(**options) as client:
         yield client
 
 
@@ -198,14 +452,93 @@ def test_every_call_has_a_receipt_of_its_own(
     assert len({call["receipt_key"] for call in line.calls}) == 2
 
 
-def test_a_client_gives_up_and_says_why(
-    monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+def test_a_client_outlasts_a_failover(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    line = Line(*[StoreUnavailable()] * 15, Outcome.OK)
+    began = clock.now
+    with client_of(line, monkeypatch) as client:
+        assert client.enqueue("x").outcome is Outcome.OK
+    assert 10 < clock.now - began < RETRY_FOR.total_seconds()
+
+
+@pytest.mark.parametrize("retry_for", [RETRY_FOR, timedelta(seconds=3), timedelta(minutes=5)])
+def test_a_client_gives_up_in_time_and_says_why(
+    retry_for: timedelta, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    line = Line(*[StoreUnavailable("gone fishing")] * TRIES)
-    with client_of(line, monkeypatch) as client, pytest.raises(StoreUnavailable, match="fishing"):
+    line = Line(*[StoreUnavailable("gone fishing")] * 1000)
+    began = clock.now
+    with (
+        client_of(line, monkeypatch, retry_for=retry_for) as client,
+        pytest.raises(StoreUnavailable, match=r"^gone fishing$"),
+    ):
         client.enqueue("x")
-    assert not line.answers
-    assert len(pauses) == TRIES - 1
+    assert 0.5 < (clock.now - began) / retry_for.total_seconds() <= 1
+    assert max(clock.pauses) <= 2
+
+
+def test_a_session_that_never_answers_leaves_time_for_another(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    line = Line(*[late()] * 10)
+    line.clock = clock
+    began = clock.now
+    with client_of(line, monkeypatch) as client, pytest.raises(EnqueueUnknown):
+        client.enqueue("x")
+    assert len(line.calls) == 3
+    assert clock.now - began == pytest.approx(RETRY_FOR.total_seconds(), abs=0.01)
+
+
+def test_without_time_for_others_there_is_one_try(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    line = Line(StoreUnavailable("gone fishing"))
+    with (
+        client_of(line, monkeypatch, retry_for=timedelta(0)) as client,
+        pytest.raises(StoreUnavailable, match="fishing"),
+    ):
+        client.enqueue("x")
+    assert line.timeout == timedelta(0)  # the store's own
+    assert not clock.pauses
+
+
+@pytest.mark.parametrize("retry_for", [30, None, timedelta(seconds=-1)])
+def test_the_time_for_tries_is_a_timedelta(retry_for: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"retry_for is .*; it must be .*0 or more"):
+        Client(retry_for=retry_for)
+
+
+@pytest.mark.parametrize("lost", [cut(), late()], ids=["cut", "late"])
+@pytest.mark.parametrize(
+    "last", [StoreUnavailable("still away"), QueueFull("full"), InvalidRequest("no such queue")]
+)
+def test_where_one_try_may_have_enqueued_the_receipt_is_handed_out(
+    lost: StoreUnavailable, last: RowleaseError, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    line = Line(lost, *[last] * 1000)
+    line.clock = clock
+    with client_of(line, monkeypatch) as client, pytest.raises(EnqueueUnknown) as raised:
+        client.enqueue("x")
+    receipt = raised.value.receipt
+    assert {call["receipt_key"] for call in line.calls} == {receipt}
+    assert f"not known whether the requests were enqueued ({last})" in str(raised.value)
+    assert f"receipt='{receipt}'" in str(raised.value)
+    assert raised.value.__cause__ is last
+    assert not raised.value.transient  # again, but not without the receipt
+
+    line = Line(Outcome.REPEAT)
+    with client_of(line, monkeypatch) as client:
+        assert client.enqueue("x", receipt=receipt).outcome is Outcome.REPEAT
+    assert line.calls[0]["receipt_key"] == receipt
+
+
+@pytest.mark.parametrize("receipt", ["", "x" * 101])
+def test_a_receipt_has_1_to_100_characters(receipt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Line(Outcome.OK)
+    with (
+        client_of(line, monkeypatch) as client,
+        pytest.raises(InvalidRequest, match="it must have 1 to 100 characters"),
+    ):
+        client.enqueue("x", receipt=receipt)
+    assert not line.calls
 
 
 @pytest.mark.parametrize("error", [QueueFull(), InvalidRequest(), AccessDenied()])
@@ -219,16 +552,17 @@ def test_what_will_not_change_is_not_tried_again(
     assert not pauses
 
 
-def test_in_the_callers_transaction_a_call_is_made_once_and_without_a_receipt(
-    monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+@pytest.mark.parametrize("receipt", [None, "mine"])
+def test_in_the_callers_transaction_a_call_is_made_once_and_with_the_callers_receipt_alone(
+    receipt: str | None, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     connection = object()
     line = Line(StoreUnavailable())
     with client_of(line, monkeypatch) as client, pytest.raises(StoreUnavailable):
-        client.enqueue("x", connection=connection)
+        client.enqueue("x", connection=connection, receipt=receipt)
     (call,) = line.calls
     assert call["connection"] is connection
-    assert "receipt_key" not in call
+    assert call["receipt_key"] == receipt
     assert not pauses
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError
-from rowlease.store import jdbc_options, open_store, redact
-from rowlease.store.migrate import migrate
+from rowlease.store import jdbc_options, migrate, open_store, redact
 
 #: What nobody would take for a part of the sentence around it.
 SECRET = "hunter2"

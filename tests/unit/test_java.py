@@ -10,7 +10,7 @@ import pytest
 
 from rowlease.errors import ConfigError
 from rowlease.spark import java
-from rowlease.spark.trust import java_trust_store, machine_bundle
+from rowlease.spark.ca_certificates import java_trust_store, machine_bundle
 
 
 @pytest.fixture

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -10,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowlease.errors import ConfigError
-from rowlease.store import jdbc_options, odbc, open_store, redact
-from rowlease.store.migrate import migrate
-from rowlease.store.odbc import driver, odbc_string, read_dsn
-
-pytest.importorskip("pyodbc", reason="needs rowlease[sqlserver]", exc_type=ImportError)
+from rowlease.store import jdbc_options, migrate, open_store, redact
+from rowlease.store.sqlserver import connection as odbc
+from rowlease.store.sqlserver.connection import driver, odbc_string, pyodbc
+from rowlease.store.sqlserver.dsn import read_dsn
 
 SECRET = "hunter2"
 
@@ -116,29 +119,53 @@ def test_a_driver_named_in_the_dsn_is_taken() -> None:
     assert values("mssql://u:p@h/db?Driver=My+Driver")["Driver"] == "My Driver"
 
 
+Installed = Callable[..., None]
+
+
 @pytest.fixture
-def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
+    """Says which drivers the system has; the one from PyPI is not there."""
     monkeypatch.setattr(odbc, "find_spec", lambda name: None)
     driver.cache_clear()
 
+    def have(*names: str) -> None:
+        monkeypatch.setattr(odbc, "pyodbc", lambda: SimpleNamespace(drivers=lambda: list(names)))
 
-@pytest.mark.usefixtures("no_package")
-def test_an_installed_driver_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = ["FreeTDS", "ODBC Driver 17 for SQL Server", "ODBC Driver 18 for SQL Server"]
-    monkeypatch.setattr(odbc.pyodbc(), "drivers", lambda: installed)
-    try:
-        assert driver() == installed[-1]
-    finally:
-        driver.cache_clear()
+    yield have
+    driver.cache_clear()
 
 
-@pytest.mark.usefixtures("no_package")
-def test_where_there_is_no_driver_it_is_said_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(odbc.pyodbc(), "drivers", lambda: ["FreeTDS"])
+def test_an_installed_driver_is_found(installed: Installed) -> None:
+    installed("FreeTDS", "ODBC Driver 17 for SQL Server", "ODBC Driver 18 for SQL Server")
+    assert driver() == "ODBC Driver 18 for SQL Server"
+
+
+def test_where_there_is_no_driver_it_is_said_what_to_install(installed: Installed) -> None:
+    installed("FreeTDS")
     with pytest.raises(ConfigError, match=r"install rowlease\[sqlserver\]"):
         open_store("mssql://u:p@h/db")
+
+
+@pytest.fixture
+def importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that `import pyodbc` finds; there is none yet."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "pyodbc", raising=False)
+    pyodbc.cache_clear()
+    yield tmp_path / "pyodbc.py"
+    pyodbc.cache_clear()
+
+
+def test_where_there_is_no_pyodbc_the_extra_is_named(importing: Path) -> None:
+    with pytest.raises(ConfigError, match=r"needs pyodbc .*; install rowlease\[sqlserver\]$"):
+        pyodbc()
+
+
+def test_where_only_a_library_is_missing_it_is_named_and_not_the_extra(importing: Path) -> None:
+    importing.write_text('raise ImportError("libodbc.so.2: cannot open shared object file")')
+    with pytest.raises(ConfigError, match=r"libodbc\.so\.2.*the package unixodbc") as raised:
+        pyodbc()
+    assert "rowlease[sqlserver]" not in str(raised.value)
 
 
 def test_rows_go_to_sql_server_by_bulk_copy_but_times_do_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from rowlease.store.routines import (
     scripts,
     scripts_hash,
 )
+from tests.unit import call_trees
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -65,7 +67,7 @@ def code(file: Routine) -> str:
 def called(file: Routine) -> set[str]:
     if file.name == "inbox":
         return {"fill_request"}  # by the trigger on the table below
-    found = re.findall(r"rowlease\.(\w+)\s*\(", code(file))
+    found = re.findall(r"rowlease(?:_internal)?\.(\w+)\s*\(", code(file))
     return {name for name in found if name in ROUTINES and name != file.name}
 
 
@@ -130,7 +132,7 @@ def test_the_fingerprint_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) 
     files = scripts("postgresql")
     seen = {scripts_hash("postgresql")}
     for place, file in enumerate(files):
-        other = Routine(file.name, file.summary, file.header, file.params, file.body + " ")
+        other = dataclasses.replace(file, body=file.body + " ")
         monkeypatch.setattr(
             "rowlease.store.routines.scripts",
             lambda engine, place=place, other=other: [*files[:place], other, *files[place + 1 :]],
@@ -221,7 +223,8 @@ def test_the_parameters_of_a_header_are_the_routines_own(sql: Sql) -> None:
         "  left join lateral unnest(p.proargnames, p.proargmodes,"
         "         coalesce(p.proallargtypes, p.proargtypes::oid[])) with ordinality"
         "         as a(name, mode, type, place) on coalesce(a.mode, 'i') in ('i', 'b', 'v')"
-        " where p.pronamespace = 'rowlease'::regnamespace order by p.proname, a.place"
+        " where starts_with(p.pronamespace::regnamespace::text, 'rowlease')"
+        " order by p.proname, a.place"
     )
     real: dict[str, list[tuple[str, str]]] = {}
     for routine, name, kind in found:
@@ -238,7 +241,8 @@ def test_the_parameters_of_a_header_are_the_routines_own(sql: Sql) -> None:
 
 def test_a_name_is_one_routine(sql: Sql) -> None:
     doubled = sql(
-        "select proname from pg_proc where pronamespace = 'rowlease'::regnamespace"
+        "select proname from pg_proc"
+        " where starts_with(pronamespace::regnamespace::text, 'rowlease')"
         " group by proname having count(*) > 1"
     )
     assert not doubled, "a new signature is a _v2 file, never an overload"
@@ -259,7 +263,7 @@ def test_every_name_in_a_body_is_qualified(sql: Sql) -> None:
 def test_a_routine_pins_its_search_path(sql: Sql) -> None:
     loose = sql(
         "select proname from pg_proc"
-        " where pronamespace = 'rowlease'::regnamespace and prosqlbody is null"
+        " where starts_with(pronamespace::regnamespace::text, 'rowlease') and prosqlbody is null"
         "   and not 'search_path=pg_catalog, pg_temp' = any(coalesce(proconfig, '{}'))"
     )
     assert {name for (name,) in loose} == set(UNPINNED)
@@ -272,8 +276,21 @@ def test_a_routine_that_pins_its_plan_is_never_compiled(sql: Sql) -> None:
     """
     compiled = sql(
         "select proname from pg_proc"
-        " where pronamespace = 'rowlease'::regnamespace"
+        " where starts_with(pronamespace::regnamespace::text, 'rowlease')"
         "   and proconfig::text like any (array['%enable_seqscan%', '%plan_cache_mode%'])"
         "   and not 'jit=off' = any(proconfig)"
     )
     assert compiled == []
+
+
+# -- the READMEs of the folders ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [folder for engine in call_trees.ENGINES for folder in call_trees.folders(engine)],
+    ids=lambda folder: f"{folder.parent.name}/{folder.name}",
+)
+def test_the_readme_of_a_folder_draws_its_call_tree(folder: Path) -> None:
+    drawn = call_trees.BLOCK.findall((folder / "README.md").read_text(encoding="utf-8"))
+    assert drawn == [call_trees.tree(folder)], "run python -m tests.unit.call_trees"

@@ -17,15 +17,23 @@ from rowlease.errors import (
     SchemaMismatch,
     StoreConflict,
     StoreError,
+    StoreTimeout,
     StoreUnavailable,
 )
+from rowlease.model import Outcome
+from rowlease.store import deadlines
+from rowlease.store.sqlserver.connection import pyodbc
 
-odbc = pytest.importorskip("pyodbc", reason="needs rowlease[sqlserver]", exc_type=ImportError)
+try:
+    odbc = pyodbc()
+except ConfigError as error:
+    pytest.skip(str(error), allow_module_level=True)
 
-from rowlease.store.migrate_sqlserver import _in_order  # noqa: E402
-from rowlease.store.routines import Routine  # noqa: E402
-from rowlease.store.sqlserver import SqlServerStore, _Call, _written  # noqa: E402
-from rowlease.store.sqlserver_errors import Said, our_error  # noqa: E402
+from rowlease.store.routines import Routine
+from rowlease.store.sqlserver.errors import OdbcError, our_error
+from rowlease.store.sqlserver.migrate import _in_order
+from rowlease.store.sqlserver.procedures import ProcedureCall, _written
+from rowlease.store.sqlserver.store import SqlServerStore
 
 WHO = "[Microsoft][ODBC Driver 18 for SQL Server]"
 
@@ -39,7 +47,7 @@ def driver_error(state: str, text: str, code: int, function: str = "SQLExecDirec
 
 
 def test_an_error_is_taken_apart() -> None:
-    said = Said.by(driver_error("42000", "queue (a) is [full]; wait (5)", 51005))
+    said = OdbcError.read(driver_error("42000", "queue (a) is [full]; wait (5)", 51005))
     assert said == ("42000", 51005, "queue (a) is [full]; wait (5)", False)
 
 
@@ -48,14 +56,14 @@ def test_of_several_records_the_first_with_a_number_counts() -> None:
         f"[01000] {WHO}[SQL Server]noted (0) (SQLExecDirectW); "
         f"[42000] {WHO}[SQL Server]no such procedure (2812)"
     )
-    assert Said.by(odbc.Error("01000", message))[:3] == ("42000", 2812, "no such procedure")
+    assert OdbcError.read(odbc.Error("01000", message))[:3] == ("42000", 2812, "no such procedure")
 
 
 def test_an_error_of_another_form_is_said_as_it_is() -> None:
-    assert Said.by(odbc.Error("HY000", "The driver did not supply an error!")).text.startswith(
-        "The"
-    )
-    assert Said.by(odbc.Error()).text
+    assert OdbcError.read(
+        odbc.Error("HY000", "The driver did not supply an error!")
+    ).text.startswith("The")
+    assert OdbcError.read(odbc.Error()).text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,7 @@ def test_an_error_of_another_form_is_said_as_it_is() -> None:
         ("42000", 2812, "x", SchemaMismatch),
         ("42S02", 208, "x", SchemaMismatch),
         ("08S01", 10054, "x", StoreUnavailable),
-        ("HYT00", 0, "Login timeout expired", StoreUnavailable),
+        ("HYT00", 0, "Query timeout expired", StoreTimeout),
         ("28000", 18456, "x", StoreUnavailable),
         ("25000", 3906, "x", StoreUnavailable),
         ("01000", 0, "Can't open lib 'x' : file not found", ConfigError),
@@ -89,11 +97,34 @@ def test_an_error_of_another_form_is_said_as_it_is() -> None:
 def test_an_error_is_called_as_on_postgresql(
     state: str, code: int, text: str, kind: type[RowleaseError]
 ) -> None:
-    found = our_error(Said.by(driver_error(state, text, code)), "mssql://u:***@h/db")
+    found = our_error(driver_error(state, text, code), "mssql://u:***@h/db")
     assert type(found) is kind
 
 
-def test_where_the_database_is_not_reached_it_is_named_without_its_password() -> None:
+def test_a_login_that_takes_too_long_has_done_nothing() -> None:
+    late = driver_error("HYT00", "Login timeout expired", 0, "SQLDriverConnect")
+    assert type(our_error(late, "mssql://u:***@h/db")) is StoreUnavailable
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (1105, "has no disk space left: x"),
+        (9002, "has no disk space left: x"),
+        (701, "is out of memory: x"),
+        (17809, "takes no more connections: x"),
+    ],
+)
+def test_what_the_server_has_run_out_of_is_said(code: int, says: str) -> None:
+    found = our_error(driver_error("42000", "x", code), "mssql://u:***@h/db")
+    assert type(found) is StoreUnavailable
+    assert str(found) == f"the database at mssql://u:***@h/db {says}"
+
+
+def test_where_the_database_is_not_reached_it_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadlines, "CONNECT", 2)  # the driver tries as long as it may
     with pytest.raises(StoreUnavailable, match=r"mssql://u:\*\*\*@127\.0\.0\.1:1/db") as raised:
         SqlServerStore("mssql://u:hunter2@127.0.0.1:1/db", "test").depth()
     assert "hunter2" not in f"{raised.value}{raised.value.__cause__}"
@@ -104,7 +135,7 @@ def test_where_the_database_is_not_reached_it_is_named_without_its_password() ->
 
 def test_every_parameter_has_its_place_and_what_is_not_given_is_null() -> None:
     params = {"p_a": "nvarchar(100)", "p_b": "int", "p_c": "nvarchar(max)"}
-    call = _Call("wave", params, {"p_c": [1, None], "p_a": "x"})
+    call = ProcedureCall("wave", params, {"p_c": [1, None], "p_a": "x"})
     assert call._text == "exec rowlease.wave ?, null, ?"
     assert call._values == ["x", "[1, null]"]
     assert call._sizes == [(odbc.SQL_WVARCHAR, 100, 0), (odbc.SQL_WVARCHAR, 0, 0)]
@@ -166,7 +197,7 @@ class Failing(SqlServerStore):
         self.errors = list(errors)
         self.calls = 0
 
-    def _call_once(self, call: Any) -> list[Any]:
+    def _call_once(self, call: Any, seconds: float) -> list[Any]:
         self.calls += 1
         if self.errors:
             self._raise(self.errors.pop(0))
@@ -225,6 +256,22 @@ def test_who_cannot_connect_says_so_at_once_unless_the_server_asks_to_try_again(
     assert store.calls == 2
 
 
+# -- what comes back -----------------------------------------------------------------------------
+
+
+class Wide(SqlServerStore):
+    """A store whose procedures answer with a column more than this release knows."""
+
+    def _call_once(self, call: Any, seconds: float) -> list[Any]:
+        outcome = (7, "ok")
+        return [(*outcome, "new")]
+
+
+def test_a_column_that_a_later_release_added_is_cut_off() -> None:
+    store = Wide("mssql://u:p@127.0.0.1:1/db", "test")
+    assert store.cancel([7]) == [Outcome.OK]
+
+
 # -- migrate ---------------------------------------------------------------------------------------
 
 
@@ -237,5 +284,5 @@ def test_scripts_come_in_the_order_in_which_they_are_bound() -> None:
         "V": "create or alter view rowlease.V as select rowlease.z()",
         "z": "create or alter function rowlease.z() returns int as begin return 1; end",
     }
-    files = [Routine(name, "", {}, {}, body) for name, body in bodies.items()]
+    files = [Routine(name, "rowlease", "", {}, {}, body) for name, body in bodies.items()]
     assert [file.name for file in _in_order(files)] == ["z", "V", "b", "a", "t", "grants"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,9 +11,10 @@ from typing import Any
 import pytest
 
 from rowlease.cron import Cron, wants_time
-from rowlease.errors import ConfigError, UnknownTask
+from rowlease.errors import ConfigError, UnknownTask, WrongArguments
 from rowlease.model import MAX_PAYLOAD_BYTES
-from rowlease.tasks import Registry, Task, load_tasks, task
+from rowlease.task_loading import load_tasks
+from rowlease.tasks import Registry, Task, task
 
 
 @task
@@ -199,6 +202,58 @@ def test_what_cannot_be_loaded_is_said(
     )
     with pytest.raises(error, match=said):
         load_tasks(path)
+
+
+def add(x: int, y: int) -> int:
+    return x + y
+
+
+async def wait_for(x: int) -> int:
+    return x
+
+
+@functools.wraps(add)
+def logged(*args: Any, **kwargs: Any) -> int:
+    return add(*args, **kwargs)
+
+
+def claiming(*args: Any, **kwargs: Any) -> int:
+    raise TypeError("from the body, so it was called")
+
+
+claiming.__signature__ = inspect.signature(add)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("function", "payload", "said"),
+    [
+        (add, '{"x": 1}', r"the task job\(x, y\): missing a required argument: 'y'"),
+        (add, '{"x": 1, "y": 2, "z": 3}', "'z'"),
+        (add, "[1, 2, 3]", "too many positional arguments"),
+        (add, "7", "'y'"),
+        (wait_for, "{}", "'x'"),
+    ],
+)
+def test_a_payload_that_does_not_fit_the_function_says_so(
+    function: Any, payload: str, said: str
+) -> None:
+    with pytest.raises(WrongArguments, match=said):
+        Task(function, "job").run(payload)
+
+
+@pytest.mark.parametrize(
+    ("function", "payload"),
+    [
+        (add, '{"x": 1, "y": "one"}'),  # its own body's
+        (add, '{"x": null, "y": 1}'),
+        (logged, '{"x": 1}'),  # what it wraps may be called otherwise
+        (claiming, '{"x": 1}'),
+        (len, "7"),
+    ],
+)
+def test_a_type_error_in_the_function_is_its_own(function: Any, payload: str) -> None:
+    with pytest.raises(TypeError):
+        Task(function, "job").run(payload)
 
 
 # -- cron --------------------------------------------------------------------------------------

@@ -11,16 +11,16 @@ import pytest
 
 from rowlease.events import Event, Events, Started
 from rowlease.model import Failure, LeasedRequest
-from rowlease.worker import child
-from rowlease.worker import dispatcher as dispatcher_module
-from rowlease.worker.dispatcher import LAST_LOOK, Dispatcher
-from rowlease.worker.leases import Lease
-from rowlease.worker.process import LONGEST_RETRY, failure
-from rowlease.worker.pump import Outcomes
-from rowlease.worker.slot import Answer, Death
+from rowlease.worker.attempt import Ending, Returned
+from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcomes import Outcomes
+from rowlease.worker.slots import dispatcher as dispatcher_module
+from rowlease.worker.slots.dispatcher import LAST_LOOK, Dispatcher
+from rowlease.worker.slots.slot import Answer, Death
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TINY = 1e-5  # seconds
+NO_RESULT = Returned(None)
 
 
 class Clock:
@@ -110,7 +110,7 @@ class World:
         events = Events()
         events.subscribe(self.heard.append)
         this: Any = self
-        self.dispatcher = Dispatcher(this, this, this, events, prefetch=prefetch)
+        self.dispatcher = Dispatcher(this, this, events, prefetch=prefetch)
 
     # What the dispatcher uses of its neighbours.
 
@@ -124,11 +124,9 @@ class World:
         deaths, self.deaths = self.deaths, []
         return answers, deaths
 
-    def deliver(self, outcomes: Outcomes) -> None:
+    def deliver(self, outcomes: Outcomes, over: list[Lease]) -> None:
         self.outcomes.extend(outcomes)
-
-    def drop(self, leases: list[Lease]) -> None:
-        self.dropped += leases
+        self.dropped += over
 
     # What a test does.
 
@@ -155,11 +153,11 @@ class World:
     def step(self, draining: bool = False) -> None:
         self.dispatcher.step(lambda: None, draining=draining)
 
-    def answer(self, slot: Slot, code: int = child.DONE, seconds: float = TINY) -> None:
+    def answer(self, slot: Slot, ending: Ending = NO_RESULT, seconds: float = TINY) -> None:
         lease = slot.held.popleft()
         slot.since = self.clock.time
         assert lease
-        self.answers.append(Answer(slot, lease, code, seconds, b""))
+        self.answers.append(Answer(slot, lease, ending, seconds))
 
     def learn(self, seconds: float, count: int = 200) -> None:
         """Have run many requests that took so long."""
@@ -427,16 +425,6 @@ def test_every_request_is_told_to_have_started_once(clock: Clock) -> None:
     world.step()
     started = [event.request for event in world.heard if isinstance(event, Started)]
     assert started == [one.request for one in held]
-
-
-def test_what_a_child_says_of_a_failure() -> None:
-    after = child.SECONDS.pack(90.0)
-    assert failure(child.FAILED, b"no") == Failure("no", None, dead=False)
-    assert failure(child.DEAD, b"no") == Failure("no", None, dead=True)
-    assert failure(child.RETRY, after + b"later") == Failure("later", timedelta(seconds=90))
-    assert failure(child.RETRY, child.SECONDS.pack(float("nan")) + b"x") == Failure("x")
-    assert failure(child.RETRY, child.SECONDS.pack(-5.0)).after == timedelta(0)
-    assert failure(child.RETRY, child.SECONDS.pack(1e300)).after == timedelta(seconds=LONGEST_RETRY)
 
 
 def test_a_task_whose_lease_is_not_renewed_is_killed_before_it_ends_and_handed_back(

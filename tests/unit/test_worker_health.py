@@ -7,36 +7,44 @@ import os
 import queue
 import socket
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rowlease.errors import ConfigError
 from rowlease.events import (
     Events,
+    RenewalsLost,
+    RenewalsRecovered,
     StoreLost,
     StoreRecovered,
     WorkerStarted,
     WorkerStopped,
     WorkerStopping,
 )
-from rowlease.worker import health as module
-from rowlease.worker.beacon import Beacon, interval_of
-from rowlease.worker.health import SILENT, STALLED, STUCK, Health, Report
-from rowlease.worker.probes import HealthFile, HealthServer, answer, read_address
-from rowlease.worker.systemd import Systemd
+from rowlease.worker.call_monitor import Call
+from rowlease.worker.host import health as module
+from rowlease.worker.host.health import Health, Report
+from rowlease.worker.host.health_reporter import HealthReporter, interval_of
+from rowlease.worker.host.probes import HealthFile, HealthServer, answer, read_address
+from rowlease.worker.host.systemd import Systemd
+from rowlease.worker.times import CALL_SILENT, CALL_STUCK, STALLED
 
 READY = Report(True, True, (), slots=4, busy=1, finished=1234)
 
 
 class Parts:
-    """A dispatcher, a receiver and the housekeeping, as far as health reads them."""
+    """A dispatcher, calls and the housekeeping, as far as health reads them."""
 
     def __init__(self) -> None:
         self.stepped_at = self.answered_at = 0.0
-        self.calling_since: float | None = None
+        self.calls: list[Call] = []
         self.slots_able = 4
+
+    def waiting(self) -> list[Call]:
+        return self.calls
 
     def busy(self) -> int:
         return 1
@@ -59,7 +67,8 @@ def parts() -> Parts:
 def health(events: Events, parts: Parts, clock: list[float]) -> Health:
     """Of a worker that runs."""
     found = Health(events, 4)
-    found.watch(parts, parts, parts, lambda: 1234)
+    calls: Any = parts
+    found.watch(parts, calls, parts, lambda: 1234)
     events.emit(WorkerStarted("w", ("default",), 4))
     return found
 
@@ -96,14 +105,35 @@ def test_a_dispatcher_that_stands_still_is_not_live(
     )
 
 
-def test_an_exchange_may_take_long_but_not_for_ever(
+def test_a_call_of_any_thread_may_take_long_but_not_for_ever(
     health: Health, parts: Parts, clock: list[float]
 ) -> None:
-    parts.calling_since = 0.0
-    for at, live in ((STUCK, True), (STUCK + 1, False)):
+    parts.calls = [Call("maintain", "housekeeping", 0.0), Call("exchange", "receiver", CALL_STUCK)]
+    for at, live in ((CALL_STUCK, True), (CALL_STUCK + 1, False)):
         clock.append(at)
         parts.stepped_at = parts.answered_at = at
-        assert health.report().live is live
+        assert health.report()[:3] == (
+            live,
+            False,
+            (f"the call maintain of its thread housekeeping has not been answered for {at:.0f} s",),
+        )
+
+
+def test_a_worker_that_cannot_renew_leases_is_live_and_not_ready(
+    health: Health, events: Events
+) -> None:
+    since = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+    events.emit(RenewalsLost("renew", since, "renew: no answer"))
+    assert health.report()[:3] == (
+        True,
+        False,
+        (
+            "leases cannot be renewed since 12:30:00 UTC (the call renew), so it claims nothing: "
+            "renew: no answer",
+        ),
+    )
+    events.emit(RenewalsRecovered(1.0))
+    assert health.report().ready
 
 
 def test_a_database_that_is_away_makes_it_not_ready_and_leaves_it_live(
@@ -113,7 +143,7 @@ def test_a_database_that_is_away_makes_it_not_ready_and_leaves_it_live(
     assert health.report()[:3] == (True, False, ("the database is away: no route to host",))
     events.emit(StoreRecovered(1.0))
     assert health.report().ready
-    clock.append(SILENT + 1)
+    clock.append(CALL_SILENT + 1)
     parts.stepped_at = clock[-1]
     report = health.report()
     assert report[:3] == (True, False, ("the database has not answered for 11 s",))
@@ -275,7 +305,7 @@ def test_a_beacon_shows_at_once_what_has_changed() -> None:
         def close(self) -> None:
             shown.put(None)
 
-    with Beacon(lambda: READY, [Outlet()], changed, interval=1000.0):
+    with HealthReporter(lambda: READY, [Outlet()], changed, interval=1000.0):
         assert shown.get(timeout=30) == READY
         changed.set()
         assert shown.get(timeout=30) == READY

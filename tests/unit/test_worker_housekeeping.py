@@ -2,14 +2,24 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from rowlease.errors import AccessDenied, StoreUnavailable
+from rowlease.errors import (
+    AccessDenied,
+    InvalidRequest,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
+from rowlease.events import Event, Events, HousekeepingRefused
 from rowlease.worker import housekeeping as module
+from rowlease.worker import retry_policy as patience
 from rowlease.worker.housekeeping import SHORTEST, Housekeeping
+from rowlease.worker.times import HEARTBEAT_ANSWER, REFUSAL_BORNE
 
 
 class Records:
@@ -21,6 +31,7 @@ class Records:
         self.beats: list[dict[str, Any]] = []
         self.rounds: list[float] = []
         self.errors: dict[int, Exception] = {}
+        self.most = 12
 
     def maintain(self) -> None:
         self.calls.append("maintain")
@@ -28,23 +39,28 @@ class Records:
         if error := self.errors.get(len(self.rounds)):
             raise error
 
+    def within(self, timeout: timedelta) -> Records:
+        assert timeout == timedelta(seconds=HEARTBEAT_ANSWER)
+        return self
+
     def worker_heartbeat(self, worker_id: str, **given: Any) -> None:
         self.calls.append("heartbeat")
         self.beats.append({"worker_id": worker_id, "at": self.time, **given})
 
-    def worker_bye(self, worker_id: str) -> None:
+    def remove_worker(self, worker_id: str) -> None:
         self.calls.append("bye")
         raise StoreUnavailable
 
     def wait(self, pause: float) -> bool:
         self.time += pause
-        return len(self.rounds) == 12
+        return len(self.rounds) == self.most
 
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Records:
     store = Records()
-    monkeypatch.setattr(module, "now", lambda: store.time)
+    for each in (module, patience):
+        monkeypatch.setattr(each, "now", lambda: store.time)
     return store
 
 
@@ -65,15 +81,22 @@ class Due:
         return self.every
 
 
-def keeping(store: Records, busy: int = 1, schedules: Any = None) -> Housekeeping:
+def keeping(
+    store: Records, busy: int = 1, schedules: Any = None, heard: list[Event] | None = None
+) -> Housekeeping:
     this: Any = store
+    events = Events()
+    if heard is not None:
+        events.subscribe(heard.append)
     house = Housekeeping(
         this,
         "w",
         ["a", "b"],
+        events,
         slots=4,
         busy=lambda: busy,
         consumer_priority=7,
+        kinds=["resize"],
         schedules=schedules,
     )
     house._stopped = this
@@ -103,10 +126,39 @@ def test_it_says_what_the_worker_is_every_five_seconds_and_bye_at_the_end(store:
 
 
 def test_a_database_that_is_away_is_left_alone_until_the_next_time(store: Records) -> None:
-    store.errors = {3: StoreUnavailable(), 5: AccessDenied("no")}
+    store.errors = {3: StoreUnavailable()}
+    keeping(store).run()
+    assert len(store.rounds) == 12
+
+
+def test_a_grant_that_is_missing_at_the_start_ends_it(store: Records) -> None:
+    store.errors = {1: AccessDenied("no")}
     with pytest.raises(AccessDenied):
         keeping(store).run()
-    assert len(store.rounds) == 5
+    assert len(store.rounds) == 1
+
+
+@pytest.mark.parametrize("error", [AccessDenied("no"), SchemaMismatch("no")])
+def test_a_grant_that_goes_missing_is_waited_for_a_minute(
+    store: Records, error: StoreError
+) -> None:
+    store.most = 200
+    store.errors = {2: error, 3: error}
+    keeping(store).run()
+    assert len(store.rounds) == 200
+    store.rounds = []
+    store.errors = dict.fromkeys(range(2, 200), error)
+    with pytest.raises(type(error)):
+        keeping(store).run()
+    assert REFUSAL_BORNE <= store.rounds[-1] - store.rounds[1] < REFUSAL_BORNE + 2
+
+
+def test_what_it_is_refused_for_the_sake_of_one_row_is_told_once(store: Records) -> None:
+    heard: list[Event] = []
+    store.errors = {1: StoreError("odd"), 2: StoreError("odd"), 5: InvalidRequest("odder")}
+    keeping(store, heard=heard).run()
+    assert len(store.rounds) == 12
+    assert heard == [HousekeepingRefused("odd"), HousekeepingRefused("odder")]
 
 
 def test_schedules_are_looked_at_when_they_want_to_be(store: Records) -> None:

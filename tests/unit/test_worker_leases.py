@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,12 +8,22 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import RoutineError, StoreUnavailable
-from rowlease.events import CancelRequested, Event, Events, LeaseLost, Renewed
+from rowlease.clock import now
+from rowlease.errors import AccessDenied, StoreTimeout, StoreUnavailable
+from rowlease.events import (
+    CancelRequested,
+    Event,
+    Events,
+    LeaseLost,
+    RenewalsLost,
+    RenewalsRecovered,
+    Renewed,
+)
 from rowlease.model import LeasedRequest, Outcome, Renewal
-from rowlease.worker import child
-from rowlease.worker import leases as leases_module
-from rowlease.worker.leases import Lease, Leases
+from rowlease.worker import retry_policy as patience
+from rowlease.worker.claims import leases as leases_module
+from rowlease.worker.claims.leases import Lease, Leases
+from rowlease.worker.times import REFUSAL_BORNE
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -39,6 +50,11 @@ class Records:
         self.answers: dict[int, Outcome] = {}
         self.error: Exception | None = None
         self.meanwhile: Any = lambda: None
+        self.times: list[float] = []
+
+    def within(self, timeout: timedelta) -> Records:
+        self.times.append(timeout.total_seconds())
+        return self
 
     def renew(
         self, held: Sequence[Any], *, lease: timedelta | None, started: Sequence[bool]
@@ -54,7 +70,8 @@ class Records:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(leases_module, "now", clock)
+    for module in (leases_module, patience):
+        monkeypatch.setattr(module, "now", clock)
     return clock
 
 
@@ -73,6 +90,16 @@ def leases(store: Records, heard: list[Event]) -> Leases:
     events = Events()
     events.subscribe(heard.append)
     return Leases(store, events)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("seconds", "margin"), [(1.0, 0.05), (10.0, 0.5), (60.0, 1.0)])
+def test_a_task_is_given_up_shortly_before_its_lease_ends(seconds: float, margin: float) -> None:
+    held = Lease(request(1, seconds), 0, None, claimed_at=100.0)
+    why, left = held.overdue(100.0, 100.0)
+    assert why is None
+    assert left == pytest.approx(seconds - margin)
+    why, _ = held.overdue(100.0, 100.0 + seconds - margin + 0.001)
+    assert why == leases_module.LEASE_OVER
 
 
 class Begun:
@@ -179,6 +206,24 @@ def test_what_was_finished_meanwhile_is_not_lost(
     assert heard == [Renewed(1)]
 
 
+def test_what_its_task_has_completed_is_neither_lost_nor_renewed_again(
+    leases: Leases, store: Records, heard: list[Event], clock: Clock
+) -> None:
+    held = Lease(request(1), 0, None, clock.time)
+    slot = Begun()
+    held.slot, held.number = slot, 1
+    leases.add([held])
+    store.answers = {1: Outcome.REPEAT}
+    clock.time += 15
+    assert leases.renew() == []
+    assert slot.told == [(1, math.inf)]
+    assert heard == [Renewed(1)]
+    clock.time += 1000
+    assert leases.renew() == []
+    assert len(store.calls) == 1
+    assert held.overdue(clock.time - 1000, clock.time) == (None, math.inf)
+
+
 def test_a_store_that_is_away_is_asked_again(leases: Leases, store: Records, clock: Clock) -> None:
     leases.add([Lease(request(1), 0, None, clock.time)])
     clock.time += 15
@@ -187,9 +232,66 @@ def test_a_store_that_is_away_is_asked_again(leases: Leases, store: Records, clo
     store.error = None
     leases.renew()
     assert len(store.calls) == 2
-    store.error = RoutineError("wrong")
-    clock.time += 15
-    with pytest.raises(RoutineError):
+
+
+def failing_since(leases: Leases) -> float | None:
+    return leases.failing_since
+
+
+def test_renewals_that_do_not_pass_are_told_once_and_tried_until_they_do(
+    leases: Leases, store: Records, heard: list[Event], clock: Clock
+) -> None:
+    held = [Lease(request(n, n), 0, None, clock.time) for n in (6, 12)]
+    leases.add(held)
+    clock.time += 5
+    store.error = StoreTimeout("renew: no answer")
+    began = datetime.now(UTC)
+    for _ in range(3):
+        leases.renew()
+        assert failing_since(leases) == 1005.0
+        clock.time += 0.1
+    (lost,) = heard
+    assert isinstance(lost, RenewalsLost)
+    assert (lost.call, lost.error) == ("renew", "renew: no answer")
+    assert abs(lost.since - began) < timedelta(seconds=5)
+    # The other length of lease need not be tried to know that.
+    assert [ids for ids, _, _ in store.calls] == [[6]] * 3
+    leases.drop(held)  # they were given up
+    leases.renew()
+    assert failing_since(leases) == 1005.0
+    store.error = None
+    clock.time += 0.7
+    leases.renew()
+    assert store.calls[-1][0] == []
+    assert failing_since(leases) is None
+    assert heard[1:] == [RenewalsRecovered(pytest.approx(1.0))]  # type: ignore[arg-type]
+    assert len(store.calls) == 5
+    leases.renew()
+    assert len(store.calls) == 5
+
+
+@pytest.mark.parametrize(
+    ("lease", "answer"), [(0.3, 0.25), (6.0, 1.0), (30.0, 5.0), (86_400.0, 30.0)]
+)
+def test_a_renewal_may_take_a_sixth_of_the_shortest_lease(
+    leases: Leases, store: Records, clock: Clock, lease: float, answer: float
+) -> None:
+    leases.add([Lease(request(1, 86_400), 0, None, clock.time)])
+    leases.add([Lease(request(2, lease), 0, None, clock.time)])
+    clock.time += 86_400 / 2
+    leases.renew()
+    assert store.times[0] == pytest.approx(answer)
+
+
+def test_a_refusal_is_borne_for_a_minute(leases: Leases, store: Records, clock: Clock) -> None:
+    leases.add([Lease(request(1, 600), 0, None, clock.time)])
+    clock.time += 300
+    store.error = AccessDenied("revoked")
+    leases.renew()
+    clock.time += REFUSAL_BORNE - 1
+    leases.renew()
+    clock.time += 1
+    with pytest.raises(AccessDenied):
         leases.renew()
 
 
@@ -197,9 +299,9 @@ def test_short_leases_are_looked_after_in_time(leases: Leases, store: Records) -
     """With the real clock: an added lease of 0.3 s shortens a sleep of a second."""
     renewed = threading.Event()
     store.meanwhile = renewed.set
-    thread = threading.Thread(target=leases.run, args=[lambda lease: None])
+    thread = threading.Thread(target=leases.run, args=[lambda lease: None, lambda: None])
     thread.start()
-    leases.add([Lease(request(1, 0.3), 0, None, child.now())])
+    leases.add([Lease(request(1, 0.3), 0, None, now())])
     assert renewed.wait(0.3)
     leases.stop()
     thread.join(5)

@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from rowlease.errors import RoutineError, StoreUnavailable
+from rowlease.errors import (
+    AccessDenied,
+    InvalidRequest,
+    RoutineError,
+    SchemaMismatch,
+    StoreError,
+    StoreTimeout,
+    StoreUnavailable,
+)
 from rowlease.events import (
     Abandoned,
     BellLost,
     Claimed,
+    Disowned,
     Event,
     Events,
     Failed,
     Finished,
+    KindUnknown,
     LeaseLost,
+    OutcomeRefused,
     StoreLost,
     StoreRecovered,
     WorkerIdle,
 )
 from rowlease.model import Claim, Exchanged, Failure, LeasedRequest, Outcome
 from rowlease.tasks import Registry, Task
-from rowlease.worker import pump as pump_module
-from rowlease.worker import receiver as receiver_module
-from rowlease.worker.bell import Bell
-from rowlease.worker.leases import Lease
-from rowlease.worker.pump import Done, NotDone, Outcomes, Pump
-from rowlease.worker.receiver import (
+from rowlease.worker import retry_policy as patience
+from rowlease.worker.claims import lost_claims
+from rowlease.worker.claims import pump as pump_module
+from rowlease.worker.claims import receiver as receiver_module
+from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.listener import Listener
+from rowlease.worker.claims.outcomes import Done, NotDone, Outcomes
+from rowlease.worker.claims.pump import Pump
+from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.receiver import (
     FIRST_RETRY,
     FLOOR_DROPPED,
     FLUSH,
@@ -37,9 +54,10 @@ from rowlease.worker.receiver import (
     STILL_IDLE,
     Receiver,
 )
-from rowlease.worker.turns import Turns
+from rowlease.worker.times import REFUSAL_BORNE
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
+SAID = "no task is named 'nobody'; known are: print"
 EMPTY = Claim([], more=False, wait=None, floor="f")
 
 
@@ -62,8 +80,16 @@ class World:
         self.took = 0.0
         self.meanwhile: Callable[[], object] = lambda: None
         self.outcomes: dict[int, Outcome] = {}
+        self.refuses: Callable[[str | None], bool] = lambda said: False
         self.taken: list[Lease] = []
         self.renewed: list[Lease] = []
+        self.disowned: list[list[int]] = []
+        self.late: list[int] = []
+        self.declined: list[tuple[int, str]] = []
+        self.dead = False
+        self.shortest = 30.0
+        self.failing_since: float | None = None
+        self.times: list[timedelta] = []
         self.bell: list[str] = []
         self.is_announced = False
         self.ended = False
@@ -71,34 +97,62 @@ class World:
         events = Events()
         events.subscribe(self.heard.append)
         this: Any = self
-        self.pump = Pump(this, "w", Turns(["default"]), Registry([Task(print)]), this, events)
+        self.pump = Pump(this, "w", QueueOrder(["default"]), Registry([Task(print)]), this, events)
         self.receiver = Receiver(
             self.pump,
             this,
+            this,
             events,
-            bell=this if bell else None,
+            listener=this if bell else None,
             poll=5.0,
             drained=self.end if burst else None,
         )
 
     # What the receiver and the pump use of their neighbours.
 
+    def within(self, timeout: timedelta) -> World:
+        self.times.append(timeout)
+        return self
+
     def exchange(self, worker: str, queues: list[str], limit: int, **given: Any) -> Exchanged:
+        given = {"completed": (), "failed": (), **given}
         self.calls.append({"limit": limit, **given})
         self.time += self.took
         self.meanwhile()
         if self.error:
             raise self.error
+        self.refuse([result for _, result in given["completed"]])
+        self.refuse([failure.error for _, failure in given["failed"]])
         claim = self.claims.pop(0) if limit and self.claims else EMPTY
         completed, failed = (
             [self.outcomes.get(held.request_id, Outcome.OK) for held, _ in given[which]]
             for which in ("completed", "failed")
         )
-        return Exchanged(completed, failed, claim)
+        dead = [failure.dead for _, failure in given["failed"]]
+        return Exchanged(completed, failed, dead, claim)
+
+    def complete(
+        self, held: Sequence[LeasedRequest], results: Sequence[str | None]
+    ) -> list[Outcome]:
+        self.calls.append({"completed": [one.request_id for one in held]})
+        self.refuse(results)
+        return [Outcome.OK] * len(held)
+
+    def refuse(self, texts: Sequence[str | None]) -> None:
+        if any(self.refuses(text) for text in texts):
+            raise InvalidRequest("no such character")
 
     def abandon(self, held: Sequence[LeasedRequest]) -> list[Outcome]:
         self.calls.append({"abandoned": [one.request_id for one in held]})
         return [self.outcomes.get(one.request_id, Outcome.OK) for one in held]
+
+    def decline(
+        self, held: Sequence[LeasedRequest], errors: Sequence[str]
+    ) -> tuple[list[Outcome], list[bool]]:
+        if self.error:
+            raise self.error
+        self.declined += zip([one.request_id for one in held], errors, strict=True)
+        return [Outcome.OK] * len(held), [self.dead] * len(held)
 
     def take(self, leases: list[Lease]) -> None:
         self.taken += leases
@@ -107,6 +161,23 @@ class World:
 
     def add(self, leases: list[Lease]) -> None:
         self.renewed += leases
+
+    def drop(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            self.renewed.remove(lease)
+
+    def requests(self) -> list[LeasedRequest]:
+        return [lease.request for lease in self.renewed]
+
+    def disown(
+        self, worker: str, queues: list[str], held: Sequence[LeasedRequest]
+    ) -> list[tuple[int, Outcome]]:
+        assert (worker, queues) == ("w", ["default"])
+        self.disowned.append(sorted(one.request_id for one in held))
+        if self.error:
+            raise self.error
+        late, self.late = self.late, []
+        return [(number, Outcome.OK) for number in late]
 
     def announce(self) -> None:
         self.bell.append("announce")
@@ -129,7 +200,8 @@ class World:
 
     def finish(self, *leases: Lease) -> None:
         """As the dispatcher does when tasks have returned."""
-        self.pump.deliver(Outcomes(done=[Done(one, None, 0.1) for one in leases]))
+        over = [one for one in leases if one in self.renewed]
+        self.pump.deliver(Outcomes(done=[Done(one, None, 0.1) for one in leases]), over)
         self.held -= len(leases)
         self.idle += len(leases)
 
@@ -137,7 +209,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     world = World(**getattr(request, "param", {}))
-    for module in (receiver_module, pump_module):
+    for module in (receiver_module, pump_module, patience, lost_claims):
         monkeypatch.setattr(module, "now", lambda: world.time)
     return world
 
@@ -367,6 +439,122 @@ def test_a_store_that_refuses_for_good_ends_the_receiver(world: World) -> None:
     assert world.receiver.is_quiet
 
 
+@pytest.mark.parametrize(
+    "error", [AccessDenied("no"), SchemaMismatch("no"), StoreError("no"), InvalidRequest("no")]
+)
+def test_a_store_that_has_answered_may_refuse_for_a_minute(world: World, error: Exception) -> None:
+    world.exchange_now()
+    world.receiver.ring()
+    world.error = error
+    began = world.time
+
+    def go_on() -> None:
+        while world.time - began < 2 * REFUSAL_BORNE:
+            world.time += max(0.0, world.pause())
+            world.exchange_now()
+
+    with pytest.raises(type(error)):
+        go_on()
+    assert REFUSAL_BORNE <= world.time - began < REFUSAL_BORNE + LAST_RETRY
+    assert [event for event in world.heard if isinstance(event, StoreLost)] == [StoreLost("no")]
+
+
+def test_what_is_refused_is_found_by_halves_and_fails_while_the_rest_goes_through(
+    world: World,
+) -> None:
+    leases = [Lease(request(number), 0, None, 0.0) for number in range(100)]
+    world.refuses = lambda said: "€" in (said or "")
+    done = [
+        Done(one, '"€"' if place in (17, 60) else None, 0.1)
+        for place, one in enumerate(leases[:80])
+    ]
+    said = Failure("5 €", after=timedelta(seconds=3))
+    failed = [
+        NotDone(one, said if place == 5 else Failure("no"), 0.1)
+        for place, one in enumerate(leases[80:])
+    ]
+    world.pump.deliver(Outcomes(done, failed))
+    world.claims = [Claim([request(1000)], more=False, wait=None, floor="f")]
+    taken, _ = world.pump.exchange(5, 1)
+    assert [one.request.request_id for one in taken] == [1000]
+    assert world.pump.undelivered == 0
+    counts = world.pump.counts
+    assert (counts.finished, counts.failed, counts.lost) == (78, 22, 0)
+    told = {
+        event.request.request_id: event.error for event in world.heard if isinstance(event, Failed)
+    }
+    assert told[17] == told[60] == "the database refused the result: no such character"
+    assert told[85] == "5 \\u20ac"
+    assert len(world.calls) < 60
+
+
+def test_what_is_refused_in_any_form_is_let_go(world: World) -> None:
+    lease = Lease(request(1), 0, None, 0.0)
+    world.refuses = lambda said: said is not None
+    world.pump.deliver(Outcomes([Done(lease, "1", 0.1)]))
+    world.pump.exchange(0, 0)
+    assert OutcomeRefused(lease.request, "no such character") in world.heard
+    assert (world.pump.undelivered, world.pump.counts.lost) == (0, 1)
+
+
+def test_what_was_not_refused_is_sent_again_where_the_database_goes_away_meanwhile(
+    world: World,
+) -> None:
+    leases = [Lease(request(number), 0, None, 0.0) for number in range(4)]
+    world.pump.deliver(Outcomes([Done(one, "€", 0.1) for one in leases]))
+
+    def refuse(said: str | None) -> bool:
+        if len(world.calls) == 3:
+            raise StoreUnavailable("away")
+        return said == "€"
+
+    world.refuses = refuse
+    with pytest.raises(StoreUnavailable):
+        world.pump.exchange(0, 0)
+    assert world.pump.undelivered == 4
+    world.refuses = lambda said: False
+    world.pump.exchange(0, 0)
+    assert (world.pump.undelivered, world.pump.counts.finished) == (0, 4)
+
+
+def test_while_leases_cannot_be_renewed_nothing_is_claimed_and_outcomes_go_out(
+    world: World,
+) -> None:
+    world.claims = [found(1)]
+    world.exchange_now()
+    world.failing_since = world.time
+    world.receiver.ring()
+    assert world.pause() == math.inf
+    world.finish(*world.taken)
+    assert world.exchange_now()["limit"] == 0
+    assert world.pause() == math.inf
+    world.failing_since = None
+    world.receiver.go_on()
+    assert world.exchange_now()["limit"] == 2
+
+
+def test_when_renewals_pass_again_an_exchange_need_not_wait_for_its_turn(world: World) -> None:
+    world.error = StoreUnavailable("away")
+    for _ in range(9):
+        world.exchange_now()
+        world.time += world.pause()
+    world.exchange_now()
+    assert world.pause() > LAST_RETRY / 3
+    world.receiver.go_on()
+    assert world.pause() <= 0
+
+
+@pytest.mark.parametrize(
+    ("lease", "answer"), [(0.5, 1.0), (6.0, 3.0), (30.0, 15.0), (3600.0, 30.0)]
+)
+def test_an_exchange_may_take_half_of_the_shortest_lease(
+    world: World, lease: float, answer: float
+) -> None:
+    world.shortest = lease
+    world.exchange_now()
+    assert world.times == [timedelta(seconds=answer)]
+
+
 def test_what_is_left_at_the_end_is_delivered_or_given_up_in_time(world: World) -> None:
     world.claims = [found(1)]
     world.exchange_now()
@@ -384,6 +572,121 @@ def test_what_is_left_at_the_end_is_delivered_or_given_up_in_time(world: World) 
     world.receiver.run()
     assert world.pump.undelivered == 0
     assert world.calls[-1]["limit"] == 0
+
+
+# -- a claim whose answer was lost -----------------------------------------------------------------
+
+
+def lose_a_claim(world: World, error: StoreError | None = None) -> None:
+    """It holds requests 1 and 2, and waits for its next try."""
+    world.capacity = 4
+    world.idle = 4
+    world.claims = [found(1, 2)]
+    world.exchange_now()
+    world.error = error or StoreTimeout("no answer")
+    world.exchange_now()
+    assert world.disowned == []
+    world.error = None
+    world.time += world.pause()
+
+
+def test_what_a_lost_claim_leased_is_handed_back_before_the_next_claim(world: World) -> None:
+    lose_a_claim(world)
+    num_claims = len(world.calls)
+    world.late = [3]
+    world.meanwhile = lambda: world.disowned.append([])  # the claim itself
+    world.exchange_now()
+    assert world.disowned == [[1, 2], []]
+    assert len(world.calls) == num_claims + 1
+    assert [event for event in world.heard if isinstance(event, Disowned)] == [Disowned(1)]
+
+
+def test_a_lost_claim_that_commits_late_is_found_for_ten_seconds(world: World) -> None:
+    lose_a_claim(world)
+    lost_at = world.time
+    world.claims = [found(3, 4)]
+    world.exchange_now()
+    looked_at: list[float] = []
+    while (pause := world.pause()) < 100:
+        world.time += max(0.0, pause)
+        world.receiver._exchange()
+        if len(world.disowned) > 1 + len(looked_at):
+            looked_at.append(world.time)
+            assert world.disowned[-1] == [1, 2, 3, 4]
+        assert world.time < lost_at + 60
+    pauses = [two - one for one, two in pairwise([lost_at, *looked_at])]
+    assert pauses == [pytest.approx(1.0)] * len(pauses)
+    assert 9 <= len(looked_at) <= 10
+
+
+def test_what_is_found_late_is_claimed_at_once(world: World) -> None:
+    lose_a_claim(world)
+    world.exchange_now()
+    world.late = [9]
+    world.time += 1.0
+    world.exchange_now()
+    world.claims = [found(9)]
+    world.exchange_now()
+    assert world.taken[-1].request.request_id == 9
+
+
+def test_a_call_that_did_nothing_leaves_nothing_to_hand_back(world: World) -> None:
+    lose_a_claim(world, StoreUnavailable("not reached"))
+    world.exchange_now()
+    assert world.disowned == []
+
+
+def test_while_the_database_is_away_nothing_is_claimed_before_the_look(world: World) -> None:
+    lose_a_claim(world)
+    num_calls = len(world.calls)
+    world.error = StoreUnavailable("not reached")
+    world.exchange_now()
+    assert (len(world.disowned), len(world.calls)) == (1, num_calls)
+    world.error = None
+    world.time += 60
+    world.exchange_now()
+    assert (len(world.disowned), len(world.calls)) == (2, num_calls + 1)
+    assert world.pause() > 0
+    world.time += 2
+    world.receiver._exchange()
+    assert len(world.disowned) == 2  # the lost claim has ended long ago
+
+
+def test_who_ends_after_a_lost_claim_hands_it_back_first(world: World) -> None:
+    lose_a_claim(world)
+    world.receiver.close(world.time + 7)
+    world.receiver.run()
+    assert world.disowned == [[1, 2]]
+    assert world.pump.undelivered == 0
+
+
+def test_an_outcome_on_its_way_counts_as_held(world: World) -> None:
+    lose_a_claim(world)
+    world.finish(*world.taken)
+
+    def at_once() -> None:
+        world.meanwhile = lambda: None
+        world.pump.disown()
+
+    world.meanwhile = at_once
+    world.pump.exchange(0, 0)
+    assert world.disowned == [[1, 2]]
+    world.pump.disown()
+    assert world.disowned[-1] == []
+
+
+def test_outcomes_that_are_sent_apart_count_as_held(world: World) -> None:
+    lose_a_claim(world)
+    one, two = world.taken
+    world.pump.deliver(Outcomes(done=[Done(one, "1", 0.1), Done(two, "bad", 0.1)]), [one, two])
+
+    def refuses(said: str | None) -> bool:
+        world.pump.disown()
+        return said == "bad"
+
+    world.refuses = refuses
+    world.pump.exchange(0, 0)
+    assert set(map(tuple, world.disowned)) == {(1, 2)}
 
 
 # -- the pump ------------------------------------------------------------------------------------
@@ -428,15 +731,38 @@ def test_an_exchange_without_anything_to_say_is_no_call(world: World) -> None:
     assert world.heard == [Abandoned(request(1))]
 
 
-def test_a_request_of_an_unknown_kind_is_failed_with_the_next_exchange(world: World) -> None:
-    world.claims = [found(1, 2, kind="nobody")]
+def test_requests_of_an_unknown_kind_are_left_to_others_and_the_kind_is_told_once(
+    world: World,
+) -> None:
+    world.claims = [found(1, 2, kind="nobody"), found(3, kind="nobody")]
     world.exchange_now()
-    assert world.taken == []
+    assert (world.taken, world.renewed) == ([], [])
     assert world.pump.counts.claimed == 2
     assert [type(event) for event in world.heard] == [Claimed]
-    ((first, failure), _) = world.exchange_now()["failed"]
-    assert first.request_id == 1
-    assert failure == Failure("no task is named 'nobody'; known are: print")
+    assert world.pump.undelivered == 2
+    world.exchange_now()
+    assert world.declined == [(1, SAID), (2, SAID)]
+    world.dead = True
+    world.exchange_now()
+    assert world.declined[2:] == [(3, SAID)]
+    counts = world.pump.counts
+    assert (counts.abandoned, counts.failed, counts.dead) == (2, 0, 1)
+    assert [event for event in world.heard if isinstance(event, KindUnknown)] == [
+        KindUnknown("default", "nobody", dead=False),
+        KindUnknown("default", "nobody", dead=True),
+    ]
+
+
+def test_what_is_to_be_declined_is_sent_again_where_the_database_goes_away(world: World) -> None:
+    world.claims = [found(1, kind="nobody")]
+    world.exchange_now()
+    world.error = StoreUnavailable("away")
+    world.exchange_now()
+    world.error = None
+    world.time += world.pause()
+    world.exchange_now()
+    assert world.declined == [(1, SAID)]
+    assert world.pump.undelivered == 0
 
 
 def test_results_that_are_all_empty_are_not_sent_as_null_json(world: World) -> None:
@@ -455,7 +781,7 @@ class Doorbells:
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
         self.did: list[str] = []
-        self.bell: Bell | None = None
+        self.listener: Listener | None = None
 
     def doorbell(self, queues: Sequence[str]) -> Doorbells:
         self.did.append("connect")
@@ -466,15 +792,15 @@ class Doorbells:
 
     def wait(self, timeout: timedelta) -> bool:
         step = self.script.pop(0) if self.script else "stop"
-        assert self.bell
+        assert self.listener
         if isinstance(step, Exception):
             raise step
         if step == "stop":
-            self.bell.stop()
+            self.listener.stop()
         elif step == "announce":
-            self.bell.announce()
+            self.listener.announce()
         elif step == "retract":
-            self.bell.retract()
+            self.listener.retract()
         return step == "ring"
 
     def close(self) -> None:
@@ -490,19 +816,19 @@ class Doorbells:
 def test_a_bell_announces_when_asked_rings_and_comes_back_after_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rowlease.worker.bell.FIRST_RETRY", 0.0)
+    monkeypatch.setattr("rowlease.worker.claims.listener.FIRST_RETRY", 0.0)
     lost = OSError("cut off")
     store = Doorbells("announce", "ring", "retract", "announce", lost, lost, "ring")
     heard: list[Event] = []
     events = Events()
     events.subscribe(heard.append)
-    store.bell = Bell(store, ["default"], events)  # type: ignore[arg-type]
-    monkeypatch.setattr("rowlease.worker.bell.QUIET_WAIT", 0.0)
-    store.bell.run(store)
+    store.listener = Listener(store, ["default"], events)  # type: ignore[arg-type]
+    monkeypatch.setattr("rowlease.worker.claims.listener.QUIET_WAIT", 0.0)
+    store.listener.run(store)
     assert store.did == [
         *("connect", "idle", "announced", "rung", "busy", "idle", "announced", "close"),
         *("connect", "idle", "announced", "close"),
         *("connect", "idle", "announced", "rung", "close"),
     ]
     assert heard == [BellLost("cut off"), BellLost("cut off")]
-    assert not store.bell.is_announced
+    assert not store.listener.is_announced

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import RoutineError, StoreUnavailable
+from rowlease.errors import AccessDenied, StoreUnavailable
 from rowlease.events import Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks import Registry, Task
-from rowlease.worker import sender as sender_module
-from rowlease.worker.leases import Lease
-from rowlease.worker.pump import Done, Outcomes, Pump
-from rowlease.worker.sender import FEW, REST, Sender
-from rowlease.worker.turns import Turns
+from rowlease.worker.claims import sender as sender_module
+from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcomes import Done, Outcomes
+from rowlease.worker.claims.pump import Pump
+from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.sender import FEW, REST, Sender
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 MANY = FEW + 1
@@ -34,7 +35,9 @@ class World:
         self.meanwhile: Callable[[], object] = lambda: None
         self.next_id = 0
         this: Any = self
-        self.pump = Pump(this, "w", Turns(["default"]), Registry([Task(print)]), this, Events())
+        self.pump = Pump(
+            this, "w", QueueOrder(["default"]), Registry([Task(print)]), this, Events()
+        )
         self.sender = Sender(self.pump, this)
 
     def exchange(
@@ -42,9 +45,16 @@ class World:
     ) -> Exchanged:
         self.calls.append([held.request_id for held, _ in completed])
         self.meanwhile()
-        return Exchanged([Outcome.OK] * len(completed), [], Claim([], False, None, "f"))
+        return Exchanged([Outcome.OK] * len(completed), [], [], Claim([], False, None, "f"))
+
+    shortest = 30.0
+
+    def within(self, timeout: timedelta) -> World:
+        return self
 
     def add(self, leases: list[Lease]) -> None: ...
+
+    def drop(self, leases: Sequence[Lease]) -> None: ...
 
     def sent(self) -> None:
         self.num_sent += 1
@@ -159,7 +169,7 @@ def test_after_any_error_all_is_left_to_the_receiver_for_a_while(
     world.finish(MANY)
 
     def refuse() -> None:
-        raise RoutineError("wrong")
+        raise AccessDenied("revoked")
 
     world.meanwhile = refuse
     world.run()

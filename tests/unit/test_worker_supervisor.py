@@ -9,15 +9,16 @@ from datetime import timedelta
 
 import pytest
 
+from rowlease.clock import now
 from rowlease.events import Event, Events, WorkerDied, WorkerSpawned
-from rowlease.worker import seat as seat_module
-from rowlease.worker import supervisor as module
-from rowlease.worker.child import now
-from rowlease.worker.health import Report
-from rowlease.worker.line import SupervisorsEnd, WorkersEnd
-from rowlease.worker.seat import SILENT, Seat
+from rowlease.worker.host import supervised as seat_module
+from rowlease.worker.host import supervisor as module
+from rowlease.worker.host.channel import SupervisorsEnd, WorkersEnd
+from rowlease.worker.host.health import Report
+from rowlease.worker.host.supervised import SupervisedWorker
+from rowlease.worker.host.supervisor import Supervisor
 from rowlease.worker.summary import Summary
-from rowlease.worker.supervisor import Supervisor
+from rowlease.worker.times import REPORT_SILENT, STALLED
 
 REPORTING = """
 import json, socket, sys
@@ -25,7 +26,7 @@ line = socket.socket(fileno=int(sys.argv[1]))
 say = lambda **message: line.sendall(json.dumps(message).encode() + b"\\n")
 say(report=[True, True, [], False, 2, 1, 5])
 """
-SUMMARY = Summary(3, 2, 1, 0, 0, 0, 0, 4.0, 2, 1.5)
+SUMMARY = Summary(3, 2, 1, 0, 0, 0, 0, 0, 4.0, 2, 1.5)
 
 
 def supervisor(code: str, events: Events | None = None, **options: object) -> Supervisor:
@@ -105,7 +106,7 @@ def test_a_burst_replaces_nobody_that_says_why_it_ends(code: str, exit_code: int
 
 
 def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FAREWELL", 0.1)
+    monkeypatch.setattr(module, "SUPERVISOR_FAREWELL", 0.1)
     deaf = (
         "import signal; signal.signal(15, signal.SIG_IGN); signal.signal(2, signal.SIG_IGN)\n"
         + REPORTING
@@ -187,23 +188,23 @@ def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Mon
 
 
 def test_silence_makes_a_worker_not_live() -> None:
-    seat = Seat(7)
-    seat.process = object()  # type: ignore[assignment]
-    seat.line = SupervisorsEnd()
-    seat.line.report = Report(True, True, (), slots=2)
-    assert seat.report(SILENT).ready
-    silent = seat.report(SILENT + 1)
+    worker = SupervisedWorker(7)
+    worker.process = object()  # type: ignore[assignment]
+    worker.channel = SupervisorsEnd()
+    worker.channel.report = Report(True, True, (), slots=2)
+    assert worker.report(REPORT_SILENT).ready
+    silent = worker.report(REPORT_SILENT + 1)
     assert not silent.live
     assert not silent.ready
     assert silent.why == ("worker 7 has not been heard of for 11 s",)
     assert silent.slots == 2
-    seat.line.close()
+    worker.channel.close()
 
 
 def test_the_supervisor_itself_must_look_around(monkeypatch: pytest.MonkeyPatch) -> None:
     run = supervisor("")
     assert run.report().live
-    later = now() + 2 * module.STALLED
+    later = now() + 2 * STALLED
     monkeypatch.setattr(module, "now", lambda: later)
     assert not run.report().live
     assert "the supervisor has stood still for 20 s" in run.report().why

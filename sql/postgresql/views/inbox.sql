@@ -1,4 +1,4 @@
--- inbox: where foreign writers put requests with a plain INSERT.
+-- inbox: a view into which any program may INSERT requests.
 -- params:   queue_name, kind, priority, due_time, dedup_key, group_key, payload
 -- returns:  no rows: it can be written, not read; producers may select from it, so that a JDBC
 --           writer can look at its columns

@@ -1,4 +1,4 @@
--- fill_request: put into the queue what somebody inserts into the view `inbox`.
+-- fill_request: insert into the queue what was inserted into the view `inbox`.
 -- params:   none -- a trigger on rowlease.Inbox
 -- returns:  trigger
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
@@ -30,18 +30,18 @@ begin
   select @count = count(*), @priority = max(r.Priority) from @rows as r where r.QueueName = @queue;
   if @queue is null
     break;
-  exec rowlease.admit @queue, @count, @priority, @now, @admitted output;
+  exec rowlease_internal.admit @queue, @count, @priority, @now, @admitted output;
   set @keys = (select N'[' + string_agg(N'"' + string_escape(r.DedupKey, 'json') + N'"', N',') + N']'
                  from @rows as r where r.QueueName = @queue and r.DedupKey is not null);
   if @keys is not null
-    exec rowlease.lock_keys @queue, @keys;
+    exec rowlease_internal.lock_keys @queue, @keys;
 end;
 select top (1) @kind = r.Kind, @priority = r.Priority, @payload = r.Payload
   from @rows as r
  where coalesce(r.Kind, N'') = N'' or len(r.Kind) > 200 or r.Priority < 0
-    or rowlease.num_bytes(r.Payload) > 1048576 or rowlease.is_json(r.Payload) = 0;
+    or rowlease_internal.num_bytes(r.Payload) > 1048576 or rowlease_internal.is_json(r.Payload) = 0;
 if @@rowcount > 0
-  exec rowlease.check_request @kind, @priority, @payload, null;
+  exec rowlease_internal.check_request @kind, @priority, @payload, null;
 insert into rowlease.Queue (QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts,
                             DedupKey, GroupKey, Payload)
 select s.QueueName, r.Kind, r.Status,

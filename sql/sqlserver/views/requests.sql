@@ -1,4 +1,4 @@
--- requests: every request there is, waiting, running, failed and finished.
+-- requests: a view of every request: waiting, running, failed and finished.
 -- params:   none
 -- returns:  the columns of queue_history
 -- errors:   none

@@ -35,8 +35,8 @@ def demo(dsn: str | None, **options: Any) -> None:
     urgent) and enqueues them in bulk through JDBC; a worker pool drains the queue; Spark reads the
     results back and compares them with its own. An interrupted run goes on when started again.
     """
+    from rowlease.database import connect, database
     from rowlease.demo import run_demo
-    from rowlease.store import connect, database
 
     with database(dsn) as found:
         with connect(found):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @json_option
 def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
     """Show how many requests wait, run and have failed, per queue and priority."""
-    from rowlease.store import connect
+    from rowlease.database import connect
 
     with connect(dsn) as store:
         rows = store.depth(queue)

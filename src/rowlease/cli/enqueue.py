@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -10,7 +11,7 @@ from typing import Any, BinaryIO
 import click
 
 from rowlease.cli.options import dsn_option, duration, json_option, show_json
-from rowlease.errors import ConfigError, InvalidRequest
+from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 
 
 @click.command()
@@ -28,11 +29,16 @@ from rowlease.errors import ConfigError, InvalidRequest
 @click.option("--dedup-key", help="At most one live request of the queue has this key.")
 @click.option("--group-key", help="Requests of a group run one at a time, in order.")
 @click.option("--max-attempts", type=click.IntRange(1, 10**6), help="Default: the queue's.")
+@click.option(
+    "--receipt",
+    metavar="TEXT",
+    help="Commands with one receipt within a day enqueue once; what an earlier one has printed.",
+)
 @dsn_option
 @json_option
 def enqueue(
-    kind: str, payload: str | None, lines: BinaryIO | None, queue: str, dsn: str | None,
-    as_json: bool, **options: Any,
+    kind: str, payload: str | None, lines: BinaryIO | None, queue: str,
+    receipt: str | None, dsn: str | None, as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Put requests for the task KIND into a queue."""
     from rowlease.client import Client, new_request
@@ -49,8 +55,15 @@ def enqueue(
             ) from error
         except InvalidRequest as error:
             raise InvalidRequest(f"{name}: {error}; nothing was enqueued") from error
-    with Client(dsn) as client:
-        answers = client.enqueue_many(requests, queue=queue)
+    try:
+        with Client(dsn) as client:
+            answers = client.enqueue_many(requests, queue=queue, receipt=receipt)
+    except EnqueueUnknown as error:
+        raise EnqueueUnknown(
+            f"it is not known whether the requests were enqueued ({error.__cause__}); run the same "
+            f"command with --receipt {shlex.quote(error.receipt)}, and they are there once",
+            receipt=error.receipt,
+        ) from error.__cause__
     if as_json:
         show_json([answer._asdict() for answer in answers])
     elif len(answers) == 1:

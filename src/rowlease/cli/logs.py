@@ -2,13 +2,115 @@
 
 from __future__ import annotations
 
+import atexit
+import io
 import json
 import logging
+import os
+import select
+import sys
+import threading
+from collections import deque
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TextIO, cast
 
 #: What every record has; all else was put there by whoever logs (`rowlease.events.log`).
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+
+
+#: Texts that wait for a stderr which does not take them; a line of the log is one.
+MOST_WAITING = 10_000
+#: Seconds that what waits at the end of the process has to be written.
+LAST_WRITES = 2.0
+
+
+class WriteBehind(io.TextIOBase):
+    """A text stream that never makes its callers wait: a thread of its own writes to a descriptor.
+
+    What does not fit into the buffer is dropped and counted, until half of the buffer is free. The
+    count is logged when the descriptor takes something again. It is no error if the reader is gone.
+    Any thread may write.
+
+    Why not `logging.handlers.QueueListener`: its `stop` waits for as long as the write does, and
+    warnings and tracebacks would go past it.
+
+    Args:
+        most: how many texts may wait.
+    """
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self, fd: int, most: int = MOST_WAITING) -> None:
+        self._fd = fd
+        self._most = most
+        self._texts: deque[bytes] = deque()
+        self._is_full = False
+        self._num_dropped = 0
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name="rowlease-stderr", daemon=True).start()
+
+    def write(self, text: str) -> int:
+        data = text.encode(errors=self.errors)
+        with self._changed:
+            self._is_full = self._is_full or len(self._texts) >= self._most
+            if self._is_full:
+                self._num_dropped += 1
+            elif data:
+                self._texts.append(data)
+                self._changed.notify_all()
+        return len(text)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def isatty(self) -> bool:
+        return os.isatty(self._fd)
+
+    def drain(self, seconds: float = LAST_WRITES) -> bool:
+        """Wait until everything is written, or for so long; was it?"""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._texts, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._texts)
+                data = self._texts[0]  # stays there until it is written: `drain` waits for it
+            was_written = self._write(data)
+            if was_written:
+                self._log_dropped()
+            with self._changed:
+                self._num_dropped += not was_written
+                self._texts.popleft()
+                self._is_full = self._is_full and len(self._texts) > self._most // 2
+                self._changed.notify_all()
+
+    def _log_dropped(self) -> None:
+        with self._changed:
+            if self._is_full or not self._num_dropped:
+                return
+            count, self._num_dropped = self._num_dropped, 0
+        about = {"event": "log_lines_dropped", "count": count}
+        logging.getLogger("rowlease").warning("log lines dropped count=%d", count, extra=about)
+
+    def _write(self, data: bytes) -> bool:
+        while data:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:  # whoever shares it has made it non-blocking
+                select.select([], [self._fd], [])
+            except OSError:
+                return False
+        return True
+
+
+def write_behind_stderr() -> None:
+    """Whoever does not read this process's stderr stalls none of its threads from now on."""
+    if sys.stderr is not None:
+        stream = WriteBehind(sys.stderr.fileno())
+        sys.stderr = cast("TextIO", stream)
+        atexit.register(stream.drain)
 
 
 class JsonLines(logging.Formatter):

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+
+if TYPE_CHECKING:
+    from rowlease.store import Difference
 
 
 @click.command()
 @dsn_option
 @json_option
-def migrate(dsn: str | None, as_json: bool) -> None:
+@click.option(
+    "--sql",
+    "as_sql",
+    is_flag=True,
+    help="Print the script for psql or sqlcmd, for a DBA to review and apply; change nothing.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Compare the database with this release and name each difference; exit 1 if there is one.",
+)
+def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
     """Bring a database to this version's tables and routines.
 
     Safe to run again, and from several hosts at once; workers may go on meanwhile. It only ever
     adds, and does all of it or nothing.
     """
-    from rowlease.store import database, redact
-    from rowlease.store.migrate import migrate as bring_up
+    from rowlease.database import database
+    from rowlease.store import migrate as bring_up
+    from rowlease.store import migration_sql, redact, schema_differences
 
+    if as_sql and (as_json or check):
+        raise click.UsageError("--sql prints a script, and goes with neither --json nor --check")
+    if check:
+        with database(dsn) as found:
+            show_differences(schema_differences(found), redact(found), as_json)
+        return
+    if as_sql:
+        with database(dsn) as found:
+            click.echo(migration_sql(found), nl=False)
+        return
     with database(dsn) as found:
         done = bring_up(found)
     where = redact(found)
@@ -27,5 +54,27 @@ def migrate(dsn: str | None, as_json: bool) -> None:
     elif done.changed:
         before = done.from_revision or "an empty database"
         click.echo(f"{where}: from {before} to schema {done.to_revision}, {done.routines} routines")
+    elif done.newer:
+        click.echo(
+            f"{where}: schema {done.to_revision} is of a newer release, which this one works with; "
+            "nothing to do"
+        )
     else:
         click.echo(f"{where}: schema {done.to_revision} is up to date")
+
+
+def show_differences(found: list[Difference], where: str, as_json: bool) -> None:
+    """Print each difference in a line; exit 1 if there is one."""
+    if as_json:
+        show_json({"database": where, "differences": [one._asdict() for one in found]})
+    else:
+        for one in found:
+            if one.found is None:
+                click.echo(f"missing: {one.object}")
+            elif one.expected is None:
+                click.echo(f"not of rowlease: {one.object}")
+            else:
+                click.echo(f"changed: {one.object}: {one.found}; expected {one.expected}")
+        click.echo(f"{where}: {len(found) or 'no'} differences from this release")
+    if found:
+        raise click.exceptions.Exit(1)

@@ -71,10 +71,10 @@ def report(
     """
     from rich.console import Console
 
+    from rowlease.database import database
     from rowlease.report import make_report
     from rowlease.report.tables import as_json as data_of
     from rowlease.report.tables import show
-    from rowlease.store import database
 
     with database(dsn) as found:
         made = make_report(found, queues=queues, since=since, until=until, output=output, form=form)

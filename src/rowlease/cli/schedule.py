@@ -36,7 +36,7 @@ def dry_run_option(command: Any) -> Any:
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
     """Show every schedule, and when it fires next."""
-    from rowlease.store import connect
+    from rowlease.database import connect
 
     with connect(dsn) as store:
         rows = store.list_schedules()
@@ -104,7 +104,7 @@ def add(
       rowlease schedule add nightly "0 3 * * *" tidy --time-zone Europe/Berlin
     """
     from rowlease.cron import Cron
-    from rowlease.store import connect
+    from rowlease.database import connect
 
     times = Cron(cron, time_zone)
     with connect(dsn) as store:
@@ -164,7 +164,7 @@ def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 @json_option
 def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     """Enqueue one firing now; what is planned stays planned."""
-    from rowlease.store import connect
+    from rowlease.database import connect
 
     if dry_run:
         would(name, dsn, "fire")
@@ -179,7 +179,7 @@ def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 
 
 def act(routine: str, name: str, dsn: str | None, as_json: bool, word: str) -> None:
-    from rowlease.store import connect
+    from rowlease.database import connect
 
     with connect(dsn) as store:
         outcome = getattr(store, routine)(name)
@@ -191,7 +191,7 @@ def act(routine: str, name: str, dsn: str | None, as_json: bool, word: str) -> N
 
 
 def would(name: str, dsn: str | None, word: str) -> None:
-    from rowlease.store import connect
+    from rowlease.database import connect
 
     with connect(dsn) as store:
         found = [row for row in store.list_schedules() if row.schedule_name == name]

@@ -44,7 +44,7 @@ def spark_enqueue(
     spark-submit it is the one that was submitted: docs/spark.md shows how.
     """
     from rowlease.cli.logs import set_up_logging
-    from rowlease.store import connect, database
+    from rowlease.database import connect, database
 
     set_up_logging("text", "info")
 

@@ -17,8 +17,8 @@ from rowlease.cli.options import dsn_option, duration, json_option, show_json
 
 if TYPE_CHECKING:
     from rowlease.worker import Worker
-    from rowlease.worker.beacon import Outlet
-    from rowlease.worker.health import Report
+    from rowlease.worker.host.health import Report
+    from rowlease.worker.host.health_reporter import Outlet
 
 
 class Ended(NamedTuple):
@@ -31,14 +31,15 @@ class Ended(NamedTuple):
 
 def named_queues(
     _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
-) -> list[str] | dict[str, int]:
+) -> list[str] | dict[str, int] | None:
     """The names in order; or, if one has a weight, every name with its weight (1 if it has none).
 
-    A name that has a = and digits at its end is written with a weight of its own.
+    None if no name is given. A name that has a = and digits at its end is written with a weight of
+    its own.
     """
     split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
     if not any(match and match[2] for match in split):
-        return list(given)
+        return list(given) or None
     weights = {match[1]: int(match[2] or 1) for match in split if match}
     if len(weights) < len(given):
         raise click.BadParameter("a queue is named twice")
@@ -51,11 +52,10 @@ def named_queues(
     "--queue",
     "queues",
     multiple=True,
-    default=["default"],
     metavar="NAME[=WEIGHT]",
     callback=named_queues,
     help="May be given several times. Earlier ones are served first; with weights (1 to 1000) each "
-    "gets its share: --queue fast=3 --queue slow=1. Default: default.",
+    "gets its share: --queue fast=3 --queue slow=1. Default: the queues that the tasks name.",
 )
 @click.option(
     "--concurrency",
@@ -135,16 +135,21 @@ def worker(
     SIGTERM, Ctrl-C  drain: claim no more, finish what runs; again: hand it back at once
     SIGQUIT          write the stacks of all processes to stderr, and go on
     """
-    from rowlease.cli.logs import set_up_logging
+    from rowlease.cli.logs import set_up_logging, write_behind_stderr
 
     several = limits["processes"] > 1
+    write_behind_stderr()
     set_up_logging(log_format, log_level, with_process=several)
     if supervised is not None:
         run_supervised(tasks, dsn, supervised, limits)
         return
     run = run_supervisor if several else run_alone
     data, text, exit_code = run(tasks, dsn, health, health_file, limits)
-    show_json(data) if as_json else click.echo(text)
+    try:
+        show_json(data) if as_json else click.echo(text)
+    except BrokenPipeError:
+        # Nobody reads it any more, which is no failure; the interpreter flushes once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(exit_code)
 
 
@@ -156,26 +161,26 @@ def run_alone(
     limits: dict[str, Any],
 ) -> Ended:
     """Run one worker in this process."""
-    from rowlease.worker.beacon import Beacon
+    from rowlease.worker.host.health_reporter import HealthReporter
 
     outlets, interval = outlets_of(health_file)
     with opened(tasks, dsn, limits) as pool:
         report, changed = pool.health.report, pool.health.changed
-        with probed(health, report), Beacon(report, outlets, changed, interval):
+        with probed(health, report), HealthReporter(report, outlets, changed, interval):
             summary = pool.run()
     return Ended(summary._asdict(), str(summary), 0)
 
 
 def run_supervised(tasks: str, dsn: str | None, fd: int, limits: dict[str, Any]) -> None:
     """Run one worker of a supervisor, and tell it how that goes."""
-    from rowlease.worker.beacon import Beacon
-    from rowlease.worker.line import WorkersEnd
-    from rowlease.worker.signals import stacks_on_sigquit
+    from rowlease.worker.host.channel import WorkersEnd
+    from rowlease.worker.host.health_reporter import HealthReporter
+    from rowlease.worker.host.signals import stacks_on_sigquit
 
     # First of all, so that a signal that asks for stacks does not end a worker that starts.
     with stacks_on_sigquit(lambda: None), opened(tasks, dsn, limits) as pool:
         line = WorkersEnd(fd, gone=pool.stop)
-        with Beacon(pool.health.report, [line], pool.health.changed):
+        with HealthReporter(pool.health.report, [line], pool.health.changed):
             line.summary(pool.run())
 
 
@@ -185,9 +190,9 @@ def run_supervisor(
 ) -> Ended:  # fmt: skip
     """Run workers in processes of their own, started as this one was."""
     from rowlease.config import configured_dsn
+    from rowlease.database import connect, database
     from rowlease.events import Events, log_to
-    from rowlease.store import connect, database
-    from rowlease.worker.supervisor import Supervisor
+    from rowlease.worker.host.supervisor import Supervisor
 
     events = Events()
     log_to(events)
@@ -221,8 +226,9 @@ def run_supervisor(
 @contextmanager
 def opened(tasks: str, dsn: str | None, limits: dict[str, Any]) -> Iterator[Worker]:
     """A worker on a store that is closed afterwards."""
-    from rowlease.store import connect, database, redact
-    from rowlease.tasks import load_tasks
+    from rowlease.database import connect, database
+    from rowlease.store import redact
+    from rowlease.task_loading import load_tasks
     from rowlease.worker import Worker
 
     sys.path.insert(0, "")
@@ -239,7 +245,7 @@ def probed(address: str | None, report: Callable[[], Report]) -> Iterator[None]:
     if address is None:
         yield
         return
-    from rowlease.worker.probes import HealthServer, read_address
+    from rowlease.worker.host.probes import HealthServer, read_address
 
     host, port = read_address(address)
     with HealthServer(host, port, report) as server:
@@ -249,9 +255,9 @@ def probed(address: str | None, report: Callable[[], Report]) -> Iterator[None]:
 
 def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
     """Who is to be told how the worker is, and every how many seconds."""
-    from rowlease.worker.beacon import interval_of
-    from rowlease.worker.probes import HealthFile
-    from rowlease.worker.systemd import Systemd
+    from rowlease.worker.host.health_reporter import interval_of
+    from rowlease.worker.host.probes import HealthFile
+    from rowlease.worker.host.systemd import Systemd
 
     systemd = Systemd.of_environment()
     outlets: list[Outlet] = [HealthFile(health_file)] if health_file else []

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from rowlease.demo.drain import Sample
 from rowlease.demo.job import LABELS
-from rowlease.look import colour_of
+from rowlease.theme import colour_of
 
 #: Seconds between two lines where stderr is no terminal.
 LINE_EVERY = 2.0

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rowlease.demo.job import QUEUE
 from rowlease.errors import RowleaseError
-from rowlease.store import Store
+from rowlease.store import Reading, Store
 
 #: Seconds between two looks at the depth.
 LOOK_EVERY = 0.2
@@ -178,7 +178,7 @@ def drain(
     return Drained(_trimmed(samples), restarts, summaries, failed)
 
 
-def _look(store: Store, seconds: float) -> Sample:
+def _look(store: Reading, seconds: float) -> Sample:
     """What waits or runs now."""
     depths = {
         depth.priority: depth.scheduled + depth.pending + depth.processing

@@ -65,9 +65,9 @@ def flights(spark: Any, source: Input) -> Any:
     return rows.select("row_id", *COLUMNS, "origin_lat", "origin_lon", "dest_lat", "dest_lon")
 
 
-def stage_requests(frame: Any, dsn: str, load_id: str) -> Staged:
+def stage_requests(frame: Any, dsn: str, load_id: str, run_number: int) -> Staged:
     """Make each flight a request and stage them; see `rowlease.spark.enqueue`."""
-    return stage(frame, dsn, kind=KIND, priority=urgency(), load_id=load_id)
+    return stage(frame, dsn, load_id=load_id, run_number=run_number, kind=KIND, priority=urgency())
 
 
 def urgency() -> Any:

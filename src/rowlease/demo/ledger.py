@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 
 from rowlease.demo.job import QUEUE
 from rowlease.demo.source import Input
+from rowlease.model import Promoted
 from rowlease.spark.jdbc import connection_options, database_errors, literal
-from rowlease.store import Store
+from rowlease.spark.load import new_run
+from rowlease.store import Producing
 
 CHECKED = ":checked"
 #: Characters of the input's name and of its digest that go into a load id of at most 100.
@@ -52,6 +54,9 @@ def find_run(spark: Any, dsn: str, source: Input) -> Run:
     return Run(f"{name}{number}", f"{name}{number}" in known)
 
 
-def close_run(store: Store, run: Run) -> None:
+def close_run(store: Producing, run: Run) -> None:
     """Write down that the run's results were compared; the next one starts anew."""
-    store.promote(f"{run.load_id}{CHECKED}", QUEUE, 0)
+    checked = f"{run.load_id}{CHECKED}"
+    begun = store.begin_load(checked, QUEUE, new_run())
+    if not isinstance(begun, Promoted):
+        store.promote(checked, begun, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rowlease.demo.drain import Drained
 from rowlease.demo.job import LABELS
-from rowlease.look import FAINT, INK, badge, colour_of, picture, plain
+from rowlease.theme import FAINT, INK, badge, colour_of, picture, plain
 
 
 def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:

@@ -14,7 +14,7 @@ from rowlease.demo.check import CarrierRow, Compared, Wait
 from rowlease.demo.drain import Drained
 from rowlease.demo.job import LABELS
 from rowlease.demo.source import Input
-from rowlease.look import table
+from rowlease.theme import table
 
 
 class Report(NamedTuple):

@@ -20,9 +20,10 @@ from rowlease.demo.drain import Drained, WorkerProcess, drain
 from rowlease.demo.ledger import Run, close_run, find_run
 from rowlease.demo.source import Input, prepare
 from rowlease.errors import ConfigError
+from rowlease.model import Promoted
 from rowlease.spark import local_session
 from rowlease.spark.jdbc import database_errors
-from rowlease.spark.load import promoted
+from rowlease.spark.load import new_run, promoted
 from rowlease.store import Store, open_store
 
 INTERRUPTED = 130
@@ -119,15 +120,15 @@ def _enqueue(flights: Any, dsn: str, store: Store, run: Run, prepared: Input, st
     store.configure_queue(
         job.QUEUE, lease_seconds=LEASE, max_priority=9, keep_history=True, paused=False
     )
-    if run.promoted:
+    begun = store.begin_load(run.load_id, job.QUEUE, new_run())
+    if isinstance(begun, Promoted):
         steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} flights; going on.")
         return
-    store.begin_load(run.load_id, job.QUEUE)
     with steps.step("stage", "Spark writes the requests through JDBC"):
-        staged = job.stage_requests(flights, dsn, run.load_id)
+        staged = job.stage_requests(flights, dsn, run.load_id, begun)
     steps.done("stage", f"{staged.num_rows:,} requests staged through JDBC")
     with steps.step("promote", "The load enters the queue"):
-        entered = promoted(store, job.QUEUE, staged)
+        entered = promoted(store, staged)
     steps.done("promote", f"{entered.num_enqueued:,} requests enqueued in one step")
 
 

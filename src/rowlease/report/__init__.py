@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rowlease.errors import ConfigError
 from rowlease.report.figures import Figures, figures
-from rowlease.store import is_sqlserver, redact
+from rowlease.store import bulk_store, is_sqlserver, redact
 
 __all__ = ["Figures", "Report", "make_report"]
 
@@ -59,7 +59,6 @@ def make_report(
         StoreError and its kin: from the database.
     """
     from rowlease.spark.session import a_session
-    from rowlease.store.bulk import bulk_store, clock
 
     if find_spec("matplotlib") is None:
         raise ConfigError("the report draws with Matplotlib; run `pip install 'rowlease[report]'`")
@@ -72,7 +71,7 @@ def make_report(
         store.check_schema()
         for queue in queues:
             store.depth(queue)  # an unknown one is said before Spark starts
-        now = clock(store).astimezone(UTC)
+        now = store.now().astimezone(UTC)
     start, end = instant(since, now), instant(until, now)
     if start >= end:
         raise ConfigError(

@@ -155,7 +155,7 @@ def requests(
     """Queue, kind, status, priority, error, wait and run, of history and queue."""
     from pyspark.sql import functions as F
 
-    from rowlease.spark.times import register_times
+    from rowlease.spark.timing_source import register_times
 
     register_times(spark)
     options = {

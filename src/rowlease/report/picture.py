@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rowlease.look import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 from rowlease.report.figures import Failures, Figures, Step, Work
+from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 
 #: Queues have cool colours: warm ones are priorities. The last one is for all further queues.
 QUEUE_COLOURS = ("#2f5d8a", "#7fb0d6", "#3f9c8f", "#a98fc7", "#c3d5a0", "#c9cdd4")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from rowlease.look import table
 from rowlease.report.figures import Failures, Figures, Step, Work
+from rowlease.theme import table
 
 if TYPE_CHECKING:
     from rich.console import Console

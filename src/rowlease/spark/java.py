@@ -14,7 +14,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from rowlease.errors import ConfigError
-from rowlease.spark.trust import java_trust_store, machine_bundle
+from rowlease.spark.ca_certificates import java_trust_store, machine_bundle
 
 #: The oldest Java that Spark 4 runs on.
 MIN_JAVA = 17

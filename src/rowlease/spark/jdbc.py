@@ -7,28 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rowlease.errors import (
-    AccessDenied,
-    ConfigError,
-    InvalidRequest,
-    RowleaseError,
-    SchemaMismatch,
-    StoreError,
-    StoreUnavailable,
-)
+from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
 from rowlease.spark.drivers import Driver, drivers_for
-from rowlease.store import is_sqlserver, jdbc_options, redact
-from rowlease.store.sqlserver_errors import Said, our_error
+from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
 
 #: Letters, digits and a few signs that mean nothing to SQL, to a JDBC driver or to Spark.
 HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
 BULK_COPY = "useBulkCopyForBatchInsert"
-#: SQLSTATE classes: connection failed, wrong credentials, no such database, out of resources,
-#: operator intervention.
-UNREACHABLE = ("08", "28", "3D", "53", "57")
-#: SQLSTATEs for a schema that is not there or not the one this version works with.
-OTHER_SCHEMA = ("42P01", "42703", "3F000")
-BAD_TEXT = ("22021", "22P05", "22001")
 
 
 def connection_options(dsn: str) -> dict[str, str]:
@@ -118,7 +103,6 @@ def database_errors(dsn: str, doing: str) -> Iterator[None]:
 
 def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None:
     """What rowlease calls an error of PySpark's; None if the database is not behind it."""
-    where = redact(dsn)
     found = _innermost_sql_exception(error)
     if found is None:
         driver: Driver = drivers_for(dsn)[-1]
@@ -128,25 +112,8 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
                 "rowlease.spark.local_session, or with spark.jars or spark.jars.packages set"
             )
         return None
-    state, code, said = found
-    if is_sqlserver(dsn):
-        ours = our_error(Said(state, code, said, in_connecting=False), where)
-        return type(ours)(f"{doing}: {ours}")
-    if state.startswith(UNREACHABLE):
-        return StoreUnavailable(
-            f"{doing}: cannot reach the database at {where}: {said}; check the DSN and that the "
-            "server is up"
-        )
-    if state == "42501":
-        return AccessDenied(f"{doing}: {said} at {where}; grant its user one of the rowlease roles")
-    if state in OTHER_SCHEMA:
-        return SchemaMismatch(
-            f"{doing}: the database at {where} lacks what this version needs ({said}); "
-            "run `rowlease migrate`"
-        )
-    if state in BAD_TEXT:
-        return InvalidRequest(f"{doing}: a text does not fit the database: {said}")
-    return StoreError(f"{doing}: {said} ({state})")
+    ours = jdbc_error(dsn, *found)
+    return type(ours)(f"{doing}: {ours}")
 
 
 def _innermost_sql_exception(error: Exception) -> tuple[str, int, str] | None:
@@ -160,7 +127,7 @@ def _innermost_sql_exception(error: Exception) -> tuple[str, int, str] | None:
         if _is_sql_exception(thrown.getClass()):
             said = str(thrown.getMessage() or "").strip().partition("\n")[0]
             state, code = str(thrown.getSQLState() or ""), int(thrown.getErrorCode())
-            found = (state, code, said.removeprefix("ERROR: "))
+            found = (state, code, said)
         thrown = thrown.getCause()
     return found
 

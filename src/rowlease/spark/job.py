@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rowlease.errors import ConfigError, RowleaseError
-from rowlease.spark.crew import Plan
+from rowlease.spark.executor_worker import Plan
 from rowlease.spark.executors import Executors
 from rowlease.worker import Summary
 
@@ -21,7 +21,7 @@ class Job:
     """Starts the job, in a thread: whoever waits for Spark in the main one hears no signal.
 
     Args:
-        function: of `rowlease.spark.crew`.
+        function: of `rowlease.spark.executor_worker`.
     """
 
     def __init__(

@@ -8,6 +8,9 @@ twice and moves them into the queue in one transaction.
 from __future__ import annotations
 
 import logging
+import os
+import secrets
+import socket
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,7 +22,7 @@ from rowlease.model import Promoted
 from rowlease.spark.columns import described, staging_columns
 from rowlease.spark.jdbc import connection_options, database_errors, staged, writing_options
 from rowlease.spark.progress import reported
-from rowlease.store import Store, open_store
+from rowlease.store import Producing, open_store
 
 logger = logging.getLogger("rowlease")
 
@@ -27,9 +30,8 @@ logger = logging.getLogger("rowlease")
 MAX_LOAD_ID = 100
 #: Rows that the driver gathers before it sends them; the rewritten INSERT is what makes it fast.
 BATCH_SIZE = 10_000
-#: A row's id is its partition, then the run or the try that wrote it, then its number: 17, 16 and
-#: 30 bits. Rows so become requests in the frame's order, and two tries never share an id. The first
-#: two together are its part.
+#: A row's id is its partition, then the try that wrote it, then its number: 17, 16 and 30 bits.
+#: Rows so become requests in the frame's order. The first two together are its part.
 TRY_BITS, ROW_BITS = 16, 30
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
 #: How often rows are staged at most, if two tries of a task were at odds.
@@ -47,10 +49,11 @@ class Staged(NamedTuple):
 
     Attributes:
         kind: for the rows that name none themselves.
-        parts: that count; others are of a run that died, or of a try that Spark gave up.
+        parts: that count; others are of a try that Spark gave up.
     """
 
     load_id: str
+    run_number: int
     num_rows: int
     kind: str | None
     parts: Sequence[int]
@@ -68,14 +71,15 @@ def enqueue(
     group_key: Any = None,
     due_time: Any = None,
     load_id: str | None = None,
-    store: Store | None = None,
+    store: Producing | None = None,
 ) -> Promoted:
     """Turn each row of a DataFrame into one request of a queue.
 
     All rows become visible to workers in one step, or none does. Calling it again with the same
     `load_id` enqueues nothing and answers `repeat` with the first call's counts, however the first
     one ended and whoever made it; no job is run for that. After a run that died before its end it
-    starts over: what that run staged is dropped.
+    starts over: what that run staged is dropped. If that run still lives, this one takes the load
+    over from it, and the other is refused with LoadLost.
 
     A column is given by its name or as a Column expression. While it runs, `rowlease.load` says how
     many rows are staged, and the logger `rowlease` says it at level INFO.
@@ -107,6 +111,8 @@ def enqueue(
             for another queue or for other columns; the message names it. Nothing was enqueued;
             arguments, columns and the queue are checked before any Spark job runs.
         QueueFull: the load does not fit into the queue's capacity; nothing was enqueued.
+        LoadLost: another run with this load id began later, and has taken the load over; nothing of
+            this run was enqueued.
         ConfigError: the DSN cannot be read, or the session has no JDBC driver.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: from the database; nothing was
             enqueued, unless the answer to the promotion was lost, three times in a row: call again
@@ -123,14 +129,15 @@ def enqueue(
         opened, made_of = store, described(df, payload, columns)
 
         def staged_and_promoted() -> Promoted:
-            done = heard(lambda: opened.begin_load(load_id, queue, made_of))
-            if done is not None:
-                return done
-            waiting = write(df, dsn, kind, columns, load_id, opened)
+            run_by = new_run()
+            begun = heard(lambda: opened.begin_load(load_id, queue, run_by, made_of))
+            if isinstance(begun, Promoted):
+                return begun
+            waiting = write(df, dsn, kind, columns, load_id, begun, opened)
             logger.info(
                 "load %s: %s rows are staged and enter the queue", load_id, waiting.num_rows
             )
-            return promoted(opened, queue, waiting)
+            return promoted(opened, waiting)
 
         for _ in range(STAGINGS - 1):
             with suppress(StoreConflict):
@@ -138,23 +145,23 @@ def enqueue(
         return staged_and_promoted()
 
 
-def promoted(store: Store, queue: str, load: Staged) -> Promoted:
+def promoted(store: Producing, load: Staged) -> Promoted:
     """Promote a staged load; again if the answer does not come, whatever became of the first."""
     try:
-        return _settled(store, queue, load)
+        return _settled(store, load)
     except InvalidRequest:
-        # Rows that do not count may be there, of a task that was tried twice or of a run that died.
-        # To look for them each time would cost more than it saves.
+        # Rows that do not count may be there, of a task that was tried twice. To look for them each
+        # time would cost more than it saves.
         if not _discarded(store, load):
             raise
-        return _settled(store, queue, load)
+        return _settled(store, load)
 
 
-def _settled(store: Store, queue: str, load: Staged) -> Promoted:
+def _settled(store: Producing, load: Staged) -> Promoted:
     """Promote; at once again if a late task has committed rows meanwhile."""
 
     def promote() -> Promoted:
-        return store.promote(load.load_id, queue, load.num_rows, kind=load.kind)
+        return store.promote(load.load_id, load.run_number, load.num_rows, kind=load.kind)
 
     for _ in range(PROMOTIONS - 1):
         with suppress(StoreConflict):
@@ -162,11 +169,11 @@ def _settled(store: Store, queue: str, load: Staged) -> Promoted:
     return heard(promote)
 
 
-def _discarded(store: Store, load: Staged) -> bool:
+def _discarded(store: Producing, load: Staged) -> bool:
     """Drop the rows that do not count; may there have been any?"""
     with suppress(StoreUnavailable):
-        return store.discard_staged(load.load_id, load.parts) > 0
-    heard(lambda: store.discard_staged(load.load_id, load.parts))
+        return store.discard_staged(load.load_id, load.run_number, load.parts) > 0
+    heard(lambda: store.discard_staged(load.load_id, load.run_number, load.parts))
     return True  # nobody has heard how many it were the first time
 
 
@@ -183,24 +190,27 @@ def stage(
     df: Any,
     dsn: str,
     *,
+    load_id: str,
+    run_number: int,
     kind: Any,
     priority: Any = None,
     payload: Any = None,
     dedup_key: Any = None,
     group_key: Any = None,
     due_time: Any = None,
-    load_id: str | None = None,
 ) -> Staged:
-    """The first half of `enqueue`: write the rows where no worker sees them, and count them.
+    """The middle of `enqueue`: write the rows where no worker sees them, and count them.
 
     Of a load that is never promoted `maintain` drops the rows, after a day.
 
-    Args, raises: as `enqueue`.
+    Args:
+        run_number: what `Store.begin_load` gave this run.
+
+    Further args, raises: as `enqueue`.
     """
-    load_id = named_load(load_id)
     columns = checked_columns(df, kind, priority, payload, dedup_key, group_key, due_time)
     connection_options(dsn)
-    return write(df, dsn, kind, columns, load_id, None)
+    return write(df, dsn, kind, columns, load_id, run_number, None)
 
 
 def named_load(load_id: str | None) -> str:
@@ -222,13 +232,19 @@ def checked_columns(df: Any, *given: Any) -> list[Any]:
     return staging_columns(df, *given)
 
 
-def new_run() -> int:
-    """A number that tells this run's rows from those of another run of the same load."""
-    return time.time_ns() // 1000 % (1 << TRY_BITS)
+def new_run() -> str:
+    """The name of a run that begins here: no other run has it, and people see where it runs."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def write(
-    df: Any, dsn: str, kind: Any, columns: list[Any], load_id: str, store: Store | None
+    df: Any,
+    dsn: str,
+    kind: Any,
+    columns: list[Any],
+    load_id: str,
+    run_number: int,
+    store: Producing | None,
 ) -> Staged:
     """Write the columns of a load, and report on it where a store is given."""
     from pyspark.sql import Observation
@@ -237,13 +253,14 @@ def write(
     context = df.sparkSession.sparkContext
     # More connections than cores only wait for each other. The rows are numbered where they lie,
     # and kept, because a number is only worth something if a retried task gives it again.
-    run, tasks = new_run(), context.defaultParallelism
-    part = F.spark_partition_id().cast("bigint") * (1 << TRY_BITS) + F.lit(run)
+    tasks = context.defaultParallelism
+    part = F.spark_partition_id().cast("bigint") * (1 << TRY_BITS)
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
     numbered = (
         df.coalesce(tasks)
         .select(
             F.lit(load_id).alias("load_id"),
+            F.lit(run_number).cast("bigint").alias("run_number"),
             (part * (1 << ROW_BITS) + number).alias("row_id"),
             *columns,
         )
@@ -254,7 +271,7 @@ def write(
     table, written = staged(observed, dsn)
     try:
         with (
-            reported(context, store, load_id) if store else nullcontext(),
+            reported(context, store, load_id, run_number) if store else nullcontext(),
             database_errors(dsn, "the rows could not be staged, nothing was enqueued"),
         ):
             written.write.format("jdbc").options(
@@ -262,6 +279,6 @@ def write(
             ).mode("append").save()
     finally:
         numbered.unpersist()
-    parts = [(each << TRY_BITS) + run for each in range(tasks)]
+    parts = [each << TRY_BITS for each in range(tasks)]
     named = kind if isinstance(kind, str) else None
-    return Staged(load_id, counted.get["num_rows"], named, parts)
+    return Staged(load_id, run_number, counted.get["num_rows"], named, parts)

@@ -7,12 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rowlease.store import Store
+from rowlease.store import Reading
+from rowlease.worker.times import WORKER_SILENT
 
 logger = logging.getLogger("rowlease")
-
-#: Seconds after which a worker that has not been heard of does not count: it beats every 5.
-SILENT = 12.0
 
 
 class Progress(NamedTuple):
@@ -55,7 +53,7 @@ class Observer:
         prefix: what the ids of its workers begin with.
     """
 
-    def __init__(self, store: Store, queues: Sequence[str], prefix: str) -> None:
+    def __init__(self, store: Reading, queues: Sequence[str], prefix: str) -> None:
         self._store = store
         self._queues = set(queues)
         self._prefix = prefix
@@ -82,7 +80,8 @@ class Observer:
         workers = [
             each
             for each in self._store.list_workers()
-            if each.worker_id.startswith(self._prefix) and each.silent.total_seconds() < SILENT
+            if each.worker_id.startswith(self._prefix)
+            and each.silent.total_seconds() <= WORKER_SILENT
         ]
         return Progress(
             at - began,

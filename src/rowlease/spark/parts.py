@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -13,7 +13,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
+from rowlease.errors import ConfigError, InvalidRequest, LoadLost, RowleaseError
+from rowlease.model import Promoted
 from rowlease.spark.columns import MAX_INTEGER
 from rowlease.spark.load import (
     MAX_PARTITIONS,
@@ -25,20 +26,26 @@ from rowlease.spark.load import (
     promoted,
 )
 from rowlease.spark.progress import Reporter
-from rowlease.store.bulk import bulk_store, copy_staged
-from rowlease.store.postgresql import PostgresStore
+from rowlease.store import BulkStore, bulk_store
 
 APPLICATION = "rowlease spark"
+#: The columns of `staging` that say whose a row is.
+IDS = ("load_id", "run_number", "row_id")
 #: Where a task of a micro-batch reads its number: a local property that Spark sets.
 BATCH = "streaming.sql.batchId"
 
 
 @dataclass
 class Part(WriterCommitMessage):
-    """What a task reports: which part it wrote, and how many rows."""
+    """What a task reports: the run it wrote for, which part, and how many rows.
 
-    part: int
-    num_rows: int
+    Attributes:
+        run_number: None if the load is promoted already and nothing was written.
+    """
+
+    run_number: int | None = None
+    part: int = 0
+    num_rows: int = 0
 
 
 class Parts:
@@ -53,27 +60,24 @@ class Parts:
         self._queue = queue
         self._kind = kind
         self._columns = list(columns)
-        # Task attempts are numbered from 0 in every application; two that write the same load
-        # must not call different tries the same.
-        self._run = new_run()
 
-    def begin(self, load_id: str, described: str) -> bool:
-        """Open a load's ledger; is it promoted already?"""
+    def begin(self, load_id: str, run_by: str, described: str | None = None) -> int | None:
+        """Take a load over; the run's number, or None if the load is promoted already."""
         with self.store() as store:
-            begun = heard(lambda: store.begin_load(load_id, self._queue, described))
-            return begun is not None
+            begun = heard(lambda: store.begin_load(load_id, self._queue, run_by, described))
+            return None if isinstance(begun, Promoted) else begun
 
-    def stage(self, load_id: str, task: Any, batches: Iterator[Any]) -> Part:
+    def stage(self, load_id: str, run_number: int, task: Any, batches: Iterator[Any]) -> Part:
         """Copy a partition's rows in one transaction; runs in a task."""
         if task.partitionId() >= MAX_PARTITIONS:
             raise ConfigError(f"a load has at most {MAX_PARTITIONS} partitions; coalesce the frame")
-        attempt = (task.taskAttemptId() + self._run) % (1 << TRY_BITS)
-        part = Part((task.partitionId() << TRY_BITS) + attempt, 0)
+        attempt = task.taskAttemptId() % (1 << TRY_BITS)
+        part = Part(run_number, (task.partitionId() << TRY_BITS) + attempt)
         try:
             with self.store() as store:
-                reporter = Reporter(store, load_id)
-                columns = ["load_id", "row_id", *self._columns]
-                copy_staged(store, columns, self._blocks(load_id, batches, part, reporter))
+                reporter = Reporter(store, load_id, run_number)
+                blocks = self._blocks(load_id, batches, part, reporter)
+                store.copy_staged([*IDS, *self._columns], blocks)
                 reporter.tell()
         except RowleaseError as error:
             without_rows(error)
@@ -97,31 +101,34 @@ class Parts:
                 )
             columns = [
                 pa.repeat(load_id, rows),
+                pa.repeat(part.run_number, rows),
                 pa.array(range(first, first + rows), pa.int64()),
                 *(as_staged(name, batch.column(name)) for name in self._columns),
             ]
-            names = ["load_id", "row_id", *self._columns]
+            names = [*IDS, *self._columns]
             block = pa.BufferOutputStream()
             csv.write_csv(pa.RecordBatch.from_arrays(columns, names), block, how)
             yield block.getvalue().to_pybytes()
             reporter.add(rows)
 
-    def promote(self, load_id: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def promote(
+        self, load_id: str, run_number: int, messages: Sequence[WriterCommitMessage | None]
+    ) -> None:
         """Promote what the winning tasks wrote; runs beside the driver, once all have ended."""
         parts = [message for message in messages if isinstance(message, Part)]
         num_rows, kept = sum(part.num_rows for part in parts), [part.part for part in parts]
         try:
             with self.store() as store:
-                promoted(store, self._queue, Staged(load_id, num_rows, self._kind, kept))
+                promoted(store, Staged(load_id, run_number, num_rows, self._kind, kept))
         except RowleaseError as error:
             without_rows(error)
 
-    def discard(self, load_id: str) -> None:
-        """Drop what was staged."""
-        with self.store() as store:
-            heard(lambda: store.discard_staged(load_id, []))
+    def discard(self, load_id: str, run_number: int) -> None:
+        """Drop what was staged; where another run has the load, that is done already."""
+        with self.store() as store, suppress(LoadLost):
+            heard(lambda: store.discard_staged(load_id, run_number, []))
 
-    def store(self) -> closing[PostgresStore]:
+    def store(self) -> closing[BulkStore]:
         """A store on the load's database, for a `with`."""
         return closing(bulk_store(self._dsn, APPLICATION))
 
@@ -139,44 +146,62 @@ class ArrowParts(DataSourceArrowWriter):
     def __init__(self, parts: Parts, load_id: str, described: str) -> None:
         self._parts = parts
         self._load_id = load_id
-        self._is_done = parts.begin(load_id, described)
+        self._run_number = parts.begin(load_id, new_run(), described)
 
     def write(self, iterator: Iterator[Any]) -> Part:
         """See `Parts.stage`; of a load that is promoted already no row is asked for."""
         task = this_task()
-        if self._is_done:
-            return Part(0, 0)
-        return self._parts.stage(self._load_id, task, iterator)
+        if self._run_number is None:
+            return Part()
+        return self._parts.stage(self._load_id, self._run_number, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._parts.promote(self._load_id, messages)
+        if self._run_number is not None:
+            self._parts.promote(self._load_id, self._run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._parts.discard(self._load_id)
+        if self._run_number is not None:
+            self._parts.discard(self._load_id, self._run_number)
 
 
 class StreamParts(DataSourceStreamArrowWriter):
-    """A stream: each of its batches is a load, `<stream>/<number of the batch>`."""
+    """A stream: each of its batches is a load, `<stream>/<number of the batch>`.
+
+    Spark does not say here that a batch begins. So each of its tasks does: the first of them takes
+    the load over for this run of the stream, and the others get its number. The commit is made by
+    another writer, which knows the run by what the tasks report.
+    """
 
     def __init__(self, parts: Parts, stream: str) -> None:
         self._parts = parts
         self._stream = stream
+        self._run_by = new_run()
         with parts.store() as store:
             store.check_schema()
 
     def write(self, iterator: Iterator[Any]) -> Part:
-        """See `Parts.stage`."""
+        """See `Parts.stage`; of a batch that is promoted already no row is asked for."""
         task = this_task()
         number = task.getLocalProperty(BATCH)
         if number is None:
             raise ConfigError(f"Spark does not say which batch this is ({BATCH}); use batch_sink")
-        return self._parts.stage(f"{self._stream}/{number}", task, iterator)
+        load_id = f"{self._stream}/{number}"
+        run_number = self._parts.begin(load_id, self._run_by)
+        if run_number is None:
+            return Part()
+        return self._parts.stage(load_id, run_number, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self._parts.promote(f"{self._stream}/{batchId}", messages)
+        load_id = f"{self._stream}/{batchId}"
+        runs = {message.run_number for message in messages if isinstance(message, Part)}
+        if not runs:  # a batch without tasks is an empty load
+            runs = {self._parts.begin(load_id, self._run_by)}
+        for run_number in runs:
+            if run_number is not None:
+                self._parts.promote(load_id, run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self._parts.discard(f"{self._stream}/{batchId}")
+        """What was staged is dropped when the batch begins anew, or by `maintain` after a day."""
 
 
 def this_task() -> Any:

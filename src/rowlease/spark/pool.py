@@ -19,29 +19,30 @@ from typing import Any
 
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, RowleaseError, StoreError
-from rowlease.spark.crew import APPLICATION, Plan, check, places, run
+from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.job import Job
 from rowlease.spark.observer import Observer, Progress, log_progress
 from rowlease.store import Store, open_store
+from rowlease.store.revisions import own_version
+from rowlease.task_loading import registry_of
 from rowlease.tasks import Registry, Task
 from rowlease.worker import Summary
-from rowlease.worker.housekeeping import own_version
-from rowlease.worker.signals import stopped_by_signals
-from rowlease.worker.turns import Turns
+from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.queues import queues_of
+from rowlease.worker.host.signals import stopped_by_signals
+from rowlease.worker.times import HEARTBEAT, POOL_FAREWELL
 
 logger = logging.getLogger("rowlease")
 
-#: Seconds between two looks at the queues, two heartbeats, and two words about how it goes.
-LOOK, HEARTBEAT, TELL = 0.5, 5.0, 5.0
-#: Seconds that executors have beyond the grace time to hear of the end and say their last words.
-FAREWELL = 20.0
+#: Seconds between two looks at the queues, and two lines about how it goes.
+LOOK, TELL = 0.5, 5.0
 
 
 def work(
     spark: Any,
     tasks: str | Task | Iterable[Task] | Registry,
-    queues: Sequence[str] | Mapping[str, int] = ("default",),
+    queues: Sequence[str] | Mapping[str, int] | None = None,
     *,
     dsn: str | None = None,
     until_drained: bool = True,
@@ -69,7 +70,7 @@ def work(
         spark: a session, whose executors have rowlease installed and reach the database.
         tasks: `package.module` or `package.module:name`, imported on the executors; or tasks of a
             module, which is imported there again.
-        queues: as for `rowlease.Worker`.
+        queues: as for `rowlease.Worker`. To know those of the tasks, the driver imports the module.
         dsn: the database, as executors reach it. None takes ROWLEASE_DSN or ROWLEASE_DSN_FILE of
             the driver.
         until_drained: end when nothing waits or runs in the queues, whoever runs it. Requests
@@ -103,7 +104,9 @@ def work(
         )
     if duration is not None and duration <= timedelta(0):
         raise ConfigError(f"duration is {duration}; it must be positive")
-    names = Turns(queues).order()
+    if queues is None:
+        queues = queues_of(registry_of(tasks))
+    names = QueueOrder(queues).order()
     named = places(tasks)
     with closing(open_store(place, application_name=APPLICATION)) as store:
         store.check_schema()
@@ -111,7 +114,7 @@ def work(
             store.depth(name)  # an unknown one is said before Spark starts anything
         sc = spark.sparkContext
         found = executors_of(sc, executors)
-        patience = grace.total_seconds() + FAREWELL
+        patience = grace.total_seconds() + POOL_FAREWELL
         plan = Plan(
             pool_id=f"spark:{secrets.token_hex(4)}",
             dsn=place,
@@ -180,7 +183,7 @@ class Pool:
                     job.cancel()
             finally:
                 with suppress(RowleaseError):
-                    self._store.worker_bye(self._pool_id)
+                    self._store.remove_worker(self._pool_id)
         summaries, refusals = job.results()
         if refusals and not summaries:
             raise refusals[0]
@@ -218,7 +221,7 @@ class Pool:
                 return
             if not said:
                 with self._patient():
-                    self._store.worker_bye(self._pool_id)
+                    self._store.remove_worker(self._pool_id)
                     said = True
 
     def _beat(self) -> None:

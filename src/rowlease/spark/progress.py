@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from rowlease.errors import RowleaseError
-from rowlease.store import Store
+from rowlease.errors import LoadLost, RowleaseError
+from rowlease.store import Producing
 
 logger = logging.getLogger("rowlease")
 
@@ -20,11 +20,16 @@ PAUSE = 1.0
 
 
 class Reporter:
-    """Adds up rows and reports them, once a second at most; that it cannot is no reason to fail."""
+    """Adds up rows and reports them, once a second at most; that it cannot is no reason to fail.
 
-    def __init__(self, store: Store, load_id: str) -> None:
+    Raises:
+        LoadLost: from `add` and `tell`: another run has taken the load over.
+    """
+
+    def __init__(self, store: Producing, load_id: str, run_number: int) -> None:
         self._store = store
         self._load_id = load_id
+        self._run_number = run_number
         self._began = self._told_at = time.monotonic()
         self._rows = self._told = 0
 
@@ -39,18 +44,26 @@ class Reporter:
         self._told_at = time.monotonic()
         if self._rows == self._told:
             return
-        with suppress(RowleaseError):
-            self._store.report_load(self._load_id, self._rows - self._told)
+        try:
+            self._store.report_load(self._load_id, self._run_number, self._rows - self._told)
             self._told = self._rows
+        except LoadLost:
+            raise
+        except RowleaseError as error:
+            logger.debug("load %s: its rows could not be reported: %s", self._load_id, error)
         rate = self._rows / max(self._told_at - self._began, 1e-3)
         logger.info("load %s: %s rows staged, %.0f a second", self._load_id, self._rows, rate)
 
 
 @contextmanager
-def reported(context: Any, store: Store, load_id: str) -> Iterator[None]:
-    """Report what the Spark jobs started in this block have written, as their tasks end."""
+def reported(context: Any, store: Producing, load_id: str, run_number: int) -> Iterator[None]:
+    """Report what the Spark jobs started in this block have written, as their tasks end.
+
+    Raises:
+        LoadLost: another run has taken the load over; the jobs were cancelled.
+    """
     tag = f"rowlease-{uuid.uuid4().hex}"
-    reporter = Reporter(store, load_id)
+    reporter = Reporter(store, load_id, run_number)
     seen = 0
     over = threading.Event()
 
@@ -61,8 +74,11 @@ def reported(context: Any, store: Store, load_id: str) -> Iterator[None]:
         seen = found
 
     def watch() -> None:
-        while not over.wait(PAUSE):
-            look()
+        try:
+            while not over.wait(PAUSE):
+                look()
+        except LoadLost:  # who asks once more, at the end, is told again
+            context.cancelJobsWithTag(tag)
 
     watcher = threading.Thread(target=watch, name="rowlease-load", daemon=True)
     context.addJobTag(tag)

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
+from platformdirs import user_cache_path
+
+from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError
 from rowlease.spark.drivers import (
     JARS_VARIABLE,
@@ -27,6 +30,9 @@ from rowlease.worker.cores import usable_cores
 NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)
 #: Lines of that text that give the reason.
 REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not found)")
+
+#: Held while drivers are resolved, in the user's cache folder; and seconds to wait for it at most.
+RESOLVING, RESOLVING_PATIENCE = "resolving.lock", 300.0
 
 #: What spark-submit sets for the Python program that it runs.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -92,11 +98,29 @@ def local_session(
         conf.set(key, value)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    _launch_jvm(conf, drivers)
+    with resolving() if conf.contains("spark.jars.packages") else nullcontext():
+        _launch_jvm(conf, drivers)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     if jdbc:
         check_driver(session, drivers[-1])
     return session
+
+
+@contextmanager
+def resolving() -> Iterator[None]:
+    """Resolve drivers while no other process of this user does.
+
+    Ivy locks nothing: of two that download into its empty cache at once, one finds half a file and
+    says that no repository has the driver.
+    """
+    try:
+        lock = FileLock(user_cache_path("rowlease", ensure_exists=True) / RESOLVING)
+    except OSError:  # nor is there a place for what Ivy downloads, which it says itself
+        yield
+        return
+    with closing(lock):
+        lock.take(patience=RESOLVING_PATIENCE)
+        yield
 
 
 @contextmanager

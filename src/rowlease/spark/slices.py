@@ -8,8 +8,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rowlease.store.bulk import Slice as Range
-from rowlease.store.bulk import Window, bulk_store, read_slice, slices
+from rowlease.store import Slice, Window, bulk_store
 
 _COLUMNS = {
     "request_id": "bigint", "queue_name": "string", "kind": "string", "status": "string",
@@ -64,12 +63,10 @@ class RequestReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with closing(bulk_store(self._dsn, APPLICATION)) as store:
-            found = slices(store, self._table, self._equal, self._count, self._window)
+            found = store.slices(self._table, self._equal, self._count, self._window)
         return [InputPartition(tuple(each)) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         with closing(bulk_store(self._dsn, APPLICATION)) as store:
-            part = Range(*partition.value)
-            yield from read_slice(
-                store, self._table, self._columns, self._equal, part, self._window
-            )
+            part = Slice(*partition.value)
+            yield from store.read_slice(self._table, self._columns, self._equal, part, self._window)

@@ -1,88 +1,148 @@
 """The only place that knows a database.
 
-`open_store` gives a `Store`; everything above it talks in the values of `rowlease.model`.
+`open_store` gives a `Store`; everything above it talks in the values of `rowlease.model`, and asks
+for the role of the store that it needs: Producing, Consuming, Scheduling, Operating or Reading.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from datetime import timedelta
 
-from rowlease.config import configured_dsn
-from rowlease.errors import ConfigError
-from rowlease.store.calls import Doorbell, Store
+from rowlease.errors import ConfigError, RowleaseError
+from rowlease.store import deadlines
+from rowlease.store.bulk import BulkStore, Slice, Window
+from rowlease.store.calls import Doorbell
+from rowlease.store.consuming import Consuming
+from rowlease.store.dsn import check_engine, is_sqlserver, redact
+from rowlease.store.operating import Operating
+from rowlease.store.producing import Producing
+from rowlease.store.reading import Reading
+from rowlease.store.revisions import Difference, Migrated
+from rowlease.store.scheduling import Scheduling
+from rowlease.store.store import Store
 
-__all__ = ["Doorbell", "Store", "connect", "database", "jdbc_options", "open_store", "redact"]
-
-
-#: Hosts with ports, and a database: what cannot be a user with a password.
-HOST = r"(\[[^]/]*\]|[^]:/[,]*)(:\d*)?"
-ADDRESS = rf"{HOST}(,{HOST})*(/.*)?"
-
-
-@contextmanager
-def database(dsn: str | None = None) -> Iterator[str]:
-    """The DSN to work with: the given or configured one, else the embedded server's while inside.
-
-    The embedded server is rowlease's own, so its schema is brought up to date here; a real server
-    is migrated by `rowlease migrate`, when its owner wants it.
-
-    Raises:
-        ConfigError, StoreUnavailable, SchemaMismatch: as `rowlease.store.embedded.embedded`.
-    """
-    configured = configured_dsn(dsn)
-    if configured is not None:
-        yield configured
-        return
-    from rowlease.store.embedded import embedded
-    from rowlease.store.migrate import migrate
-
-    with embedded() as own:
-        migrate(own)
-        yield own
-
-
-@contextmanager
-def connect(dsn: str | None = None, *, application_name: str = "rowlease") -> Iterator[Store]:
-    """A store on `database(dsn)`, its schema checked; closed at the end of the block.
-
-    Raises:
-        as `database` and `Store.check_schema`.
-    """
-    with database(dsn) as found, closing(open_store(found, application_name=application_name)) as s:
-        s.check_schema()
-        yield s
+__all__ = [
+    "BulkStore",
+    "Consuming",
+    "Difference",
+    "Doorbell",
+    "Migrated",
+    "Operating",
+    "Producing",
+    "Reading",
+    "Scheduling",
+    "Slice",
+    "Store",
+    "Window",
+    "bulk_store",
+    "is_sqlserver",
+    "jdbc_error",
+    "jdbc_options",
+    "migrate",
+    "migration_sql",
+    "open_store",
+    "redact",
+    "schema_differences",
+]
 
 
-def open_store(dsn: str, *, application_name: str = "rowlease") -> Store:
+def open_store(
+    dsn: str, *, application_name: str = "rowlease", call_timeout: timedelta = deadlines.CALL
+) -> Store:
     """Open the store a DSN points to; connects on first use.
 
     Args:
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         application_name: what a DBA sees in pg_stat_activity or sys.dm_exec_sessions.
+        call_timeout: how long a call may take before it raises StoreTimeout (more than 0); long
+            routines have more (`rowlease.store.deadlines`), and `Store.within` gives another.
 
     Raises:
         ConfigError: the DSN names no engine that rowlease knows.
     """
-    if dsn.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-        from rowlease.store.postgresql import PostgresStore
-
-        return PostgresStore(dsn, application_name)
+    check_engine(dsn)
     if is_sqlserver(dsn):
-        from rowlease.store.sqlserver import SqlServerStore
+        from rowlease.store.sqlserver.store import SqlServerStore
 
-        return SqlServerStore(dsn, application_name)
-    raise ConfigError(
-        f"the DSN {redact(dsn)!r} names no database that rowlease knows; "
-        "write it as postgresql://user:password@host:port/database or "
-        "mssql://user:password@host:port/database"
-    )
+        return SqlServerStore(dsn, application_name, call_timeout)
+    from rowlease.store.postgresql.store import PostgresStore
+
+    return PostgresStore(dsn, application_name, call_timeout)
 
 
-def is_sqlserver(dsn: str) -> bool:
-    """Does the DSN name SQL Server?"""
-    return dsn.startswith(("mssql://", "mssql+pyodbc://"))
+def bulk_store(dsn: str, application_name: str) -> BulkStore:
+    """A store that also writes and reads many rows at once.
+
+    Raises:
+        ConfigError: the DSN cannot be read, or names SQL Server.
+    """
+    if is_sqlserver(dsn):
+        raise ConfigError(
+            f"{redact(dsn)} is SQL Server, which has no COPY; write with rowlease.spark.enqueue"
+        )
+    from rowlease.store.postgresql.bulk import PostgresBulkStore
+
+    return PostgresBulkStore(dsn, application_name)
+
+
+def migrate(dsn: str) -> Migrated:
+    """Bring the database to this version's schema and routines, in one transaction.
+
+    Safe to call again and from several threads, processes and hosts at once; workers may go on
+    meanwhile.
+
+    Raises:
+        ConfigError: the DSN cannot be read.
+        SchemaMismatch: the database is newer than this version.
+        StoreUnavailable: it cannot be reached.
+        AccessDenied: the user may not create what is needed.
+        StoreError: anything else that the database refuses.
+    """
+    check_engine(dsn)
+    if is_sqlserver(dsn):
+        from rowlease.store.sqlserver.migrate import migrate as sqlserver
+
+        return sqlserver(dsn)
+    from rowlease.store.postgresql.migrate import migrate as postgresql
+
+    return postgresql(dsn)
+
+
+def migration_sql(dsn: str) -> str:
+    """What `migrate` would execute on this database, as a script for psql or sqlcmd.
+
+    Changes nothing. The script is one transaction, and takes turns with `migrate`.
+
+    Raises:
+        As `migrate`.
+    """
+    check_engine(dsn)
+    if is_sqlserver(dsn):
+        from rowlease.store.sqlserver.migrate import migration_sql as sqlserver
+
+        return sqlserver(dsn)
+    from rowlease.store.postgresql.migrate import migration_sql as postgresql
+
+    return postgresql(dsn)
+
+
+def schema_differences(dsn: str) -> list[Difference]:
+    """What a database holds otherwise than this release makes it; empty if nothing.
+
+    Compares tables, columns, constraints, indexes, triggers, views, routines and grants. Changes
+    nothing, and needs no right but to connect.
+
+    Raises:
+        ConfigError: the DSN cannot be read, or is SQL Server's, which cannot be compared yet.
+        SchemaMismatch: the database is of another revision.
+        StoreError: as `migrate`.
+    """
+    check_engine(dsn)
+    if is_sqlserver(dsn):
+        raise ConfigError("schemas are compared on PostgreSQL only")
+    from rowlease.store.postgresql.migrate import schema_differences as postgresql
+
+    return postgresql(dsn)
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
@@ -91,23 +151,27 @@ def jdbc_options(dsn: str) -> dict[str, str]:
     Raises:
         ConfigError: as `open_store`.
     """
+    check_engine(dsn)
     if is_sqlserver(dsn):
-        from rowlease.store.odbc import jdbc_options as sqlserver
+        from rowlease.store.sqlserver.dsn import jdbc_options as sqlserver
 
         return sqlserver(dsn)
-    from rowlease.store.libpq import jdbc_options as postgresql
+    from rowlease.store.postgresql.dsn import jdbc_options as postgresql
 
     return postgresql(dsn)
 
 
-def redact(dsn: str) -> str:
-    """The DSN without its password, fit for people and logs; what is doubtful is left out."""
-    scheme, _, rest = dsn.partition("://")
-    if not re.fullmatch(r"[a-z][a-z+]*", scheme) or not rest:
-        return "***"
-    address, _, query = rest.partition("?")
-    credentials, at, place = address.rpartition("@")
-    user, colon, _ = credentials.partition(":")
-    if "@" in query or "/" in user or not (at or re.fullmatch(ADDRESS, place)):
-        return f"{scheme}://***"
-    return f"{scheme}://{user}{colon and ':***'}{at}{place}"
+def jdbc_error(dsn: str, state: str, number: int, text: str) -> RowleaseError:
+    """What rowlease calls an error of the database's JDBC driver.
+
+    Args:
+        state, number, text: of java.sql.SQLException; of the text the first line.
+    """
+    where = redact(dsn)
+    if is_sqlserver(dsn):
+        from rowlease.store.sqlserver.errors import jdbc_error as sqlserver
+
+        return sqlserver(state, number, text, where)
+    from rowlease.store.postgresql.errors import jdbc_error as postgresql
+
+    return postgresql(state, text, where)

@@ -16,6 +16,8 @@ from pathlib import Path
 from rowlease.errors import RowleaseError
 
 FIELDS = ("params", "returns", "errors", "locks", "why")
+#: What a role may call, and the helpers behind it: files in a folder `internal` are helpers.
+PUBLIC, INTERNAL = "rowlease", "rowlease_internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Routine:
     """One file of sql/<engine>/.
 
     Attributes:
-        name: file stem and routine name.
+        name: file stem and routine name; no two files of an engine share it.
+        schema: PUBLIC or INTERNAL.
         summary: the first line's sentence.
         header: the five fields, continuation lines joined.
         params: parameter name to SQL type, in order.
@@ -31,6 +34,7 @@ class Routine:
     """
 
     name: str
+    schema: str
     summary: str
     header: dict[str, str]
     params: dict[str, str]
@@ -50,11 +54,10 @@ def packaged(folder: str) -> Path:
 @cache
 def load_routines(engine: str) -> dict[str, Routine]:
     """All routines of an engine by name, without the views and grants."""
-    return {
-        routine.name: routine
-        for routine in map(read_routine, sorted((packaged("sql") / engine).glob("*.sql")))
-        if routine.name != "grants"
-    }
+    root = packaged("sql") / engine
+    apart = {root / "views", root / "testing", root}
+    files = (path for path in root.rglob("*.sql") if path.parent not in apart)
+    return {path.stem: read_routine(path) for path in sorted(files, key=lambda path: path.stem)}
 
 
 def scripts(engine: str) -> list[Routine]:
@@ -89,7 +92,8 @@ def read_routine(path: Path) -> Routine:
             header[field] += " " + line.strip()
     if name != path.stem or tuple(header) != FIELDS:
         raise ValueError(f"{path.name}: the header must name the file and hold {FIELDS}")
-    return Routine(name, summary, header, _params(header["params"]), body)
+    schema = INTERNAL if path.parent.name == "internal" else PUBLIC
+    return Routine(name, schema, summary, header, _params(header["params"]), body)
 
 
 def _params(field: str) -> dict[str, str]:

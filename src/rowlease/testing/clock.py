@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from rowlease.client import Client
 from rowlease.errors import ConfigError
 from rowlease.store import Store
-from rowlease.store.scratch import set_clock
+from rowlease.store.postgresql.scratch import set_clock
 
 
 class Clock:

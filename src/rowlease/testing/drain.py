@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from rowlease.client import Client
+from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import DeadLetter, Retry, RowleaseError, UnknownTask
 from rowlease.events import Events
 from rowlease.model import Failure, LeasedRequest, Outcome
 from rowlease.store import Store
+from rowlease.task_loading import registry_of
 from rowlease.tasks import Registry, Task
-from rowlease.worker import child
-from rowlease.worker.imports import registry_of
-from rowlease.worker.process import failure
+from rowlease.worker.attempt import failed
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
@@ -31,7 +31,8 @@ class Ran(NamedTuple):
         request: as leased.
         result: what the task returned, as JSON gives it back; None if it failed.
         error: what it raised, if anything.
-        outcome: what the database said when it was told: `ok`, unless the lease was lost.
+        outcome: what the database said when it was told: `ok`; `repeat` where the task has
+            completed it on a connection of its own; else the lease was lost.
     """
 
     request: LeasedRequest
@@ -51,7 +52,7 @@ class _Inline:
     def is_asked_to_stop(self, number: int) -> bool:
         return False
 
-    def tell(self, number: int, fraction: float, note: str) -> None:
+    def report_progress(self, number: int, fraction: float, note: str) -> None:
         """Nobody looks."""
 
     def lease_ends(self, number: int) -> float | None:
@@ -126,20 +127,12 @@ def _run(store: Store, tasks: Registry, leased: LeasedRequest) -> Ran:
     if task is None:
         unknown = UnknownTask(tasks.unknown(leased.kind))
         return Ran(leased, None, unknown, _fail(store, leased, Failure(str(unknown))))
-    context = Context(
-        leased.request_id,
-        leased.num_attempts,
-        leased.max_attempts,
-        1,
-        child.now() + LEASE.total_seconds(),
-        _Inline(),
-    )
+    context = Context.of(leased, 1, now() + LEASE.total_seconds(), _Inline())
     token = running.set(context)
     try:
         result = task.run(leased.payload)
     except BaseException as error:
-        code, body = child.failed(task, error)
-        return Ran(leased, None, error, _fail(store, leased, failure(code, body)))
+        return Ran(leased, None, error, _fail(store, leased, failed(task, error)))
     finally:
         running.reset(token)
     (outcome,) = store.complete([leased], [result])

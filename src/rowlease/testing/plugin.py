@@ -28,7 +28,7 @@ def rowlease_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given := os.environ.get(VARIABLE):
         yield given
         return
-    from rowlease.store.embedded import embedded
+    from rowlease.embedded import embedded
 
     home = tmp_path_factory.mktemp("rowlease")
     with embedded(home, settings=UNSAFE_BUT_FAST) as dsn:
@@ -41,8 +41,8 @@ def rowlease_template(rowlease_server: str) -> Iterator[str]:
 
     Nobody may be connected to it while a test begins.
     """
-    from rowlease.store.migrate import migrate
-    from rowlease.store.scratch import scratch_database
+    from rowlease.store import migrate
+    from rowlease.store.postgresql.scratch import scratch_database
 
     with scratch_database(rowlease_server) as dsn:
         migrate(dsn)
@@ -52,7 +52,7 @@ def rowlease_template(rowlease_server: str) -> Iterator[str]:
 @pytest.fixture
 def rowlease_dsn(rowlease_server: str, rowlease_template: str) -> Iterator[str]:
     """A fresh, migrated database of the test's own, gone after it."""
-    from rowlease.store.scratch import scratch_database
+    from rowlease.store.postgresql.scratch import scratch_database
 
     with scratch_database(rowlease_server, rowlease_template) as dsn:
         yield dsn

@@ -8,9 +8,8 @@ from rich.text import Text
 
 from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, Sample
+from rowlease.worker.times import WORKER_SILENT
 
-#: Seconds of silence after which a worker, which beats every 5 s, is taken for gone.
-SILENT = 15.0
 #: Seconds of waiting that deserve a look.
 LATE = 60.0
 #: Characters a terminal must have across for each step of detail.
@@ -41,7 +40,9 @@ class Frame:
         yield workers_table(self._sample.workers, width, few)
 
     def _head(self, width: int) -> list[RenderableType]:
-        workers = [each for each in self._sample.workers if each.silent.total_seconds() <= SILENT]
+        workers = [
+            each for each in self._sample.workers if each.silent.total_seconds() <= WORKER_SILENT
+        ]
         queues = self._sample.queues
         head = Text.assemble(
             ("rowlease top", "bold"),
@@ -102,7 +103,7 @@ def workers_table(workers: list[WorkerState], width: int, room: int) -> Table:
         table.add_column("queues")
     for worker in workers[:room]:
         silence = worker.silent.total_seconds()
-        style = "red" if silence > SILENT else ""
+        style = "red" if silence > WORKER_SILENT else ""
         cells: list[RenderableType] = [
             cut((worker.host, style)),
             Text(str(worker.pid), style="dim"),

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from rowlease.model import Depth, WorkerState
-from rowlease.store import Store
+from rowlease.store import Reading
 
 #: Seconds over which a rate is taken: long enough to be read, short enough to be true.
 RATE_WINDOW = 5.0
@@ -53,7 +53,7 @@ class Sample(NamedTuple):
 class Sampler:
     """Looks at a database again and again."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reading) -> None:
         self._store = store
         self._looks: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
 

@@ -1,279 +1,35 @@
-"""The worker: leases requests, runs their tasks in child processes, reports what became of them.
+"""The worker: leases requests, runs their tasks, reports what became of them.
 
-A thread for each thing that waits::
+`worker` puts it together from three wings: `claims` talks to the database about requests, `slots`
+runs their tasks, `host` reports its health, handles signals, and supervises several.
 
-    the caller's  dispatcher    shares requests out among the slots; time limits, deaths, signals
-    receiver      receiver      decides when to exchange; its pump calls the database
-    sender        sender        delivers outcomes while the receiver waits for a claim
-    leases        leases        renews what is held
-    housekeeping  housekeeping  heartbeats and `maintain`
-    bell          bell          waits for the doorbell (not in burst mode)
-
-Requests go receiver -> pump -> dispatcher -> slots (child processes, or coroutines), outcomes back
-the same way.
+Names are imported when they are first used: a child process needs few of them.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import secrets
-import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
-from datetime import timedelta
-from threading import Thread
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from rowlease.errors import ConfigError, RowleaseError
-from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
-from rowlease.store import Store, open_store
-from rowlease.tasks import Registry, Task
-from rowlease.worker.bell import Bell
-from rowlease.worker.child import now
-from rowlease.worker.cores import usable_cores
-from rowlease.worker.dispatcher import Dispatcher
-from rowlease.worker.executors import executor_for
-from rowlease.worker.health import Health
-from rowlease.worker.housekeeping import Housekeeping
-from rowlease.worker.imports import registry_of
-from rowlease.worker.leases import Leases
-from rowlease.worker.pump import Pump
-from rowlease.worker.receiver import FLUSH, POLL, POLL_WITHOUT_BELL, Receiver
-from rowlease.worker.schedules import Schedules
-from rowlease.worker.sender import Sender
-from rowlease.worker.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
-from rowlease.worker.summary import Summary
-from rowlease.worker.turns import Turns
+if TYPE_CHECKING:
+    from rowlease.worker.cores import usable_cores
+    from rowlease.worker.summary import Summary
+    from rowlease.worker.worker import Worker
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
-logger = logging.getLogger("rowlease")
+_HOMES = {
+    "Summary": "rowlease.worker.summary",
+    "Worker": "rowlease.worker.worker",
+    "usable_cores": "rowlease.worker.cores",
+}
 
-#: Seconds that the last outcomes have to reach the database, whatever is left of the grace time.
-FAREWELL = 5.0
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'rowlease.worker' has no attribute {name!r}")
 
 
-class Worker:
-    """Leases requests of some queues and runs their tasks, as many at once as it has slots.
-
-    Several workers may share queues, on one host or many; each has leases of its own. A request
-    runs again if its worker dies, so tasks must bear being run twice.
-
-    Args:
-        store: a store, or the DSN of one, which is then opened and closed by `run`.
-        tasks: what `load_tasks` takes or gives, or tasks. For the executor "process" they must be
-            importable by child processes: at the top level of a module, or of the script.
-        queues: where to take requests from. A list: most important first, and one gets something
-            only when those before it are empty. A dict of weights (1 to 1000): each gets its share
-            of the claims while all of them have requests.
-        concurrency: slots; None takes the cores this process may use, 32 for threads, or 100 for
-            coroutines.
-        executor: "process" runs each slot's tasks in a child process; what crashes one harms no
-            other. "thread" and "coroutine" run all in this process, for tasks that wait for other
-            machines: plain functions in threads, which nothing can kill (past its time limit one
-            is left behind, and its soft time limit only sets `current().should_stop`), and
-            coroutines in one event loop. None takes "coroutine" if every task is an `async def`.
-        prefetch: how many short requests to hold ahead for each slot, at most (500; 30 in this
-            process). How many they are follows from how long tasks take: a slot holds 200 ms of
-            work at most, and nothing ahead while tasks take over 100 ms.
-        lease: how long leases last before they must be renewed (0.1 s to 1 day); None takes the
-            queue's. A dead worker's requests are free again after that time.
-        consumer_priority: where it is lower than another worker's, that one gets requests first.
-        burst: stop when the queues are empty and nothing runs; requests scheduled for later do
-            not count.
-        grace: how long running tasks may go on after the first `stop`.
-        events: what happens is told there; None makes one that writes to the logger `rowlease`.
-        poll: how long an idle worker sleeps at most, where nothing rings.
-        processes: how many workers like this one share the host's cores (1 or more).
-
-    Attributes:
-        health: tells any thread whether it is alive, and ready for work.
-
-    Raises:
-        ConfigError, UnknownTask: an argument is wrong.
-    """
-
-    def __init__(
-        self,
-        store: Store | str,
-        tasks: str | Task | Iterable[Task] | Registry,
-        queues: Sequence[str] | Mapping[str, int] = ("default",),
-        concurrency: int | None = None,
-        *,
-        executor: str | None = None,
-        prefetch: int | None = None,
-        lease: timedelta | None = None,
-        consumer_priority: int = 0,
-        burst: bool = False,
-        grace: timedelta = timedelta(seconds=30),
-        events: Events | None = None,
-        poll: timedelta | None = None,
-        processes: int = 1,
-    ) -> None:
-        if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
-            raise ConfigError(f"lease is {lease}; it must be 100 ms to 1 day")
-        if processes < 1:
-            raise ConfigError(f"processes is {processes}; it must be 1 or more")
-        self._store = store
-        self._tasks = registry_of(tasks)
-        self._executor = executor_for(self._tasks, executor, concurrency, prefetch, processes)
-        self._turns = Turns(queues)
-        self._queues = self._turns.order()
-        self._lease = lease
-        self._consumer_priority = consumer_priority
-        self._burst = burst
-        self._grace = grace
-        self._poll = poll and poll.total_seconds()
-        # Delivered in time, whatever the lease: those of queues are a second or more.
-        self._flush = min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH
-        self._events = events or Events()
-        if events is None:
-            log_to(self._events)
-        self.health = Health(self._events, self._executor.concurrency)
-        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._stop_at: float | None = None
-        self._wake: Callable[[], object] = lambda: None
-        self._error: BaseException | None = None
-
-    def stop(self) -> None:
-        """Drain: claim no more, let running tasks finish within the grace time, hand back the rest.
-
-        Called again: hand back at once what still runs. Safe from any thread and signal handler.
-        """
-        self._stop_at = now() + (self._grace.total_seconds() if self._stop_at is None else 0.0)
-        self._wake()
-
-    def run(self) -> Summary:
-        """Work until stopped, or in burst mode until nothing is left to do. Call it once.
-
-        In the main thread SIGTERM and Ctrl-C call `stop`, and SIGQUIT writes all stacks to stderr.
-
-        Raises:
-            StoreError: the database cannot be reached at the start, or refuses for good.
-            ConfigError: a child process cannot import the tasks.
-        """
-        if not isinstance(self._store, str):
-            return self._run(self._store)
-        with closing(open_store(self._store, application_name="rowlease worker")) as store:
-            return self._run(store)
-
-    def _run(self, store: Store) -> Summary:
-        store.check_schema()
-        events = self._events
-        with (
-            stopped_by_signals(self.stop),
-            closing(self._executor.slots(self._tasks, events)) as slots,
-            stacks_on_sigquit(lambda: show_stacks(slots.children)),
-        ):
-            self._wake = slots.wake
-            slots.start(cancelled=lambda: self._stop_at is not None)
-            leases = Leases(store, events)
-            pump = Pump(
-                store, self.worker_id, self._turns, self._tasks, leases, events, lease=self._lease
-            )
-            dispatcher = Dispatcher(slots, pump, leases, events, prefetch=self._executor.prefetch)
-            bell = Bell(store, self._queues, events) if store.can_notify else None
-            receiver = Receiver(
-                pump,
-                dispatcher,
-                events,
-                bell=None if self._burst else bell,
-                poll=self._poll or (POLL if bell else POLL_WITHOUT_BELL),
-                flush=self._flush,
-                drained=self._drained if self._burst else None,
-            )
-            housekeeping = Housekeeping(
-                store,
-                self.worker_id,
-                self._queues,
-                slots=self._executor.concurrency,
-                busy=dispatcher.busy,
-                consumer_priority=self._consumer_priority,
-                schedules=None
-                if self._burst
-                else Schedules(store, self.worker_id, self._tasks, events),
-            )
-            sender = Sender(pump, receiver)
-            claiming = self._thread("receiver", receiver.run)
-            others = [
-                self._thread("sender", sender.run),
-                self._thread("leases", leases.run, dispatcher.lost),
-                self._thread("housekeeping", housekeeping.run),
-                *([self._thread("bell", bell.run, receiver)] if bell and not self._burst else []),
-            ]
-            began_at = now()
-            self.health.watch(dispatcher, receiver, housekeeping, lambda: pump.counts.finished)
-            try:
-                events.emit(
-                    WorkerStarted(self.worker_id, tuple(self._queues), self._executor.concurrency)
-                )
-                for thread in (claiming, *others):
-                    thread.start()
-                self._dispatch(dispatcher, receiver, sender)
-            finally:
-                until = max(now() + FAREWELL, self._stop_at or 0.0)
-                sender.close()
-                receiver.close(until)
-                claiming.join(until - now() + 1.0)
-                if not claiming.is_alive():
-                    self._deliver_rest(dispatcher, pump)
-                leases.stop()
-                housekeeping.stop()
-                if bell:
-                    bell.stop()
-                for thread in others:
-                    thread.join(FAREWELL)
-        undelivered = pump.undelivered + dispatcher.held
-        events.emit(WorkerStopped(self.worker_id, undelivered))
-        if self._error:
-            raise self._error
-        counts = pump.counts
-        return Summary(
-            counts.claimed,
-            counts.finished,
-            counts.failed,
-            counts.abandoned,
-            counts.lost + leases.num_lost,
-            slots.num_deaths,
-            undelivered,
-            now() - began_at,
-            self._executor.concurrency,
-            dispatcher.task_seconds,
-        )
-
-    def _dispatch(self, dispatcher: Dispatcher, receiver: Receiver, sender: Sender) -> None:
-        """Work, then drain."""
-
-        def changed() -> None:
-            receiver.notice()
-            sender.notice()
-
-        while self._stop_at is None:
-            dispatcher.step(changed)
-        self._events.emit(WorkerStopping(self.worker_id, self._grace))
-        receiver.drain()
-        while not (receiver.is_quiet and dispatcher.held == 0) and now() < self._stop_at:
-            dispatcher.step(changed, draining=True, longest=self._stop_at - now())
-        dispatcher.give_up()
-
-    def _deliver_rest(self, dispatcher: Dispatcher, pump: Pump) -> None:
-        """What a claim brought too late, or what the receiver left when it failed."""
-        dispatcher.give_up()
-        if pump.undelivered:
-            with suppress(RowleaseError):
-                pump.exchange(0, 0)
-
-    def _drained(self) -> None:
-        if self._stop_at is None:
-            self.stop()
-
-    def _thread(self, name: str, run: Callable[..., object], *arguments: object) -> Thread:
-        def guarded() -> None:
-            try:
-                run(*arguments)
-            except BaseException as error:
-                logger.debug("the thread %s failed", name, exc_info=True)
-                self._error = self._error or error
-                self._drained()
-
-        return Thread(target=guarded, name=f"rowlease-{name}", daemon=True)
+def __dir__() -> list[str]:
+    return __all__

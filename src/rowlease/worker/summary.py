@@ -1,9 +1,22 @@
-"""What a worker says of its run."""
+"""What a worker did in one run, in numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many requests went which way."""
+
+    claimed: int = 0
+    finished: int = 0
+    failed: int = 0
+    dead: int = 0
+    abandoned: int = 0
+    lost: int = 0
 
 
 class Summary(NamedTuple):
@@ -13,6 +26,7 @@ class Summary(NamedTuple):
         claimed: requests leased.
         finished: complete.
         failed: attempts that failed.
+        dead: requests that became dead letters when this worker reported on them.
         abandoned: handed back.
         lost: leases lost, whose outcomes did not count.
         crashed: child processes that died.
@@ -25,6 +39,7 @@ class Summary(NamedTuple):
     claimed: int
     finished: int
     failed: int
+    dead: int
     abandoned: int
     lost: int
     crashed: int
@@ -43,7 +58,7 @@ class Summary(NamedTuple):
     def __str__(self) -> str:
         rate = self.finished / self.seconds if self.seconds else 0.0
         parts = [f"{self.finished:,} finished"]
-        for name in ("failed", "abandoned", "lost", "crashed", "undelivered"):
+        for name in ("failed", "dead", "abandoned", "lost", "crashed", "undelivered"):
             if count := getattr(self, name):
                 parts.append(f"{count:,} {name}")
         return f"{', '.join(parts)} in {self.seconds:.1f} s ({rate:,.0f}/s)"

@@ -1,0 +1,340 @@
+-- The tables of rowlease on PostgreSQL. Routines, views and grants are in sql/postgresql.
+
+-- The owner of every object, and one role for each kind of user. Roles belong to the server, not
+-- to the database: another database may have made them.
+do $$
+declare
+  v_role text;
+begin
+  foreach v_role in array array['rowlease_owner', 'rowlease_producer', 'rowlease_worker',
+                                'rowlease_operator', 'rowlease_reader']
+  loop
+    begin
+      if to_regrole(v_role) is null then
+        execute format('create role %I nologin', v_role);
+      end if;
+    exception when duplicate_object or unique_violation then
+      null;  -- another database's migration made it at the same moment
+    end;
+  end loop;
+  if not pg_has_role('rowlease_owner', 'usage') then
+    grant rowlease_owner to current_user;
+  end if;
+end $$;
+
+-- Routines that only other routines call.
+create schema rowlease_internal;
+
+create table rowlease.queue_settings (
+  queue_name           varchar(100) not null,
+  max_priority         smallint     not null default 9,
+  capacity             bigint,
+  lease_seconds        integer      not null default 30,
+  max_attempts         integer      not null default 5,
+  max_crashes          integer      not null default 3,
+  retry_base_ms        integer      not null default 1000,
+  retry_cap_ms         integer      not null default 3600000,
+  paused               boolean      not null default false,
+  policy               varchar(10)  not null default 'strict',
+  policy_weights       json,
+  policy_aging_seconds integer      not null default 60,
+  max_in_flight        integer,
+  consumer_priorities  boolean      not null default false,
+  keep_history         boolean      not null default true,
+  retention_days       integer      not null default 7,
+  unknown_kind_seconds integer      not null default 600,
+  constraint queue_settings_pkey primary key (queue_name),
+  constraint queue_settings_name check (queue_name <> ''),
+  constraint queue_settings_max_priority check (max_priority between 0 and 255),
+  constraint queue_settings_capacity check (capacity > 0),
+  constraint queue_settings_lease check (lease_seconds between 1 and 86400),
+  constraint queue_settings_limits check (max_attempts >= 1 and max_crashes >= 1),
+  constraint queue_settings_retry check (retry_base_ms >= 0 and retry_cap_ms >= retry_base_ms),
+  constraint queue_settings_policy check (policy in ('strict', 'weighted', 'aging')),
+  constraint queue_settings_aging check (policy_aging_seconds >= 1),
+  constraint queue_settings_in_flight check (max_in_flight >= 1),
+  constraint queue_settings_retention check (retention_days >= 1),
+  constraint queue_settings_unknown_kind check (unknown_kind_seconds >= 0)
+);
+insert into rowlease.queue_settings (queue_name) values ('default');
+
+-- Lengths are bounded because index keys hold these texts, and SQL Server allows 1,700 bytes a key.
+create table rowlease.queue (
+  request_id        bigint       not null generated always as identity,
+  queue_name        varchar(100) not null,
+  kind              varchar(200) not null,
+  status            varchar(10)  not null,
+  priority          smallint     not null,
+  requested_time    timestamptz  not null,
+  due_time          timestamptz  not null,
+  locked_by         varchar(200),
+  locked_time       timestamptz,
+  lock_expires_time timestamptz,
+  started_time      timestamptz,
+  lock_token        bigint       not null default 0,
+  num_attempts      integer      not null default 0,
+  max_attempts      integer      not null,
+  num_crashes       integer      not null default 0,
+  num_abandons      integer      not null default 0,
+  retry_base_ms     integer,
+  dedup_key         varchar(400),
+  group_key         varchar(200),
+  group_blocked     boolean      not null default false,
+  returned          boolean      not null default false,
+  cancel_requested  boolean      not null default false,
+  load_id           varchar(100),
+  payload           json,
+  last_error        text,
+  completion_time   timestamptz,
+  constraint queue_pkey primary key (request_id),
+  constraint queue_status check (status in ('Scheduled', 'Pending', 'Processing', 'Failed')),
+  constraint queue_lease_has_owner check ((status = 'Processing') = (locked_by is not null)),
+  constraint queue_lease_is_whole check (
+    status <> 'Processing' or (locked_time is not null and lock_expires_time is not null
+                               and lock_token >= 1 and num_attempts >= 1)),
+  constraint queue_only_a_lease_runs check (
+    status = 'Processing' or (started_time is null and not cancel_requested)),
+  constraint queue_dead_letter_says_why check (
+    (status = 'Failed') = (completion_time is not null)
+    and (status <> 'Failed' or last_error is not null)),
+  constraint queue_priority check (priority between 0 and 255),
+  constraint queue_counts check (
+    max_attempts >= 1 and num_attempts >= 0 and num_crashes >= 0 and num_abandons >= 0
+    and lock_token >= 0 and coalesce(retry_base_ms, 0) >= 0),
+  constraint queue_says_what check (kind <> '' and payload is not null),
+  -- Nor 'infinity', which no client's calendar holds.
+  constraint queue_due check (
+    due_time between '0001-01-01 00:00+00' and '9999-12-31 00:00+00'),
+  constraint queue_group check (not group_blocked or group_key is not null),
+  constraint queue_only_waiting_have_a_place check (
+    status in ('Scheduled', 'Pending') or not (group_blocked or returned))
+) with (
+  -- Every claim rewrites the row; free room in the page keeps the new version near the old.
+  fillfactor = 85,
+  autovacuum_vacuum_scale_factor = 0.01,
+  autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0,
+  autovacuum_analyze_scale_factor = 0.1
+);
+create index queue_pending on rowlease.queue (queue_name, priority desc, due_time, request_id)
+  where status = 'Pending' and not group_blocked and not returned;
+create index queue_returned on rowlease.queue (queue_name, priority desc, due_time, request_id)
+  where status = 'Pending' and not group_blocked and returned;
+create index queue_scheduled on rowlease.queue (queue_name, due_time)
+  where status = 'Scheduled';
+create index queue_expiring on rowlease.queue (queue_name, lock_expires_time)
+  where status = 'Processing';
+create index queue_failed on rowlease.queue (queue_name, request_id)
+  where status = 'Failed';
+create unique index queue_dedup on rowlease.queue (queue_name, dedup_key)
+  where dedup_key is not null and status <> 'Failed';
+create index queue_group on rowlease.queue (queue_name, group_key, request_id)
+  where group_key is not null and status <> 'Failed';
+create unique index queue_group_in_flight on rowlease.queue (queue_name, group_key)
+  where group_key is not null and status = 'Processing';
+
+-- What is finished, by day: `maintain` makes the partitions and drops old ones.
+create table rowlease.queue_history (
+  request_id        bigint       not null,
+  queue_name        varchar(100) not null,
+  kind              varchar(200) not null,
+  status            varchar(10)  not null,
+  priority          smallint     not null,
+  requested_time    timestamptz  not null,
+  due_time          timestamptz  not null,
+  locked_by         varchar(200),
+  locked_time       timestamptz,
+  lock_expires_time timestamptz,
+  started_time      timestamptz,
+  lock_token        bigint       not null default 0,
+  num_attempts      integer      not null default 0,
+  max_attempts      integer      not null,
+  num_crashes       integer      not null default 0,
+  num_abandons      integer      not null default 0,
+  retry_base_ms     integer,
+  dedup_key         varchar(400),
+  group_key         varchar(200),
+  group_blocked     boolean      not null default false,
+  returned          boolean      not null default false,
+  cancel_requested  boolean      not null default false,
+  load_id           varchar(100),
+  payload           json,
+  last_error        text,
+  completion_time   timestamptz,
+  result            json,
+  constraint queue_history_status check (status in ('Complete', 'Cancelled')),
+  constraint queue_history_completed check (completion_time is not null),
+  constraint queue_history_says_who check ((status = 'Complete') = (locked_by is not null)),
+  constraint queue_history_lease_is_whole check (
+    status <> 'Complete' or (locked_time is not null and lock_expires_time is not null
+                             and lock_token >= 1 and num_attempts >= 1)),
+  constraint queue_history_only_complete_has_result check (status = 'Complete' or result is null),
+  constraint queue_history_counts check (
+    max_attempts >= 1 and num_attempts >= 0 and num_crashes >= 0 and num_abandons >= 0
+    and lock_token >= 0 and coalesce(retry_base_ms, 0) >= 0)
+) partition by range (completion_time);
+create index queue_history_request on rowlease.queue_history (request_id);
+-- A finished request always has a place to go, even when nobody made today's partition.
+create table rowlease.queue_history_default partition of rowlease.queue_history default;
+
+-- Unlogged: a crash empties it, and promote then refuses the load, whose row count no longer fits.
+create unlogged table rowlease.staging (
+  load_id    varchar(100) not null,
+  run_number bigint       not null,
+  row_id     bigint       not null,
+  kind       text,
+  priority   integer,
+  due_time   timestamptz,
+  dedup_key  text,
+  group_key  text,
+  payload    text
+);
+create index staging_run on rowlease.staging (run_number);
+
+create table rowlease.load (
+  load_id         varchar(100) not null,
+  queue_name      varchar(100),  -- rows may be staged before the queue is named
+  status          varchar(10)  not null,
+  columns         text,
+  run_number      bigint       not null default 0,
+  run_by          text         not null default '',
+  past_runs       text         not null default '',
+  num_rows        bigint       not null,
+  num_staged      bigint       not null default 0,
+  num_enqueued    bigint       not null default 0,
+  num_duplicates  bigint       not null default 0,
+  started_time    timestamptz  not null,
+  reported_time   timestamptz  not null,
+  promoted_time   timestamptz,
+  rows_per_second double precision generated always as (
+    num_staged / nullif(extract(epoch from reported_time - started_time), 0)) stored,
+  constraint load_pkey primary key (load_id),
+  constraint load_status check (status in ('Staging', 'Promoted')),
+  constraint load_promoted check ((status = 'Promoted') = (promoted_time is not null)),
+  constraint load_counts check (
+    num_enqueued >= 0 and num_duplicates >= 0 and num_rows >= num_enqueued)
+);
+-- Few loads are not promoted, but the table of all loads only grows.
+create index load_staging on rowlease.load (reported_time) where status = 'Staging';
+
+create table rowlease.schedule (
+  schedule_name     varchar(200) not null,
+  cron              varchar(200) not null,
+  time_zone         varchar(100) not null default 'UTC',
+  queue_name        varchar(100) not null,
+  kind              varchar(200) not null,
+  payload           json         not null,
+  priority          smallint     not null default 0,
+  catch_up          integer      not null default 1,
+  paused            boolean      not null default false,
+  next_time         timestamptz,  -- null: not planned since changed_time
+  last_time         timestamptz,
+  last_request_id   bigint,
+  changed_time      timestamptz  not null,
+  locked_by         varchar(200),
+  lock_expires_time timestamptz,
+  lock_token        bigint       not null default 0,
+  constraint schedule_pkey primary key (schedule_name),
+  constraint schedule_says_its_name check (schedule_name <> ''),
+  constraint schedule_cron check (cron like '_% _% _% _% _%'),
+  constraint schedule_time_zone check (time_zone <> ''),
+  constraint schedule_says_what check (kind <> ''),
+  constraint schedule_priority check (priority between 0 and 255),
+  constraint schedule_catch_up check (catch_up between 1 and 1000),
+  constraint schedule_lease_is_whole check (
+    (locked_by is null) = (lock_expires_time is null) and lock_token >= 0)
+);
+create index schedule_planned on rowlease.schedule (next_time) where not paused;
+
+-- Apart from the queue and without a foreign key: requests that report nothing pay nothing.
+create table rowlease.progress (
+  request_id    bigint           not null,
+  lock_token    bigint           not null,
+  fraction      double precision not null,
+  note          varchar(400)     not null,
+  reported_time timestamptz      not null,
+  constraint progress_pkey primary key (request_id),
+  constraint progress_fraction check (fraction between 0 and 1)
+);
+
+create table rowlease.worker (
+  worker_id         varchar(200) not null,
+  host              varchar(255) not null,
+  pid               integer      not null,
+  version           varchar(50)  not null,
+  queue_names       json         not null,
+  kinds             json,
+  slots             integer      not null,
+  busy              integer      not null default 0,
+  consumer_priority integer      not null default 0,
+  started_time      timestamptz  not null,
+  heartbeat_time    timestamptz  not null,
+  constraint worker_pkey primary key (worker_id)
+);
+
+-- A kind that no live worker of a queue knows, from the first request of it that was declined.
+create table rowlease.unknown_kind (
+  queue_name    varchar(100) not null,
+  kind          varchar(200) not null,
+  unknown_since timestamptz  not null,
+  declined_time timestamptz  not null,
+  constraint unknown_kind_pkey primary key (queue_name, kind)
+);
+
+create table rowlease.enqueue_receipt (
+  receipt_key   varchar(100) not null,
+  request_ids   bigint[]     not null,
+  received_time timestamptz  not null,
+  constraint enqueue_receipt_pkey primary key (receipt_key)
+);
+
+create table rowlease.queue_waiter (
+  waiter_id    bigint       not null generated always as identity,
+  queue_name   varchar(100) not null,
+  priority     smallint     not null,
+  num_requests integer      not null,
+  arrived_time timestamptz  not null,
+  expires_time timestamptz  not null,
+  constraint queue_waiter_pkey primary key (waiter_id)
+);
+
+-- Each routine appends what it changed, in its own transaction: sums are exact, and no routine
+-- waits for a counter row. `maintain` folds many rows into few.
+create table rowlease.queue_depth (
+  queue_name   varchar(100) not null,
+  priority     smallint     not null,
+  scheduled    bigint       not null default 0,
+  pending      bigint       not null default 0,
+  processing   bigint       not null default 0,
+  failed       bigint       not null default 0,
+  num_finished bigint       not null default 0,
+  num_failures bigint       not null default 0
+) with (
+  autovacuum_vacuum_scale_factor = 0,
+  autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- Rows to lock. Unlike an advisory lock, a row can be locked only with a right on its table. A
+-- claim locks its queue's row where the queue has a limit in flight; `maintain` and `recount` lock
+-- the row without a name.
+create table rowlease.gate (
+  queue_name varchar(100) not null,
+  constraint gate_pkey primary key (queue_name)
+);
+insert into rowlease.gate (queue_name) values ('default'), ('');
+
+-- One row, which `rowlease migrate` writes.
+create table rowlease.schema_info (
+  oldest_client varchar(32) not null,  -- the revision of the oldest release that works with this one
+  release       varchar(50) not null,  -- whose routines these are
+  routines_hash varchar(64) not null,
+  applied_time  timestamptz not null
+);
+
+-- Logical replication refuses updates and deletes on a published table without a key. These three
+-- have none, so all their columns identify a row. Daily partitions of the history need no key:
+-- they only gain rows, and are dropped whole.
+alter table rowlease.queue_depth replica identity full;
+alter table rowlease.queue_history_default replica identity full;
+alter table rowlease.schema_info replica identity full;

@@ -1,0 +1,331 @@
+-- The tables of rowlease on SQL Server. Routines, views and grants are in sql/sqlserver.
+--
+-- The same tables, columns and constraints as on PostgreSQL, spelled in PascalCase. Names and keys
+-- compare byte by byte, as they do there. READPAST skips rows, never pages, so the indexes have no
+-- page locks; a lock of the queue must never escalate to the whole table.
+
+if database_principal_id('rowlease_owner') is null create role rowlease_owner;
+if database_principal_id('rowlease_producer') is null create role rowlease_producer;
+if database_principal_id('rowlease_worker') is null create role rowlease_worker;
+if database_principal_id('rowlease_operator') is null create role rowlease_operator;
+if database_principal_id('rowlease_reader') is null create role rowlease_reader;
+-- Only its members can take rowlease's application locks.
+if database_principal_id('rowlease_lock') is null create role rowlease_lock;
+alter role rowlease_lock add member rowlease_owner;
+alter role rowlease_lock add member rowlease_producer;
+alter role rowlease_lock add member rowlease_worker;
+alter role rowlease_lock add member rowlease_operator;
+alter role rowlease_lock add member rowlease_reader;
+go
+-- Routines that only other routines call.
+if schema_id('rowlease_internal') is null execute ('create schema rowlease_internal');
+go
+create table rowlease.QueueSettings (
+  QueueName          nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  MaxPriority        smallint      not null default 9,
+  Capacity           bigint        null,
+  LeaseSeconds       int           not null default 30,
+  MaxAttempts        int           not null default 5,
+  MaxCrashes         int           not null default 3,
+  RetryBaseMs        int           not null default 1000,
+  RetryCapMs         int           not null default 3600000,
+  Paused             bit           not null default 0,
+  Policy             varchar(10)   collate Latin1_General_100_BIN2 not null default 'strict',
+  PolicyWeights      nvarchar(max) null,
+  PolicyAgingSeconds int           not null default 60,
+  MaxInFlight        int           null,
+  ConsumerPriorities bit           not null default 0,
+  KeepHistory        bit           not null default 1,
+  RetentionDays      int           not null default 7,
+  UnknownKindSeconds int           not null default 600,
+  constraint queue_settings_pkey primary key (QueueName),
+  constraint queue_settings_name check (QueueName <> ''),
+  constraint queue_settings_max_priority check (MaxPriority between 0 and 255),
+  constraint queue_settings_capacity check (Capacity > 0),
+  constraint queue_settings_lease check (LeaseSeconds between 1 and 86400),
+  constraint queue_settings_limits check (MaxAttempts >= 1 and MaxCrashes >= 1),
+  constraint queue_settings_retry check (RetryBaseMs >= 0 and RetryCapMs >= RetryBaseMs),
+  constraint queue_settings_policy check (Policy in ('strict', 'weighted', 'aging')),
+  constraint queue_settings_aging check (PolicyAgingSeconds >= 1),
+  constraint queue_settings_in_flight check (MaxInFlight >= 1),
+  constraint queue_settings_retention check (RetentionDays >= 1),
+  constraint queue_settings_unknown_kind check (UnknownKindSeconds >= 0)
+);
+go
+insert into rowlease.QueueSettings (QueueName) values (N'default');
+go
+create table rowlease.Queue (
+  RequestId       bigint        identity(1, 1) not null,
+  QueueName       nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Kind            nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  Status          varchar(10)   collate Latin1_General_100_BIN2 not null,
+  Priority        smallint      not null,
+  RequestedTime   datetime2(6)  not null,
+  DueTime         datetime2(6)  not null,
+  LockedBy        nvarchar(200) collate Latin1_General_100_BIN2 null,
+  LockedTime      datetime2(6)  null,
+  LockExpiresTime datetime2(6)  null,
+  StartedTime     datetime2(6)  null,
+  LockToken       bigint        not null default 0,
+  NumAttempts     int           not null default 0,
+  MaxAttempts     int           not null,
+  NumCrashes      int           not null default 0,
+  NumAbandons     int           not null default 0,
+  RetryBaseMs     int           null,
+  DedupKey        nvarchar(400) collate Latin1_General_100_BIN2 null,
+  GroupKey        nvarchar(200) collate Latin1_General_100_BIN2 null,
+  GroupBlocked    bit           not null default 0,
+  Returned        bit           not null default 0,
+  CancelRequested bit           not null default 0,
+  LoadId          nvarchar(100) collate Latin1_General_100_BIN2 null,
+  Payload         nvarchar(max) null,
+  LastError       nvarchar(max) null,
+  CompletionTime  datetime2(6)  null,
+  constraint queue_pkey primary key clustered (RequestId) with (allow_page_locks = off),
+  constraint queue_status check (Status in ('Scheduled', 'Pending', 'Processing', 'Failed')),
+  constraint queue_lease_has_owner check (
+    (Status = 'Processing' and LockedBy is not null) or (Status <> 'Processing' and LockedBy is null)),
+  constraint queue_lease_is_whole check (
+    Status <> 'Processing' or (LockedTime is not null and LockExpiresTime is not null
+                               and LockToken >= 1 and NumAttempts >= 1)),
+  constraint queue_only_a_lease_runs check (
+    Status = 'Processing' or (StartedTime is null and CancelRequested = 0)),
+  constraint queue_dead_letter_says_why check (
+    (Status = 'Failed' and CompletionTime is not null and LastError is not null)
+    or (Status <> 'Failed' and CompletionTime is null)),
+  constraint queue_priority check (Priority between 0 and 255),
+  constraint queue_counts check (
+    MaxAttempts >= 1 and NumAttempts >= 0 and NumCrashes >= 0 and NumAbandons >= 0
+    and LockToken >= 0 and coalesce(RetryBaseMs, 0) >= 0),
+  constraint queue_says_what check (Kind <> '' and Payload is not null),
+  constraint queue_due check (DueTime <= '9999-12-31'),
+  constraint queue_group check (GroupBlocked = 0 or GroupKey is not null),
+  constraint queue_only_waiting_have_a_place check (
+    Status in ('Scheduled', 'Pending') or (GroupBlocked = 0 and Returned = 0))
+);
+go
+alter table rowlease.Queue set (lock_escalation = disable);
+go
+create index queue_pending on rowlease.Queue (QueueName, Priority desc, DueTime, RequestId)
+  include (GroupKey) where Status = 'Pending' and GroupBlocked = 0 with (allow_page_locks = off);
+go
+create index queue_scheduled on rowlease.Queue (QueueName, DueTime)
+  where Status = 'Scheduled' with (allow_page_locks = off);
+go
+create index queue_expiring on rowlease.Queue (QueueName, LockExpiresTime)
+  where Status = 'Processing' with (allow_page_locks = off);
+go
+create index queue_failed on rowlease.Queue (QueueName, RequestId)
+  where Status = 'Failed' with (allow_page_locks = off);
+go
+create unique index queue_dedup on rowlease.Queue (QueueName, DedupKey)
+  where DedupKey is not null and Status <> 'Failed' with (allow_page_locks = off);
+go
+create index queue_group on rowlease.Queue (QueueName, GroupKey, RequestId)
+  include (GroupBlocked) where GroupKey is not null and Status <> 'Failed'
+  with (allow_page_locks = off);
+go
+create unique index queue_group_in_flight on rowlease.Queue (QueueName, GroupKey)
+  where GroupKey is not null and Status = 'Processing' with (allow_page_locks = off);
+go
+create table rowlease.QueueHistory (
+  RequestId       bigint        not null,
+  QueueName       nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Kind            nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  Status          varchar(10)   collate Latin1_General_100_BIN2 not null,
+  Priority        smallint      not null,
+  RequestedTime   datetime2(6)  not null,
+  DueTime         datetime2(6)  not null,
+  LockedBy        nvarchar(200) collate Latin1_General_100_BIN2 null,
+  LockedTime      datetime2(6)  null,
+  LockExpiresTime datetime2(6)  null,
+  StartedTime     datetime2(6)  null,
+  LockToken       bigint        not null default 0,
+  NumAttempts     int           not null default 0,
+  MaxAttempts     int           not null,
+  NumCrashes      int           not null default 0,
+  NumAbandons     int           not null default 0,
+  RetryBaseMs     int           null,
+  DedupKey        nvarchar(400) collate Latin1_General_100_BIN2 null,
+  GroupKey        nvarchar(200) collate Latin1_General_100_BIN2 null,
+  GroupBlocked    bit           not null default 0,
+  Returned        bit           not null default 0,
+  CancelRequested bit           not null default 0,
+  LoadId          nvarchar(100) collate Latin1_General_100_BIN2 null,
+  Payload         nvarchar(max) null,
+  LastError       nvarchar(max) null,
+  CompletionTime  datetime2(6)  not null,
+  Result          nvarchar(max) null,
+  constraint queue_history_status check (Status in ('Complete', 'Cancelled')),
+  constraint queue_history_says_who check (
+    (Status = 'Complete' and LockedBy is not null) or (Status <> 'Complete' and LockedBy is null)),
+  constraint queue_history_lease_is_whole check (
+    Status <> 'Complete' or (LockedTime is not null and LockExpiresTime is not null
+                             and LockToken >= 1 and NumAttempts >= 1)),
+  constraint queue_history_only_complete_has_result check (Status = 'Complete' or Result is null),
+  constraint queue_history_counts check (
+    MaxAttempts >= 1 and NumAttempts >= 0 and NumCrashes >= 0 and NumAbandons >= 0
+    and LockToken >= 0 and coalesce(RetryBaseMs, 0) >= 0)
+);
+go
+-- Rows come in and go out by completion time, so deleting old ones meets nobody.
+create clustered index queue_history_completed on rowlease.QueueHistory (CompletionTime)
+  with (allow_page_locks = off);
+go
+create index queue_history_request on rowlease.QueueHistory (RequestId)
+  with (allow_page_locks = off);
+go
+alter table rowlease.QueueHistory set (lock_escalation = disable);
+go
+create table rowlease.Staging (
+  LoadId    nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  RunNumber bigint        not null,
+  RowId     bigint        not null,
+  Kind      nvarchar(max) null,
+  Priority  int           null,
+  DueTime   datetime2(6)  null,
+  DedupKey  nvarchar(max) null,
+  GroupKey  nvarchar(max) null,
+  Payload   nvarchar(max) null
+);
+go
+-- Not unique: a Spark task may write its rows twice.
+create clustered index staging_run on rowlease.Staging (RunNumber, RowId);
+go
+create table rowlease.[Load] (
+  LoadId        nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  QueueName     nvarchar(100) collate Latin1_General_100_BIN2 null,  -- rows may be staged before the queue is named
+  Status        varchar(10)   collate Latin1_General_100_BIN2 not null,
+  [Columns]     nvarchar(max) collate Latin1_General_100_BIN2 null,
+  RunNumber     bigint        not null default 0,
+  RunBy         nvarchar(500) collate Latin1_General_100_BIN2 not null default N'',
+  PastRuns      nvarchar(max) collate Latin1_General_100_BIN2 not null default N'',
+  NumRows       bigint        not null,
+  NumStaged     bigint        not null default 0,
+  NumEnqueued   bigint        not null default 0,
+  NumDuplicates bigint        not null default 0,
+  StartedTime   datetime2(6)  not null,
+  ReportedTime  datetime2(6)  not null,
+  PromotedTime  datetime2(6)  null,
+  RowsPerSecond as
+    cast(NumStaged * 1000.0 / nullif(datediff_big(millisecond, StartedTime, ReportedTime), 0) as float),
+  constraint load_pkey primary key (LoadId),
+  constraint load_status check (Status in ('Staging', 'Promoted')),
+  constraint load_promoted check (
+    (Status = 'Promoted' and PromotedTime is not null)
+    or (Status <> 'Promoted' and PromotedTime is null)),
+  constraint load_counts check (
+    NumEnqueued >= 0 and NumDuplicates >= 0 and NumRows >= NumEnqueued)
+);
+go
+-- Few loads are not promoted, but the table of all loads only grows.
+create index load_staging on rowlease.[Load] (ReportedTime) where Status = 'Staging';
+go
+create table rowlease.Schedule (
+  ScheduleName    nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  Cron            nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  TimeZone        nvarchar(100) collate Latin1_General_100_BIN2 not null default 'UTC',
+  QueueName       nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Kind            nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  Payload         nvarchar(max) not null,
+  Priority        smallint      not null default 0,
+  CatchUp         int           not null default 1,
+  Paused          bit           not null default 0,
+  NextTime        datetime2(6)  null,
+  LastTime        datetime2(6)  null,
+  LastRequestId   bigint        null,
+  ChangedTime     datetime2(6)  not null,
+  LockedBy        nvarchar(200) collate Latin1_General_100_BIN2 null,
+  LockExpiresTime datetime2(6)  null,
+  LockToken       bigint        not null default 0,
+  constraint schedule_pkey primary key (ScheduleName),
+  constraint schedule_says_its_name check (ScheduleName <> ''),
+  constraint schedule_cron check (Cron like '_% _% _% _% _%'),
+  constraint schedule_time_zone check (TimeZone <> ''),
+  constraint schedule_says_what check (Kind <> ''),
+  constraint schedule_priority check (Priority between 0 and 255),
+  constraint schedule_catch_up check (CatchUp between 1 and 1000),
+  constraint schedule_lease_is_whole check (
+    (LockedBy is null and LockExpiresTime is null
+     or LockedBy is not null and LockExpiresTime is not null) and LockToken >= 0)
+);
+go
+create index schedule_planned on rowlease.Schedule (NextTime) where Paused = 0;
+go
+-- Apart from the queue and without a foreign key: requests that report nothing pay nothing.
+create table rowlease.Progress (
+  RequestId    bigint        not null,
+  LockToken    bigint        not null,
+  Fraction     float         not null,
+  Note         nvarchar(400) not null,
+  ReportedTime datetime2(6)  not null,
+  constraint progress_pkey primary key (RequestId),
+  constraint progress_fraction check (Fraction between 0 and 1)
+);
+go
+create table rowlease.Worker (
+  WorkerId         nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  Host             nvarchar(255) not null,
+  Pid              int           not null,
+  Version          nvarchar(50)  not null,
+  QueueNames       nvarchar(max) not null,
+  Kinds            nvarchar(max) null,
+  Slots            int           not null,
+  Busy             int           not null default 0,
+  ConsumerPriority int           not null default 0,
+  StartedTime      datetime2(6)  not null,
+  HeartbeatTime    datetime2(6)  not null,
+  constraint worker_pkey primary key (WorkerId)
+);
+go
+-- A kind that no live worker of a queue knows, from the first request of it that was declined.
+create table rowlease.UnknownKind (
+  QueueName    nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Kind         nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  UnknownSince datetime2(6)  not null,
+  DeclinedTime datetime2(6)  not null,
+  constraint unknown_kind_pkey primary key (QueueName, Kind)
+);
+go
+create table rowlease.EnqueueReceipt (
+  ReceiptKey   nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  RequestIds   nvarchar(max) not null,
+  ReceivedTime datetime2(6)  not null,
+  constraint enqueue_receipt_pkey primary key (ReceiptKey)
+);
+go
+create table rowlease.QueueWaiter (
+  WaiterId    bigint        identity(1, 1) not null,
+  QueueName   nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Priority    smallint      not null,
+  NumRequests int           not null,
+  ArrivedTime datetime2(6)  not null,
+  ExpiresTime datetime2(6)  not null,
+  constraint queue_waiter_pkey primary key (WaiterId)
+);
+go
+-- Each routine appends what it changed, in its own transaction: sums are exact, nobody waits for a
+-- counter row. `maintain` folds many rows into few. A heap would never give deleted pages back.
+create table rowlease.QueueDepth (
+  DepthId     bigint        identity(1, 1) not null,
+  QueueName   nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Priority    smallint      not null,
+  Scheduled   bigint        not null default 0,
+  Pending     bigint        not null default 0,
+  Processing  bigint        not null default 0,
+  Failed      bigint        not null default 0,
+  NumFinished bigint        not null default 0,
+  NumFailures bigint        not null default 0,
+  constraint queue_depth_pkey primary key clustered (DepthId) with (allow_page_locks = off)
+);
+go
+alter table rowlease.QueueDepth set (lock_escalation = disable);
+go
+-- One row, which `rowlease migrate` writes: OldestClient is the revision of the oldest release that
+-- works with this one, Release the one whose routines these are.
+create table rowlease.SchemaInfo (
+  OldestClient nvarchar(32) collate Latin1_General_100_BIN2 not null,
+  Release      nvarchar(50) not null,
+  RoutinesHash nvarchar(64) not null,
+  AppliedTime  datetime2(6) not null
+);

@@ -1,0 +1,73 @@
+-- break_expired: end leases that have expired; each request is retried or becomes a dead letter.
+-- params:   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
+-- returns:  integer -- how many leases were broken
+-- errors:   none
+-- locks:    rows of queue, exclusive, in expiry order, skipping locked ones
+-- why:      a lease that ends without a word is a crash if its request had started; one that had
+--           only been fetched ahead gets its attempt back. Too many crashes quarantine the request,
+--           whatever max_attempts says. lock_expires_time stays, so that anyone can see what
+--           happened; the token stays too, and the late worker is told lease_lost.
+create or replace function rowlease_internal.break_expired(
+  p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
+) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set enable_hashjoin = off set enable_mergejoin = off
+as $$
+declare
+  v_broken        integer;
+  v_dead_groups   text[];
+  v_cancelled_ids bigint[];
+begin
+  with expired as materialized (
+    select q.request_id, q.cancel_requested, q.started_time is not null as started,
+           q.num_crashes + (q.started_time is not null)::int as crashes,
+           q.num_attempts - (q.started_time is null)::int as attempts
+      from rowlease.queue q
+     where q.queue_name = p_queue_name and q.status = 'Processing'
+       and q.lock_expires_time <= p_now and q.lock_expires_time >= p_from
+     order by q.lock_expires_time
+     limit p_limit
+       for no key update skip locked),
+  judged as (
+    select e.*, case when e.crashes >= s.max_crashes then 'quarantined: '
+                     when e.attempts >= q.max_attempts then 'no attempts left: ' end as verdict
+      from expired e
+      join rowlease.queue q on q.request_id = any(array[e.request_id])
+      join rowlease.queue_settings s on s.queue_name = p_queue_name),
+  broken as (
+    update rowlease.queue q
+       set status = case when j.verdict is null then 'Pending' else 'Failed' end,
+           returned = j.verdict is null,
+           completion_time = case when j.verdict is not null then p_now end,
+           last_error = case when j.started or j.verdict is not null then coalesce(j.verdict, '')
+             || format('the lease of %s ran out at %s; its worker was killed, stopped or cut off '
+                       '(crash %s)', q.locked_by, q.lock_expires_time, j.crashes)
+             else q.last_error end,
+           num_crashes = j.crashes, num_attempts = j.attempts,
+           num_abandons = case when j.started then 0 else q.num_abandons end,
+           locked_by = null, started_time = null, cancel_requested = false
+      from judged j
+     where q.request_id = any(array[j.request_id]) and q.locked_by is not null
+    returning q.request_id, q.priority, q.status, q.group_key, j.cancel_requested),
+  counted as (
+    insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
+    select p_queue_name, b.priority, -count(*), count(*) filter (where b.status = 'Pending'),
+           count(*) filter (where b.status = 'Failed')
+      from broken b group by b.priority)
+  select count(*),
+         array_agg(b.group_key) filter (where b.status = 'Failed' and b.group_key is not null),
+         array_agg(b.request_id) filter (where b.cancel_requested)
+    into v_broken, v_dead_groups, v_cancelled_ids
+    from broken b;
+  if v_dead_groups is not null then
+    perform rowlease_internal.unblock_groups(
+      array_fill(p_queue_name, array[cardinality(v_dead_groups)]), v_dead_groups);
+  end if;
+  if v_cancelled_ids is not null then
+    perform rowlease.cancel(v_cancelled_ids);
+  end if;
+  return v_broken;
+end $$;

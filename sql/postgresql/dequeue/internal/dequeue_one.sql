@@ -1,0 +1,81 @@
+-- dequeue_one: lease waiting requests of one queue.
+-- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
+--           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
+-- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (others go first,
+--           or as many as may are in flight), floor jsonb
+-- errors:   RL002 unknown queue
+-- locks:    as dequeue
+-- why:      dequeue's work on each of its queues. A round may bring less than was asked for because
+--           it met requests that stand behind another of their group; they do not stand in the way of
+--           the next round.
+create or replace function rowlease_internal.dequeue_one(
+  p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
+  p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb,
+  out request_ids bigint[], out more boolean, out held_back boolean, out floor jsonb
+) language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_settings rowlease.queue_settings;
+  v_step     constant integer := 2 * p_limit + 10;
+  v_from     timestamptz;
+  v_moved    timestamptz;
+  v_room     integer;
+  v_times    timestamptz[] := translate(p_floor ->> 'times', '[]', '{}');
+  v_ids      bigint[] := translate(p_floor ->> 'ids', '[]', '{}');
+  v_round    integer := 0;
+  v_order    record;
+  v_got      record;
+  v_raised   record;
+begin
+  request_ids := '{}';
+  more := false;
+  held_back := false;
+  floor := p_floor;
+  v_settings := rowlease_internal.settings_of(p_queue_name);
+  if v_settings.paused then
+    return;
+  end if;
+  if cardinality(v_times) is distinct from v_settings.max_priority + 1 then
+    perform rowlease_internal.lower_priorities(p_queue_name, v_settings.max_priority, 1000);
+    floor := rowlease_internal.keep_floor(v_settings, p_now, p_proven, floor);
+    v_times := translate(floor ->> 'times', '[]', '{}');
+    v_ids := translate(floor ->> 'ids', '[]', '{}');
+  end if;
+  v_from := floor ->> 'moved';
+  v_moved := p_now - interval '50 ms';  -- enqueues may be committing just now
+  if rowlease_internal.next_event(p_queue_name, v_from, p_now) is not null then
+    more := greatest(rowlease_internal.break_expired(p_queue_name, p_now, v_from, v_step),
+                     rowlease_internal.wake_due(p_queue_name, p_now, v_from, v_step)) = v_step;
+    if more then
+      v_moved := least(v_moved, rowlease_internal.next_event(p_queue_name, v_from, p_now));
+    end if;
+  end if;
+  held_back := v_settings.consumer_priorities
+               and rowlease_internal.is_held_back(v_settings, p_worker_id, p_now);
+  v_room := case when held_back then 0 else rowlease_internal.room_in_flight(v_settings, p_limit) end;
+  while cardinality(request_ids) < v_room loop
+    v_round := v_round + 1;
+    v_order := rowlease_internal.claim_order(v_settings, v_round, v_room - cardinality(request_ids),
+                                    v_times, v_ids);
+    v_got := rowlease_internal.claim(
+      p_queue_name, p_worker_id, p_now,
+      coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
+      v_order.quotas, v_order.until, v_room - cardinality(request_ids),
+      p_slots - cardinality(request_ids), v_times, v_ids);
+    v_raised := rowlease_internal.raise_floor(
+      v_moved, v_got.met_priorities, v_got.met_times, v_got.met_ids, v_order.priorities,
+      v_order.quotas, v_order.until, v_room - cardinality(request_ids), v_times, v_ids);
+    v_times := v_raised.p_times;
+    v_ids := v_raised.p_ids;
+    request_ids := request_ids || v_got.leased;
+    if v_got.behind is not null then
+      perform rowlease_internal.block_groups(p_queue_name, v_got.behind);
+    end if;
+    more := more or v_round >= 50;
+    exit when v_order.last and v_got.behind is null or v_round >= 50;
+  end loop;
+  held_back := held_back or v_room < p_limit and cardinality(request_ids) = v_room;
+  floor := floor || jsonb_build_object('moved', v_moved, 'times', v_times, 'ids', v_ids);
+  perform rowlease_internal.wake_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));
+end $$;

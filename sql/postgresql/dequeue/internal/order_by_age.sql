@@ -1,0 +1,53 @@
+-- order_by_age: choose the priority whose oldest request ranks highest with its waiting time.
+-- params:   p_settings rowlease.queue_settings, p_floor_times timestamptz[], p_floor_ids bigint[]
+-- returns:  priority integer, until timestamptz (who is due later stands lower than the oldest of
+--           another priority) -- null if at most one priority has something waiting
+-- errors:   none
+-- locks:    none
+-- why:      each aging_seconds of waiting count as one priority, so whoever has the least due time
+--           minus priority times aging_seconds goes first. A floor is where the oldest may stand at
+--           best, so that only the best two have to be looked up.
+create or replace function rowlease_internal.order_by_age(
+  p_settings rowlease.queue_settings, p_floor_times timestamptz[], p_floor_ids bigint[],
+  out priority integer, out until timestamptz
+) language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_aging    interval := p_settings.policy_aging_seconds * interval '1 second';
+  v_returned timestamptz[] := array_fill(null::timestamptz, array[cardinality(p_floor_times)]);
+  v_oldest   timestamptz[] := p_floor_times;  -- or before; null: nothing waits
+  v_known    boolean[] := array_fill(false, array[cardinality(p_floor_times)]);
+  v_best     integer;
+  v_next     integer;
+  v_look     integer;
+  v_found    record;
+begin
+  for v_found in select r.priority, r.due_time from rowlease_internal.first_returned(
+                   p_settings.queue_name, p_settings.max_priority) r loop
+    v_returned[v_found.priority + 1] := v_found.due_time;
+    v_oldest[v_found.priority + 1] := least(v_found.due_time, v_oldest[v_found.priority + 1]);
+  end loop;
+  loop
+    v_best := null;
+    v_next := null;
+    for v_look in reverse cardinality(v_oldest) .. 1 loop
+      continue when v_oldest[v_look] is null;
+      if v_best is null or v_oldest[v_look] + (v_best - v_look) * v_aging < v_oldest[v_best] then
+        v_next := v_best;
+        v_best := v_look;
+      elsif v_next is null or v_oldest[v_look] + (v_next - v_look) * v_aging < v_oldest[v_next] then
+        v_next := v_look;
+      end if;
+    end loop;
+    v_look := case when not v_known[v_best] then v_best when not v_known[v_next] then v_next end;
+    exit when v_look is null;
+    v_known[v_look] := true;
+    v_oldest[v_look] := least(v_returned[v_look], rowlease_internal.first_waiting(
+      p_settings.queue_name, v_look - 1, p_floor_times[v_look], p_floor_ids[v_look]));
+  end loop;
+  if v_next is not null then
+    priority := v_best - 1;
+    until := v_oldest[v_next] + (v_best - v_next) * v_aging;
+  end if;
+end $$;

@@ -1,0 +1,43 @@
+-- raise_floor: move a queue's scan floor past what a claim has taken or found empty.
+-- params:   p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
+--           p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
+--           p_limit integer, p_times timestamptz[], p_ids bigint[]
+-- returns:  p_times timestamptz[], p_ids bigint[] -- per priority, from 0, the key (due time, request
+--           id) below which nothing waits
+-- errors:   none
+-- locks:    none
+-- why:      the arrays after p_moved are what the claim met, in its order (null: nothing), and what it
+--           was asked for: a priority that gave less than its quota was looked through to its end.
+--           Never past p_moved: what is due later may still be on its way; and never down, where
+--           returned ones stand. Each claim comes here, so it is arithmetic and no query.
+create or replace function rowlease_internal.raise_floor(
+  p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[], p_request_ids bigint[],
+  p_order integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
+  inout p_times timestamptz[], inout p_ids bigint[]
+) language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_num_met integer := coalesce(cardinality(p_priorities), 0);
+  v_met     integer[];
+  v_last    integer;
+  v_at      integer;
+begin
+  for v_place in 1 .. cardinality(p_order) loop
+    v_met := array_positions(p_priorities, p_order[v_place]);
+    v_last := v_met[cardinality(v_met)];
+    v_at := p_order[v_place] + 1;
+    if p_until = 'infinity' and coalesce(cardinality(v_met), 0) < p_quotas[v_place]
+       and (v_num_met < p_limit or p_order[v_place] > p_priorities[v_num_met]) then
+      p_times[v_at] := p_moved;
+      p_ids[v_at] := 0;
+    elsif (p_due_times[v_last], p_request_ids[v_last]) > (p_times[v_at], p_ids[v_at]) then
+      p_times[v_at] := p_due_times[v_last];
+      p_ids[v_at] := p_request_ids[v_last];
+    end if;
+    if p_times[v_at] > p_moved then
+      p_times[v_at] := p_moved;
+      p_ids[v_at] := 0;
+    end if;
+  end loop;
+end $$;

@@ -1,0 +1,20 @@
+-- take_gate: lock the row of gate with a name; wait for it for 2 s at most.
+-- params:   p_queue_name text -- empty: the gate of maintain and recount
+-- returns:  boolean -- false: somebody else has held it for 2 s
+-- errors:   none
+-- locks:    the row of gate, exclusive, after at most 2 s of waiting, to the end of the transaction
+-- why:      a row that somebody deleted is made again. A function of its own, because the time limit is
+--           a setting and the way back from it a subtransaction: who gets a gate at once pays for
+--           neither.
+create or replace function rowlease_internal.take_gate(p_queue_name text) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
+as $$
+begin
+  insert into rowlease.gate (queue_name) values (p_queue_name) on conflict do nothing;
+  perform from rowlease.gate g where g.queue_name = p_queue_name for no key update;
+  return true;
+exception when lock_not_available then
+  return false;
+end $$;

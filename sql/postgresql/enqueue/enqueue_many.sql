@@ -1,0 +1,83 @@
+-- enqueue_many: put many requests into a queue, all or none.
+-- params:   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[],
+--           p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
+--           p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[],
+--           p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint, p_waiter_id bigint
+-- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
+--           or one row (waiter id, 'full'): call again with it before 2 s have passed
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
+--           RL006 no kind, RL007 attempts below 1
+-- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
+-- why:      the receipt makes a second try after an unknown commit answer with the first one's ids.
+--           Without keys all requests will be new, and their ids are known before: the receipt is
+--           written once. A whole array may be null: all defaults.
+create or replace function rowlease.enqueue_many(
+  p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[] default null,
+  p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,
+  p_dedup_keys text[] default null, p_group_keys text[] default null,
+  p_max_attempts integer[] default null, p_retry_bases_ms integer[] default null,
+  p_receipt_key text default null, p_in_transaction boolean default true,
+  p_wait_ms bigint default null, p_waiter_id bigint default null
+) returns table (request_id bigint, outcome text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
+  v_now      timestamptz := rowlease.now();
+  v_has_keys boolean := cardinality(array_remove(p_dedup_keys || p_group_keys, null)) > 0;
+  v_settings rowlease.queue_settings;
+  v_priority integer;
+  v_ids      bigint[];
+  v_outcomes text[];
+begin
+  if v_has_keys is not true then
+    v_ids := array(select nextval('rowlease.queue_request_id_seq')
+                     from generate_series(1, cardinality(p_kinds)));
+  end if;
+  if p_receipt_key is not null then
+    insert into rowlease.enqueue_receipt (receipt_key, request_ids, received_time)
+    values (p_receipt_key, coalesce(v_ids, '{}'), v_now) on conflict do nothing;
+    if not found then
+      return query
+        select i.id, 'repeat'::text
+          from rowlease.enqueue_receipt r, unnest(r.request_ids) with ordinality as i(id, place)
+         where r.receipt_key = p_receipt_key order by i.place;
+      return;
+    end if;
+  end if;
+  v_settings := rowlease_internal.settings_of(p_queue_name);
+  if v_settings.capacity is not null then
+    v_priority := (select max(coalesce(u, 0)) from unnest(coalesce(p_priorities, '{0}')) as u);
+    v_settings := rowlease_internal.admit(p_queue_name, coalesce(cardinality(p_kinds), 0), v_priority, v_now,
+                                 p_waiter_id, p_wait_ms > 0);
+    if v_settings.queue_name is null then
+      delete from rowlease.enqueue_receipt r where r.receipt_key = p_receipt_key;
+      return query select rowlease_internal.wait_for_room(p_queue_name, v_priority, cardinality(p_kinds),
+                                                 v_now, p_wait_ms, p_waiter_id), 'full'::text;
+      return;
+    end if;
+  end if;
+
+  if v_has_keys then
+    select array_agg(a.request_id), array_agg(a.outcome) into v_ids, v_outcomes
+      from rowlease_internal.add_requests(
+        v_settings, v_now, p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times,
+        p_dedup_keys, p_group_keys, p_max_attempts, p_retry_bases_ms) a;
+    update rowlease.enqueue_receipt set request_ids = v_ids where receipt_key = p_receipt_key;
+  else
+    perform rowlease_internal.add_plain(v_settings, v_now, v_ids, p_kinds, p_payloads, p_priorities,
+                               p_delays_ms, p_due_times, p_max_attempts, p_retry_bases_ms);
+  end if;
+  if p_waiter_id is not null then
+    delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id;
+  end if;
+  -- Somebody has to add the counts up where no worker calls maintain: one call in 200 does.
+  if not p_in_transaction and random() < 0.005 then
+    perform rowlease_internal.fold_depth(2000);
+  end if;
+  perform rowlease_internal.wake_workers(p_queue_name, p_in_transaction);
+  return query select i.id, coalesce(i.said, 'ok') from unnest(v_ids, v_outcomes) as i(id, said);
+end $$;

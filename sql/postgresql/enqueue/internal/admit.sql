@@ -1,0 +1,53 @@
+-- admit: return a queue's settings if it has room for more requests.
+-- params:   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
+--           p_waiter_id bigint, p_may_wait boolean
+-- returns:  rowlease.queue_settings -- all null if the queue is full and the caller may wait
+-- errors:   RL002 unknown queue, RL005 queue is full
+-- locks:    the queue's settings row if it has a capacity; held to the caller's commit
+-- why:      producers of a bounded queue count one after the other, or two of them would both find
+--           the last place free; an unbounded queue is read without a lock. Places that producers
+--           ahead wait for (of higher priority, or of the same and earlier) count as taken. Who is
+--           admitted after waiting rings for the next, for whom there may be room as well.
+create or replace function rowlease_internal.admit(
+  p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
+  p_waiter_id bigint default null, p_may_wait boolean default false
+) returns rowlease.queue_settings
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_settings rowlease.queue_settings;
+  v_priority integer;
+  v_waiting  bigint;
+  v_ahead    bigint;
+begin
+  v_settings := rowlease_internal.settings_of(p_queue_name);
+  if v_settings.capacity is null then
+    return v_settings;
+  end if;
+  select * into v_settings from rowlease.queue_settings s
+   where s.queue_name = p_queue_name for update;
+  v_priority := least(p_priority, v_settings.max_priority);
+  select coalesce(sum(d.scheduled + d.pending), 0) into v_waiting
+    from rowlease.queue_depth d where d.queue_name = p_queue_name;
+  select coalesce(sum(w.num_requests), 0) into v_ahead from rowlease.queue_waiter w
+   where w.queue_name = p_queue_name and w.expires_time > p_now
+     and (w.priority > v_priority
+          or w.priority = v_priority and w.waiter_id < coalesce(p_waiter_id, w.waiter_id + 1));
+  if v_waiting + v_ahead + p_num_requests <= v_settings.capacity then
+    if p_waiter_id is not null and exists (
+      select from rowlease.queue_waiter w
+       where w.queue_name = p_queue_name and w.waiter_id <> p_waiter_id) then
+      perform pg_notify('rowlease_room', p_queue_name);
+    end if;
+    return v_settings;
+  elsif p_may_wait and p_num_requests <= v_settings.capacity then
+    return null;
+  end if;
+  raise exception using errcode = 'RL005',
+    message = format('queue "%s" is full: %s of %s places are taken%s, %s more do not fit',
+                     p_queue_name, v_waiting, v_settings.capacity,
+                     case when v_ahead > 0 then format(' and %s waited for', v_ahead) else '' end,
+                     p_num_requests),
+    hint = 'wait for workers, or raise its capacity with rowlease.configure_queue';
+end $$;

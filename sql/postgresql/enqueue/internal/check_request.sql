@@ -1,0 +1,27 @@
+-- check_request: refuse a request that no queue accepts.
+-- params:   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
+-- returns:  void
+-- errors:   RL003 priority below 0, RL004 payload over 1 MiB, RL006 no kind, RL007 attempts below 1
+-- locks:    none
+-- why:      one place for the limits, so that every way in says the same sentence.
+create or replace function rowlease_internal.check_request(
+  p_kind text, p_priority integer, p_payload text, p_max_attempts integer
+) returns void
+language plpgsql volatile
+as $$
+begin
+  if p_kind is null or p_kind = '' or length(p_kind) > 200 then
+    raise exception using errcode = 'RL006',
+      message = 'kind must name a task in 1 to 200 characters';
+  elsif p_priority < 0 then
+    raise exception using errcode = 'RL003',
+      message = format('priority is %s; it must be 0 or more, and bigger is more urgent', p_priority);
+  elsif octet_length(p_payload) > 1048576 then
+    raise exception using errcode = 'RL004',
+      message = format('payload has %s bytes; at most 1048576 fit, store the rest elsewhere and '
+                       'enqueue where it is', octet_length(p_payload));
+  elsif p_max_attempts < 1 then
+    raise exception using errcode = 'RL007',
+      message = format('max_attempts is %s; it must be 1 or more', p_max_attempts);
+  end if;
+end $$;

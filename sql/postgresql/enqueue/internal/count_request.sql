@@ -1,0 +1,27 @@
+-- count_request: count a request with a dedup key that was inserted through the view `inbox`.
+-- params:   none -- a trigger on rowlease.queue
+-- returns:  trigger
+-- errors:   RL002 unknown queue, RL005 queue is full
+-- locks:    as fill_request
+-- why:      ON CONFLICT DO NOTHING may drop such a row after fill_request has seen it, when another
+--           transaction brought the key at this moment; this trigger fires for rows that are there. It
+--           fires for those of the inbox alone: fill_request leaves the id of its row in a setting, and
+--           the condition is looked at before the next row comes. Others pay for one comparison.
+create or replace function rowlease_internal.count_request() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off
+as $$
+begin
+  perform rowlease_internal.admit(new.queue_name, 1, new.priority, new.requested_time);
+  insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
+  values (new.queue_name, new.priority,
+          (new.status = 'Scheduled')::int, (new.status = 'Pending')::int);
+  return null;
+end $$;
+
+create or replace trigger count_request
+after insert on rowlease.queue
+for each row when (new.dedup_key is not null
+                   and current_setting('rowlease.inserted', true) = new.request_id::text)
+execute function rowlease_internal.count_request();

@@ -1,0 +1,85 @@
+-- decline: hand back leased requests of kinds that the worker does not know; no attempt is counted.
+-- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[]
+-- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', and
+--           dead boolean (it is a dead letter now), in the order given
+-- errors:   RL001 arrays of different lengths
+-- locks:    rows of queue, exclusive, in request order; then rows of unknown_kind, by queue and kind;
+--           held to the caller's commit
+-- why:      a worker of another release may know the kind. The request is due again a little later:
+--           after 2 s while a live worker knows the kind; else after a quarter of the time for which
+--           none has, 1 to 30 s. It is a dead letter when that time is the queue's
+--           unknown_kind_seconds. A time in which nobody declined the kind does not count, because
+--           nobody looked.
+create or replace function rowlease.decline(
+  p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[]
+) returns table (request_id bigint, outcome text, dead boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off
+set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now    timestamptz := rowlease.now();
+  v_done   bigint[];
+  v_cancel bigint[];
+  v_queues text[];
+  v_groups text[];
+  v_wake   text[];
+  v_name   text;
+begin
+  perform rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_errors));
+  perform from unnest(p_request_ids, p_lock_tokens) as g(id, token)
+    join rowlease.queue q on q.request_id = any(array[g.id])
+   where q.lock_token = g.token and q.locked_by is not null
+   order by g.id
+     for no key update of q;
+  with held as materialized (
+    select g.id, g.token, left(g.error, 8000) as error, q.queue_name, q.kind, q.cancel_requested
+      from unnest(p_request_ids, p_lock_tokens, p_errors) as g(id, token, error)
+      join rowlease.queue q on q.request_id = any(array[g.id])
+     where q.lock_token = g.token and q.locked_by is not null),
+  kinds as materialized (
+    select k.queue_name, k.kind, n.delay_ms, n.verdict
+      from (select distinct h.queue_name, h.kind from held h order by h.queue_name, h.kind) k
+     cross join lateral rowlease_internal.note_unknown(k.queue_name, k.kind, v_now) n),
+  judged as materialized (
+    select h.*, k.delay_ms, k.verdict, k.verdict is not null and not h.cancel_requested as is_dead
+      from held h join kinds k on k.queue_name = h.queue_name and k.kind = h.kind),
+  declined as (
+    update rowlease.queue q
+       set status = case when j.is_dead then 'Failed' else 'Scheduled' end,
+           due_time = case when j.is_dead or j.cancel_requested then q.due_time
+                           else v_now + j.delay_ms * interval '1 ms' end,
+           completion_time = case when j.is_dead then v_now end,
+           last_error = coalesce(j.verdict, j.error), num_attempts = q.num_attempts - 1,
+           locked_by = null, lock_expires_time = null, started_time = null,
+           cancel_requested = false
+      from judged j
+     where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
+    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
+  counted as (
+    insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, failed,
+                                      num_failures)
+    select d.queue_name, d.priority, -count(*), count(*) filter (where d.status = 'Scheduled'),
+           count(*) filter (where d.status = 'Failed'), count(*) filter (where d.status = 'Failed')
+      from declined d group by d.queue_name, d.priority)
+  select coalesce(array_agg(d.request_id), '{}'),
+         array_agg(d.request_id) filter (where d.cancel_requested),
+         array_agg(d.queue_name) filter (where d.group_key is not null and d.status = 'Failed'),
+         array_agg(d.group_key) filter (where d.group_key is not null and d.status = 'Failed'),
+         array_agg(distinct d.queue_name) filter (where d.status = 'Scheduled')
+    into v_done, v_cancel, v_queues, v_groups, v_wake
+    from declined d;
+  if v_groups is not null then
+    perform rowlease_internal.unblock_groups(v_queues, v_groups);
+  end if;
+  if v_cancel is not null then
+    perform rowlease.cancel(v_cancel);
+  end if;
+  foreach v_name in array coalesce(v_wake, '{}') loop  -- others learn when to look again
+    perform rowlease_internal.wake_workers(v_name, false);
+  end loop;
+  return query select * from rowlease_internal.settled_outcomes(p_request_ids, p_lock_tokens, v_done);
+end $$;

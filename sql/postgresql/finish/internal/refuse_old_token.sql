@@ -1,0 +1,28 @@
+-- refuse_old_token: refuse an update that lowers a lock token.
+-- params:   none -- a trigger on rowlease.queue and rowlease.schedule
+-- returns:  trigger
+-- errors:   23514 the token would fall
+-- locks:    none
+-- why:      a lower token could make a lease valid that was broken before. The routines never lower
+--           one; a hand might. The condition belongs to the trigger, so an update that keeps or
+--           raises the token pays for one comparison and calls nothing. After the update, because a
+--           trigger before it would lock the row first.
+create or replace function rowlease_internal.refuse_old_token() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception using errcode = '23514', constraint = tg_name,
+    message = format('a lock token must not fall, here from %s to %s: an old lease would be valid '
+                     'again', old.lock_token, new.lock_token);
+end $$;
+
+create or replace trigger queue_token
+after update of lock_token on rowlease.queue
+for each row when (new.lock_token < old.lock_token)
+execute function rowlease_internal.refuse_old_token();
+
+create or replace trigger schedule_token
+after update of lock_token on rowlease.schedule
+for each row when (new.lock_token < old.lock_token)
+execute function rowlease_internal.refuse_old_token();

@@ -1,0 +1,14 @@
+-- schema_version: the revision of this database's tables, and the oldest client that works with it.
+-- params:   none
+-- returns:  revision text, oldest_client text
+-- errors:   none
+-- locks:    none
+-- why:      every client asks before its first call, whatever its role may read. A client of revision
+--           oldest_client or later works with this schema, so that workers of the last release go on
+--           while and after a newer one migrates.
+create or replace function rowlease.schema_version()
+returns table (revision text, oldest_client text)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$ select v.version_num::text, i.oldest_client::text
+        from rowlease.alembic_version v cross join rowlease.schema_info i $$;

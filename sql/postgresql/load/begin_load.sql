@@ -1,0 +1,70 @@
+-- begin_load: start a run of a load, and end any earlier run.
+-- params:   p_load_id text, p_queue_name text, p_run_by text (who runs it, in 1 to 200 characters that
+--           no other run has), p_columns text (what its rows are made of; null: not said)
+-- returns:  outcome text -- 'ok' | 'repeat' (it is promoted: stage nothing), run_number bigint (of this
+--           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint
+-- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
+--           for other columns, RL014 a later run has taken the load over from this one
+-- locks:    the load's row; rows of staging of this load
+-- why:      the run number is a fencing token: a later run has a larger one, and nothing counts that an
+--           earlier run stages or promotes. It starts at a random number up to 2^32 and grows by
+--           another, as tokens of requests do: a server that was restored, or that took over without the
+--           last commits, would give a plain next number out again. The same run may call twice and
+--           gets the same number, since an answer may be lost; a run that was superseded does not come
+--           back, so two drivers that live on cannot take the load from each other for ever. A promoted
+--           load that comes again with other columns is another load, and saying so is better than to
+--           enqueue nothing of it.
+create or replace function rowlease.begin_load(
+  p_load_id text, p_queue_name text, p_run_by text, p_columns text default null
+) returns table (outcome text, run_number bigint, num_rows bigint, num_enqueued bigint,
+                 num_duplicates bigint)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now  timestamptz := rowlease.now();
+  v_by   text := format('%s (%s)', p_run_by, session_user);
+  v_step bigint := 1 + floor(random() * 4294967296)::bigint;
+  v_load rowlease.load;
+begin
+  if (length(p_load_id) between 1 and 100 and length(p_run_by) between 1 and 200) is not true then
+    raise exception using errcode = 'RL001',
+      message = 'a load id has 1 to 100 characters, and the name of its run 1 to 200';
+  end if;
+  perform rowlease_internal.settings_of(p_queue_name);
+  insert into rowlease.load as l (load_id, queue_name, status, num_rows, columns, run_number, run_by,
+                                  started_time, reported_time)
+  values (p_load_id, p_queue_name, 'Staging', 0, p_columns, v_step, v_by, v_now, v_now)
+  on conflict (load_id) do update set load_id = l.load_id
+  returning * into v_load;
+  if v_load.queue_name <> p_queue_name then
+    raise exception using errcode = 'RL009',
+      message = format('load "%s" belongs to queue "%s", not to "%s"; take another load id',
+                       p_load_id, v_load.queue_name, p_queue_name);
+  end if;
+  if strpos(e'\n' || v_load.past_runs, e'\n' || v_by || e'\n') > 0 then
+    perform rowlease_internal.take_load(p_load_id, null);
+  end if;
+  if v_load.status = 'Promoted' then
+    if v_load.columns <> p_columns then
+      raise exception using errcode = 'RL009',
+        message = format('load "%s" was enqueued from other columns: %s, not %s; take another load id',
+                         p_load_id, v_load.columns, p_columns);
+    end if;
+    return query select 'repeat'::text, null::bigint, v_load.num_rows, v_load.num_enqueued,
+                        v_load.num_duplicates;
+    return;
+  end if;
+  if v_load.run_by <> v_by then
+    delete from rowlease.staging s
+     where (s.load_id, s.run_number) = (p_load_id, v_load.run_number);
+    update rowlease.load l
+       set run_number = l.run_number + v_step, run_by = v_by,
+           past_runs = left(l.run_by || e'\n' || l.past_runs, 10000), queue_name = p_queue_name,
+           columns = p_columns, num_staged = 0, started_time = v_now, reported_time = v_now
+     where l.load_id = p_load_id
+    returning * into v_load;
+  end if;
+  return query select 'ok'::text, v_load.run_number, null::bigint, null::bigint, null::bigint;
+end $$;

@@ -1,0 +1,81 @@
+-- promote: move a staged load into the queue, all of it or nothing.
+-- params:   p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text (for rows that
+--           name none)
+-- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint,
+--           num_duplicates bigint (rows whose dedup key is live already, or came twice)
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
+--           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
+--           taken the load over; 22P02 a payload that is not JSON, 40001 as check_staged, or a row was
+--           written twice and differs
+-- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
+-- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
+--           load's row makes a second call answer with the first one's counts. Rows of other runs are
+--           not counted; maintain drops them. Two tries of a task that computed other rows under the
+--           same ids cannot be told apart. The server's own words about JSON would quote a payload, so
+--           they are replaced.
+create or replace function rowlease.promote(
+  p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text default null
+) returns table (outcome text, num_rows bigint, num_enqueued bigint, num_duplicates bigint)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set enable_nestloop = off
+as $$
+#variable_conflict use_column
+declare
+  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
+  v_now      timestamptz := rowlease.now();
+  v_settings rowlease.queue_settings;
+  v_load     rowlease.load;
+  v_written  bigint;
+  v_staged   bigint;
+  v_grouped  bigint;
+  v_enqueued bigint;
+begin
+  v_load := rowlease_internal.take_load(p_load_id, p_run_number);
+  if v_load.status = 'Promoted' then
+    delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
+    return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates;
+    return;
+  end if;
+  select count(*), count(distinct s.row_id), count(s.group_key) into v_written, v_staged, v_grouped
+    from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
+  if v_staged is distinct from p_expected_rows then
+    raise exception using errcode = 'RL008',
+      message = format('load "%s" has %s staged rows where %s were expected; write it again',
+                       p_load_id, v_staged, p_expected_rows);
+  end if;
+  if v_written > v_staged and exists (
+    select from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number)
+     group by s.row_id
+    having count(distinct (s.kind, s.priority, s.due_time, s.dedup_key, s.group_key, s.payload)) > 1)
+  then
+    raise exception using errcode = '40001',
+      message = format('load "%s" has rows that were written twice and differ; stage it again, in an '
+                       'order that is fixed', p_load_id);
+  end if;
+  v_settings := rowlease_internal.admit(v_load.queue_name, p_expected_rows, 0, v_now);
+  perform rowlease_internal.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)
+     from rowlease.staging s
+    where (s.load_id, s.run_number) = (p_load_id, p_run_number)
+      and (coalesce(s.kind, p_kind, '') = '' or length(s.kind) > 200 or s.priority < 0
+           or octet_length(s.payload) > 1048576)
+    limit 1;
+  begin
+    if v_written = v_staged and v_grouped = 0 then
+      v_enqueued := rowlease_internal.add_distinct(v_settings, v_now, v_load, p_kind, v_written);
+    end if;
+    if v_enqueued is null then
+      v_enqueued := rowlease_internal.add_staged(v_settings, v_now, v_load, p_kind, v_written);
+    end if;
+  exception when invalid_text_representation then
+    raise exception using errcode = '22P02',
+      message = format('load "%s" has a payload that is not JSON; nothing was enqueued', p_load_id);
+  end;
+  delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
+  update rowlease.load l
+     set status = 'Promoted', promoted_time = rowlease.now(), num_rows = p_expected_rows,
+         num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued
+   where l.load_id = p_load_id;
+  perform rowlease_internal.wake_workers(v_load.queue_name, true);
+  return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued;
+end $$;

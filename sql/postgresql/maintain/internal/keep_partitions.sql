@@ -1,0 +1,46 @@
+-- keep_partitions: create the history partitions of today and tomorrow, and drop expired ones.
+-- params:   p_now timestamptz
+-- returns:  bigint -- how many partitions were made or dropped
+-- errors:   none -- what cannot be locked within 100 ms is left for the next time
+-- locks:    queue_history and the partitions concerned, access exclusive
+-- why:      dropping a day costs the same however many rows it has. A day goes when the longest
+--           retention of all queues has passed. Dynamic SQL, because a partition's name is its day.
+create or replace function rowlease_internal.keep_partitions(p_now timestamptz) returns bigint
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set lock_timeout = '100ms'
+as $$
+declare
+  v_today   date := p_now::date;
+  v_days    integer := (select max(s.retention_days) from rowlease.queue_settings s);
+  v_day     date;
+  v_name    text;
+  v_changed bigint := 0;
+begin
+  foreach v_day in array array[v_today, v_today + 1] loop
+    v_name := 'queue_history_' || to_char(v_day, 'YYYYMMDD');
+    if to_regclass('rowlease.' || v_name) is null and not exists (
+      select from rowlease.queue_history_default h
+       where h.completion_time >= v_day and h.completion_time < v_day + 1)
+    then
+      execute format('create table rowlease.%I partition of rowlease.queue_history '
+                     'for values from (%L) to (%L)', v_name, v_day, v_day + 1);
+      v_changed := v_changed + 1;
+    end if;
+  end loop;
+  for v_name in
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = 'rowlease.queue_history'::regclass
+       and c.relname ~ '^queue_history_\d{8}$'
+       and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today - v_days
+  loop
+    execute format('drop table rowlease.%I', v_name);
+    v_changed := v_changed + 1;
+  end loop;
+  delete from rowlease.queue_history_default h
+   where h.completion_time < p_now - make_interval(days => v_days);
+  return v_changed;
+exception when lock_not_available then
+  return 0;
+end $$;

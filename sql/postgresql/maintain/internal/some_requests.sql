@@ -1,0 +1,42 @@
+-- some_requests: sample the first requests of a queue in each of its indexes.
+-- params:   p_queue_name text, p_limit integer -- of each index
+-- returns:  priority integer, status text
+-- errors:   none
+-- locks:    none
+-- why:      there is no index of a whole queue, because every request would pay for it; those of its
+--           parts have all of it between them. Blocked requests have none: they are looked for among the
+--           first of all groups, so that a queue with many groups costs no more.
+create or replace function rowlease_internal.some_requests(p_queue_name text, p_limit integer)
+returns table (priority integer, status text)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off
+set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+    select u.priority::integer, u.status::text from (
+      (select q.priority, q.status from rowlease.queue q
+        where q.queue_name = p_queue_name and q.status = 'Pending' and not q.group_blocked
+          and not q.returned limit p_limit)
+      union all
+      (select q.priority, q.status from rowlease.queue q
+        where q.queue_name = p_queue_name and q.status = 'Pending' and not q.group_blocked
+          and q.returned limit p_limit)
+      union all
+      (select g.priority, g.status
+         from (select q.priority, q.status, q.group_blocked from rowlease.queue q
+                where q.queue_name = p_queue_name and q.group_key is not null
+                  and q.status <> 'Failed' limit greatest(p_limit, 100)) g
+        where g.status = 'Pending' and g.group_blocked)
+      union all
+      (select q.priority, q.status from rowlease.queue q
+        where q.queue_name = p_queue_name and q.status = 'Scheduled' limit p_limit)
+      union all
+      (select q.priority, q.status from rowlease.queue q
+        where q.queue_name = p_queue_name and q.status = 'Processing' limit p_limit)
+      union all
+      (select q.priority, q.status from rowlease.queue q
+        where q.queue_name = p_queue_name and q.status = 'Failed' limit p_limit)) u;
+end $$;

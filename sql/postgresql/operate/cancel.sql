@@ -1,0 +1,71 @@
+-- cancel: cancel waiting requests; ask running ones to stop.
+-- params:   p_request_ids bigint[]
+-- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
+--           worker is told at the next renew) | 'not_found' (finished, or never there)
+-- errors:   none
+-- locks:    rows of queue, exclusive, in request order; held to the caller's commit
+-- why:      nobody's lease is taken away: a running request ends by its worker's word, or by its
+--           lease running out. Rows are locked by a statement of their own: the next one then sees
+--           who was claimed, or handed back, while this one waited.
+create or replace function rowlease.cancel(p_request_ids bigint[])
+returns table (request_id bigint, outcome text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off
+set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now    timestamptz := rowlease.now();
+  v_done   bigint[];
+  v_asked  bigint[];
+  v_queues text[];
+  v_groups text[];
+begin
+  perform from (select distinct u.id from unnest(p_request_ids) as u(id)) g
+    join rowlease.queue q on q.request_id = any(array[g.id])
+   order by g.id
+     for update of q;
+  with asked as (
+    update rowlease.queue q set cancel_requested = true
+     where q.request_id = any(p_request_ids) and q.locked_by is not null
+    returning q.request_id),
+  done as (
+    delete from rowlease.queue q
+     where q.request_id = any(p_request_ids) and q.locked_by is null
+    returning q.*),
+  kept as (
+    insert into rowlease.queue_history (
+      request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
+      locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
+      num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload, last_error,
+      completion_time, cancel_requested)
+    select d.request_id, d.queue_name, d.kind, 'Cancelled', d.priority, d.requested_time, d.due_time,
+           d.locked_by, d.locked_time, d.lock_expires_time, d.started_time, d.lock_token,
+           d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons, d.retry_base_ms,
+           d.dedup_key, d.group_key, d.load_id,
+           case when s.keep_history is not false then d.payload end, d.last_error, v_now, true
+      from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name),
+  counted as (
+    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, failed)
+    select d.queue_name, d.priority, -count(*) filter (where d.status = 'Scheduled'),
+           -count(*) filter (where d.status = 'Pending'),
+           -count(*) filter (where d.status = 'Failed')
+      from done d group by d.queue_name, d.priority)
+  select (select array_agg(a.request_id) from asked a),
+         array_agg(d.request_id),
+         array_agg(d.queue_name) filter (where d.group_key is not null),
+         array_agg(d.group_key) filter (where d.group_key is not null)
+    into v_asked, v_done, v_queues, v_groups
+    from done d;
+  if v_groups is not null then
+    perform rowlease_internal.unblock_groups(v_queues, v_groups);
+  end if;
+  return query
+    select u.id, case when u.id = any(v_done) then 'ok'
+                      when u.id = any(v_asked) then 'cancel_requested'
+                      else 'not_found' end
+      from unnest(p_request_ids) with ordinality as u(id, place)
+     order by u.place;
+end $$;

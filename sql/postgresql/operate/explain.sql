@@ -1,0 +1,67 @@
+-- explain: explain in one sentence why a request is not claimed.
+-- params:   p_request_id bigint
+-- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
+--           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' | 'behind' | 'next',
+--           words text
+-- errors:   none
+-- locks:    none; a table that is just being locked is waited for, for at most 2 s
+-- why:      the first that holds, in the order in which dequeue would meet them. It counts those
+--           ahead only up to 10,000. Locks of other sessions are named, who holds them and since when, as
+--           far as rowlease_owner may see that; those of a claim are gone when it looks again.
+create or replace function rowlease.explain(p_request_id bigint)
+returns table (reason text, words text)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set lock_timeout = '2s'
+as $$
+declare
+  v_now      timestamptz := rowlease.now();
+  v_request  rowlease.requests;
+  v_settings rowlease.queue_settings;
+  v_table    record := rowlease_internal.table_lock();
+  v_lock     text := v_table.words;
+begin
+  if not coalesce(v_table.is_exclusive, false) then
+    select * into v_request from rowlease.requests r where r.request_id = p_request_id limit 1;
+    select * into v_settings from rowlease.queue_settings s
+     where s.queue_name = v_request.queue_name;
+    v_lock := coalesce(v_lock, rowlease_internal.row_lock(
+      p_request_id, case when v_settings.max_in_flight is not null then v_request.queue_name end));
+  end if;
+  if v_table.is_exclusive then
+    reason := 'locked'; words := v_lock;
+  elsif v_request.request_id is null then
+    reason := 'unknown'; words := 'there is no such request; it may have been purged';
+  elsif v_request.status in ('Complete', 'Cancelled') then
+    reason := 'finished';
+    words := format('it is %s since %s', v_request.status, v_request.completion_time);
+  elsif v_request.status = 'Failed' then
+    reason := 'dead_letter';
+    words := format('it is a dead letter after %s of %s attempts: %s; revive it with requeue',
+                    v_request.num_attempts, v_request.max_attempts, v_request.last_error);
+  elsif v_request.status = 'Processing' and v_request.lock_expires_time > v_now then
+    reason := 'running';
+    words := format('%s holds it until %s, and renews that while it lives', v_request.locked_by,
+                    v_request.lock_expires_time);
+  elsif v_settings.queue_name is null then
+    reason := 'no_queue';
+    words := format('the queue "%s" has no settings any more; make it again with configure_queue',
+                    v_request.queue_name);
+  elsif v_settings.paused then
+    reason := 'paused'; words := format('the queue "%s" is paused; resume it', v_request.queue_name);
+  elsif v_request.status = 'Scheduled' and v_request.due_time > v_now then
+    reason := 'scheduled';
+    words := format('it is due at %s, in %s', v_request.due_time,
+                    date_trunc('second', v_request.due_time - v_now));
+  elsif v_lock is not null then
+    reason := 'locked'; words := v_lock;
+  elsif v_request.status = 'Processing' then
+    reason := 'expired';
+    words := format('the lease of %s ran out at %s; the next dequeue or maintain takes it back',
+                    v_request.locked_by, v_request.lock_expires_time);
+  else
+    select w.reason, w.words into reason, words
+      from rowlease_internal.explain_waiting(p_request_id, v_settings, v_now) w;
+  end if;
+  return next;
+end $$;

@@ -1,0 +1,70 @@
+-- correct_counts: set the counts of queues to what their rows say.
+-- params:   p_queue_names text[] (null: every queue)
+-- returns:  as recount, of the counters alone
+-- errors:   none
+-- locks:    the caller holds the gate without a name; its row is written if anything was wrong
+-- why:      one statement counts the rows, adds the counts up and appends the difference, so both are
+--           seen by one snapshot. Each transaction commits its rows and its counts together, so what is
+--           not in the snapshot is in neither, and nobody has to wait. Of two such statements at once
+--           both would append the same difference: hence the gate. One in a repeatable read transaction
+--           might see the difference of before: writing to the gate's row ends it with 40001.
+create or replace function rowlease_internal.correct_counts(p_queue_names text[])
+returns table (queue_name text, priority integer, counter text, was bigint, actual bigint)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = on set enable_hashjoin = on set enable_mergejoin = on
+as $$
+#variable_conflict use_column
+declare
+  v_queues text[] := '{}';
+  v_name   text;
+begin
+  for queue_name, priority, counter, was, actual in
+    with counts as (
+      select d.queue_name, d.priority, d.scheduled as was_scheduled, d.pending as was_pending,
+             d.processing as was_processing, d.failed as was_failed,
+             0 as scheduled, 0 as pending, 0 as processing, 0 as failed
+        from rowlease.queue_depth d
+       where p_queue_names is null or d.queue_name = any(p_queue_names)
+      union all
+      select q.queue_name, q.priority, 0, 0, 0, 0,
+             count(*) filter (where q.status = 'Scheduled'),
+             count(*) filter (where q.status = 'Pending'),
+             count(*) filter (where q.status = 'Processing'),
+             count(*) filter (where q.status = 'Failed')
+        from rowlease.queue q
+       where p_queue_names is null or q.queue_name = any(p_queue_names)
+       group by q.queue_name, q.priority),
+    compared as materialized (
+      select c.queue_name, c.priority, sum(c.was_scheduled) as was_scheduled,
+             sum(c.was_pending) as was_pending, sum(c.was_processing) as was_processing,
+             sum(c.was_failed) as was_failed, sum(c.scheduled) as scheduled,
+             sum(c.pending) as pending, sum(c.processing) as processing, sum(c.failed) as failed
+        from counts c group by c.queue_name, c.priority),
+    corrected as (
+      insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
+      select c.queue_name, c.priority, c.scheduled - c.was_scheduled, c.pending - c.was_pending,
+             c.processing - c.was_processing, c.failed - c.was_failed
+        from compared c
+       where (c.scheduled, c.pending, c.processing, c.failed)
+             <> (c.was_scheduled, c.was_pending, c.was_processing, c.was_failed))
+    select c.queue_name, c.priority, n.counter, n.was, n.actual
+      from compared c
+     cross join lateral (values ('scheduled', c.was_scheduled, c.scheduled),
+                                ('pending', c.was_pending, c.pending),
+                                ('processing', c.was_processing, c.processing),
+                                ('failed', c.was_failed, c.failed)) as n(counter, was, actual)
+     where n.was <> n.actual
+     order by c.queue_name, c.priority desc
+  loop
+    v_queues := v_queues || queue_name;
+    return next;
+  end loop;
+  if cardinality(v_queues) > 0 then
+    update rowlease.gate g set queue_name = '' where g.queue_name = '';
+  end if;
+  foreach v_name in array array(select distinct u.name from unnest(v_queues) as u(name)) loop
+    perform rowlease_internal.wake_workers(v_name, false);
+    perform pg_notify('rowlease_room', v_name);
+  end loop;
+end $$;

@@ -1,0 +1,70 @@
+-- explain_waiting: explain why a request that may be claimed is not; a part of explain.
+-- params:   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz
+-- returns:  reason text, words text -- as explain
+-- errors:   none
+-- locks:    none
+-- why:      what stands before it is counted in ranges of an index, each of which stops where it stands.
+create or replace function rowlease_internal.explain_waiting(
+  p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz,
+  out reason text, out words text
+) language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off
+as $$
+declare
+  c_most    constant integer := 10000;
+  v_request rowlease.queue;
+  v_other   bigint;
+begin
+  select * into v_request from rowlease.queue q where q.request_id = p_request_id;
+  if v_request.group_key is not null and not rowlease_internal.group_is_free(
+       v_request.queue_name, v_request.group_key, v_request.request_id) then
+    reason := 'group';
+    words := (select format('request %s of its group "%s" comes first', min(q.request_id),
+                            v_request.group_key)
+                from rowlease.queue q
+               where q.queue_name = v_request.queue_name and q.group_key = v_request.group_key
+                 and q.status <> 'Failed'
+                 and (q.request_id < v_request.request_id or q.status = 'Processing'));
+  elsif v_request.group_blocked then
+    reason := 'group';
+    words := format('it waits for a request of its group "%s" that is gone; recount lets it go',
+                    v_request.group_key);
+  elsif rowlease_internal.room_in_flight(p_settings, 1) = 0 then
+    v_other := (select count(*) from (
+      select from rowlease.queue q
+       where q.queue_name = v_request.queue_name and q.status = 'Processing'
+       limit p_settings.max_in_flight) r);
+    reason := 'in_flight';
+    words := format('the queue allows %s requests in flight, and ', p_settings.max_in_flight)
+             || case when v_other < p_settings.max_in_flight
+                     then format('%s are, but more are counted; recount puts that right', v_other)
+                     else 'they are' end;
+  elsif not exists (select from rowlease.worker w
+                     where w.queue_names::jsonb ? v_request.queue_name
+                       and w.heartbeat_time > p_now - interval '30 seconds') then
+    reason := 'no_worker';
+    words := format('no worker has asked for the queue "%s" within 30 s', v_request.queue_name);
+  else
+    select count(*) into v_other from (
+      select from rowlease.queue q
+       where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
+         and not q.returned and q.priority > v_request.priority
+      union all
+      select from rowlease.queue q
+       where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
+         and not q.returned and q.priority = v_request.priority
+         and (q.due_time, q.request_id) < (v_request.due_time, v_request.request_id)
+      union all
+      select from rowlease.queue q
+       where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
+         and q.returned and (q.priority > v_request.priority
+           or q.priority = v_request.priority
+              and (q.due_time, q.request_id) < (v_request.due_time, v_request.request_id))
+       limit c_most) ahead;
+    reason := case when v_other = 0 then 'next' else 'behind' end;
+    words := case when v_other = 0 then 'nothing stands in its way: the next dequeue takes it'
+                  else format('%s%s requests stand before it (policy %s)', v_other,
+                              case when v_other = c_most then ' or more' end, p_settings.policy) end;
+  end if;
+end $$;

@@ -1,0 +1,31 @@
+-- row_lock: explain which session has locked a request, or its queue's gate.
+-- params:   p_request_id bigint, p_queue_name text
+-- returns:  text -- null: no
+-- errors:   none
+-- locks:    none
+-- why:      every claim locks rows for a moment: it looks again after 0.1 s, and says what was there both
+--           times.
+create or replace function rowlease_internal.row_lock(p_request_id bigint, p_queue_name text) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off
+as $$
+declare
+  v_before text;
+  v_words  text;
+begin
+  for v_look in 1..2 loop
+    v_words := coalesce(
+      (select rowlease_internal.describe_holder(q.xmax) || ' has locked the request''s row; claims pass over it'
+         from rowlease.queue q where q.request_id = p_request_id),
+      (select rowlease_internal.describe_holder(g.xmax) || format(' has locked the gate of the queue "%s", a row '
+                'of rowlease.gate; nothing is claimed from the queue', p_queue_name)
+         from rowlease.gate g where g.queue_name = p_queue_name));
+    exit when v_words is null;
+    if v_look = 1 then
+      v_before := v_words;
+      perform pg_sleep(0.1);
+    end if;
+  end loop;
+  return case when v_words = v_before then v_words || ' until its transaction ends' end;
+end $$;

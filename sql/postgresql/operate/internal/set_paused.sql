@@ -1,0 +1,15 @@
+-- set_paused: pause or resume a queue.
+-- params:   p_queue_name text, p_paused boolean
+-- returns:  void
+-- errors:   RL002 unknown queue
+-- locks:    the queue's settings row
+-- why:      resuming rings the bell, so that idle workers start at once.
+create or replace function rowlease_internal.set_paused(p_queue_name text, p_paused boolean) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform rowlease_internal.settings_of(p_queue_name);
+  update rowlease.queue_settings s set paused = p_paused where s.queue_name = p_queue_name;
+  perform rowlease_internal.wake_workers(p_queue_name, not p_paused);
+end $$;

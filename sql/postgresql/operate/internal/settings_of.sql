@@ -1,0 +1,21 @@
+-- settings_of: return a queue's settings.
+-- params:   p_queue_name text
+-- returns:  rowlease.queue_settings
+-- errors:   RL002 unknown queue
+-- locks:    none
+-- why:      queues are made on purpose; a misspelt name is an error wherever it is said.
+create or replace function rowlease_internal.settings_of(p_queue_name text) returns rowlease.queue_settings
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_settings rowlease.queue_settings;
+begin
+  select * into v_settings from rowlease.queue_settings s where s.queue_name = p_queue_name;
+  if not found then
+    raise exception using errcode = 'RL002',
+      message = format('queue "%s" does not exist', p_queue_name),
+      hint = 'create it with rowlease.configure_queue';
+  end if;
+  return v_settings;
+end $$;

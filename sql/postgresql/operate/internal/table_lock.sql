@@ -1,0 +1,26 @@
+-- table_lock: explain which session has locked a whole table, or waits to.
+-- params:   none
+-- returns:  words text -- null: no; is_exclusive boolean -- the table cannot even be read
+-- errors:   none
+-- locks:    none
+-- why:      a request for a lock stands in line: what comes after it waits, too, though it has not got
+--           it. It must be looked for before any of these tables is read.
+create or replace function rowlease_internal.table_lock(out words text, out is_exclusive boolean)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  select format('%s %s a lock (%s) on the table rowlease.%s; nothing can be claimed until its '
+                'transaction ends', rowlease_internal.describe_session(l.pid),
+                case when l.granted then 'holds' else 'waits for' end, l.mode, c.relname),
+         l.mode = 'AccessExclusiveLock'
+    into words, is_exclusive
+    from pg_locks l join pg_class c on c.oid = l.relation
+   where l.locktype = 'relation' and l.pid is distinct from pg_backend_pid()
+     and l.database = (select d.oid from pg_database d where d.datname = current_database())
+     and c.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'rowlease')
+     and c.relname in ('queue', 'queue_history', 'queue_settings', 'queue_depth', 'gate', 'worker')
+     and l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+   order by l.mode <> 'AccessExclusiveLock', not l.granted
+   limit 1;
+end $$;

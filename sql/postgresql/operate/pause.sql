@@ -1,0 +1,10 @@
+-- pause: stop claims from a queue; running requests and producers go on.
+-- params:   p_queue_name text
+-- returns:  void
+-- errors:   RL002 unknown queue
+-- locks:    the queue's settings row
+-- why:      every dequeue reads the settings, so that it takes effect within one claim.
+create or replace function rowlease.pause(p_queue_name text) returns void
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $$ select rowlease_internal.set_paused(p_queue_name, true) $$;

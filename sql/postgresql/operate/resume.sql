@@ -1,0 +1,10 @@
+-- resume: allow claims from a paused queue again.
+-- params:   p_queue_name text
+-- returns:  void
+-- errors:   RL002 unknown queue
+-- locks:    the queue's settings row
+-- why:      rings the bell, so that idle workers start at once.
+create or replace function rowlease.resume(p_queue_name text) returns void
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $$ select rowlease_internal.set_paused(p_queue_name, false) $$;

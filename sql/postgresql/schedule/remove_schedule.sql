@@ -1,0 +1,16 @@
+-- remove_schedule: delete a schedule; what it has enqueued stays.
+-- params:   p_schedule_name text
+-- returns:  outcome text -- 'ok' | 'not_found'
+-- errors:   none
+-- locks:    the schedule's row
+-- why:      a worker whose code has it makes it again when it starts: pause it instead.
+create or replace function rowlease.remove_schedule(p_schedule_name text)
+returns table (outcome text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  delete from rowlease.schedule s where s.schedule_name = p_schedule_name;
+  outcome := case when found then 'ok' else 'not_found' end;
+  return next;
+end $$;

@@ -1,0 +1,30 @@
+-- announce_idle: record that this connection's worker sleeps, or no longer does.
+-- params:   p_queue_names text[], p_idle boolean
+-- returns:  void
+-- errors:   none
+-- locks:    one session advisory lock per queue, shared, after at most 1 s of waiting; it ends with
+--           the connection at the latest
+-- why:      producers ring only while somebody sleeps (wake_workers). No row is written. Who has
+--           announced must claim once more before sleeping: a producer that looked before may
+--           commit after. Anybody who may connect can hold the lock exclusively; while it is held,
+--           every producer rings, so the worker needs no lock of its own.
+create or replace function rowlease.announce_idle(p_queue_names text[], p_idle boolean) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
+as $$
+declare
+  v_name text;
+begin
+  foreach v_name in array p_queue_names loop
+    if p_idle then
+      begin
+        perform pg_advisory_lock_shared(1919907436, hashtext(v_name));
+      exception when lock_not_available then
+        null;
+      end;
+    else
+      perform pg_advisory_unlock_shared(1919907436, hashtext(v_name));
+    end if;
+  end loop;
+end $$;

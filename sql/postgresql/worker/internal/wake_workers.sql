@@ -1,0 +1,22 @@
+-- wake_workers: notify sleeping workers.
+-- params:   p_queue_name text, p_always boolean
+-- returns:  void
+-- errors:   none
+-- locks:    a session advisory lock, taken without waiting and given back at once
+-- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while somebody is idle.
+--           An idle worker holds the queue's advisory lock in shared mode: whoever cannot get it
+--           alone knows that somebody sleeps. Inside a caller's transaction the commit may be far
+--           away and a worker may fall asleep meanwhile, so there it is always sent.
+create or replace function rowlease_internal.wake_workers(p_queue_name text, p_always boolean) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_key integer := hashtext(p_queue_name);
+begin
+  if not p_always and pg_try_advisory_lock(1919907436, v_key) then
+    perform pg_advisory_unlock(1919907436, v_key);
+  else
+    perform pg_notify('rowlease', p_queue_name);
+  end if;
+end $$;

@@ -1,0 +1,45 @@
+-- worker_heartbeat: register a worker, or record that it is alive and what it does.
+-- params:   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
+--           p_slots integer, p_busy integer, p_consumer_priority integer, p_kinds text[] (those
+--           that it knows; null: it does not say)
+-- returns:  void
+-- errors:   none
+-- locks:    the worker's own row; rows of unknown_kind, skipping locked ones
+-- why:      people see who works on what. Leases do not depend on it. A queue learns here that its
+--           workers have different priorities, and never asks before that; those that stepped back
+--           for this worker are woken when its slots are full. A kind that it knows is unknown no more.
+create or replace function rowlease.worker_heartbeat(
+  p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
+  p_slots integer, p_busy integer, p_consumer_priority integer default 0,
+  p_kinds text[] default null
+) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now  timestamptz := rowlease.now();
+  v_name text;
+begin
+  insert into rowlease.worker as w (worker_id, host, pid, version, queue_names, slots, busy,
+                                    consumer_priority, kinds, started_time, heartbeat_time)
+  values (p_worker_id, p_host, p_pid, p_version, to_json(p_queue_names), p_slots, p_busy,
+          p_consumer_priority, to_json(p_kinds), v_now, v_now)
+  on conflict (worker_id) do update
+     set busy = excluded.busy, slots = excluded.slots, queue_names = excluded.queue_names,
+         consumer_priority = excluded.consumer_priority, kinds = excluded.kinds,
+         heartbeat_time = v_now;
+  delete from rowlease.unknown_kind u
+   where (u.queue_name, u.kind) in (
+           select k.queue_name, k.kind from rowlease.unknown_kind k
+            where k.queue_name = any(p_queue_names) and (p_kinds is null or k.kind = any(p_kinds))
+              for update skip locked);
+  if p_consumer_priority <> 0 then
+    update rowlease.queue_settings s set consumer_priorities = true
+     where s.queue_name = any(p_queue_names) and not s.consumer_priorities;
+  end if;
+  for v_name in select s.queue_name from rowlease.queue_settings s
+                 where s.queue_name = any(p_queue_names) and s.consumer_priorities
+                   and p_busy >= p_slots loop
+    perform rowlease_internal.wake_workers(v_name, false);
+  end loop;
+end $$;

@@ -1,0 +1,80 @@
+-- break_expired: end leases that have expired; each request is retried or becomes a dead letter.
+-- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_limit int, p_broken int output
+-- returns:  p_broken -- how many leases were broken
+-- errors:   none
+-- locks:    the requests' groups, without waiting; rows of queue, exclusive, skipping locked ones
+-- why:      a lease that ends without a word is a crash if its request had started; one that had
+--           only been fetched ahead gets its attempt back. Too many crashes quarantine the request,
+--           whatever max_attempts says. LockExpiresTime stays, so that anyone can see what happened;
+--           the token stays too, and the late worker is told lease_lost. The look keeps no locks: who
+--           finishes a request takes its row first and the index's key then, which is the other order.
+create or alter procedure rowlease_internal.break_expired
+  @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int, @p_broken int output
+as
+set nocount on;
+set xact_abort on;
+declare @id bigint, @name nvarchar(255), @granted bit, @ids nvarchar(max), @groups nvarchar(max);
+declare @expired table (RequestId bigint not null primary key, LockName nvarchar(255));
+declare @taken table (RequestId bigint not null primary key);
+declare @judged table (
+  RequestId bigint not null primary key, Started bit not null, CancelRequested bit not null,
+  NumCrashes int not null, NumAttempts int not null, Verdict nvarchar(30));
+insert into @expired (RequestId, LockName)
+select top (@p_limit) q.RequestId,
+       case when q.GroupKey is not null then rowlease_internal.lock_name(N'g', q.QueueName, q.GroupKey) end
+  from rowlease.Queue as q with (readpast, readcommittedlock)
+ where q.QueueName = @p_queue_name and q.Status = 'Processing' and q.LockExpiresTime <= @p_now
+ order by q.LockExpiresTime;
+set @p_broken = @@rowcount;
+if @p_broken = 0
+  return;
+while exists (select 1 from @expired as e where e.LockName is not null)
+begin
+  select top (1) @id = e.RequestId, @name = e.LockName
+    from @expired as e where e.LockName is not null order by e.LockName;
+  exec rowlease_internal.try_lock @name, @granted output;
+  if @granted = 0
+    delete from @expired where RequestId = @id;
+  update @expired set LockName = null where RequestId = @id;
+end;
+update rowlease.Queue with (rowlock, readpast) set LockToken = LockToken
+output inserted.RequestId into @taken (RequestId)
+ where RequestId in (select e.RequestId from @expired as e)
+   and Status = 'Processing' and LockExpiresTime <= @p_now
+option (maxdop 1);
+insert into @judged (RequestId, Started, CancelRequested, NumCrashes, NumAttempts, Verdict)
+select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
+       q.NumAttempts - 1 + x.Started,
+       case when q.NumCrashes + x.Started >= s.MaxCrashes then N'quarantined: '
+            when q.NumAttempts - 1 + x.Started >= q.MaxAttempts then N'no attempts left: ' end
+  from @taken as t
+  join rowlease.Queue as q on q.RequestId = t.RequestId
+  join rowlease.QueueSettings as s on s.QueueName = q.QueueName
+ cross apply (select case when q.StartedTime is null then 0 else 1 end as Started) as x;
+insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
+select @p_queue_name, q.Priority, -count(*), sum(case when j.Verdict is null then 1 else 0 end),
+       sum(case when j.Verdict is null then 0 else 1 end)
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+ group by q.Priority;
+set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
+              from @judged as j);
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease_internal.groups_of(@ids) as g for json path);
+update q
+   set Status = case when j.Verdict is null then 'Pending' else 'Failed' end,
+       Returned = case when j.Verdict is null then 1 else 0 end,
+       CompletionTime = case when j.Verdict is not null then @p_now end,
+       LastError = case when j.Started = 1 or j.Verdict is not null then
+         concat(j.Verdict, N'the lease of ', q.LockedBy, N' ran out at ',
+                rowlease_internal.time_text(q.LockExpiresTime),
+                N'; its worker was killed, stopped or cut off (crash ', j.NumCrashes, N')')
+         else q.LastError end,
+       NumCrashes = j.NumCrashes, NumAttempts = j.NumAttempts,
+       NumAbandons = case when j.Started = 1 then 0 else q.NumAbandons end,
+       LockedBy = null, StartedTime = null, CancelRequested = 0
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+set @p_broken = @@rowcount;
+set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
+              from @judged as j where j.CancelRequested = 1);
+exec rowlease_internal.take_out @ids, null, @p_now;
+exec rowlease_internal.unblock_groups @groups;

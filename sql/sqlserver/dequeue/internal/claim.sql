@@ -1,0 +1,114 @@
+-- claim: lease the first waiting requests of a queue.
+-- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
+--           p_lease_ms bigint, p_policy varchar(10), p_limit int, p_slots int,
+--           p_more bit output
+-- returns:  the ids in claim order in the caller's table #leased; p_more -- it gave up early
+-- errors:   2601 another claim took a request of the same group at this moment
+-- locks:    keys of the claim's index, for update, skipping locked ones; the requests' own locks and
+--           their groups', without waiting; rows of queue, exclusive
+-- why:      hints are only hints: what keeps two claims apart is the lock by the request's id, and the
+--           update, which looks at the status again. Who is refused passes over the request. A round
+--           may bring less than was asked for because it met requests that others hold, or that stand
+--           behind another of their group; those are set aside, and the next round goes on behind.
+--           A session whose context says rowlease_claim_locks = off does without the requests' own
+--           locks, which keep claims from waiting for each other; so what they cost can be measured.
+--           A token grows by a random number up to 2^32: after a failover or a restore, a claim that was
+--           lost and a new claim of the same id have different tokens.
+create or alter procedure rowlease_internal.claim
+  @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
+  @p_policy varchar(10), @p_limit int, @p_slots int, @p_more bit output
+as
+set nocount on;
+set xact_abort on;
+declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
+declare @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
+declare @met_ids nvarchar(max);
+declare @locks bit =
+  case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
+create table #candidate (Place int identity primary key, RequestId bigint not null);
+-- Turn: null while nothing is known, or if others hold it; 0: behind another of its group.
+declare @met table (Place int identity primary key, RequestId bigint not null unique,
+                    GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Turn int);
+declare @claimed table (RequestId bigint not null primary key, Priority smallint not null);
+declare @expires datetime2(6) = rowlease_internal.add_ms(@p_now, @p_lease_ms);
+while @taken < @p_limit and @round < 50
+begin
+  set @round = @round + 1;
+  set @left = @p_limit - @taken;
+  delete from #candidate;
+  if @p_policy <> 'strict' and @round <= 40
+  begin
+    set @met_ids = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') + N']'
+                      from @met as m);
+    exec rowlease_internal.candidates_by_policy @p_queue_name, @left, @met_ids;
+  end;
+  if exists (select 1 from #candidate)
+    insert into @met (RequestId, GroupKey)
+    select q.RequestId, q.GroupKey
+      from #candidate as c join rowlease.Queue as q on q.RequestId = c.RequestId
+     order by c.Place;
+  else
+    insert into @met (RequestId, GroupKey)
+    select top (@left) q.RequestId, q.GroupKey
+      from rowlease.Queue as q with (index (queue_pending), updlock, readpast, rowlock)
+     where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
+       and q.RequestId not in (select m.RequestId from @met as m)
+     order by q.Priority desc, q.DueTime, q.RequestId
+    option (maxdop 1);
+  set @found = @@rowcount;
+  set @place = @last;
+  set @turn = 0;
+  set @last = (select coalesce(max(m.Place), 0) from @met as m);
+  while @place < @last
+  begin
+    set @place = @place + 1;
+    select @id = m.RequestId, @group = m.GroupKey from @met as m where m.Place = @place;
+    set @granted = 1;
+    if @group is not null
+    begin
+      set @name = rowlease_internal.lock_name(N'g', @p_queue_name, @group);
+      exec rowlease_internal.try_lock @name, @granted output;
+      if @granted = 1 and exists (
+        select 1 from rowlease.Queue as q
+         where q.QueueName = @p_queue_name and q.GroupKey = @group and q.GroupKey is not null
+           and q.Status <> 'Failed'
+           and (q.RequestId < @id or q.RequestId > @id and q.Status = 'Processing'))
+      begin
+        update @met set Turn = 0 where Place = @place;
+        set @granted = 0;
+      end;
+    end;
+    set @name = concat(N'rowlease:r:', @id);
+    if @granted = 1 and @locks = 1
+      exec rowlease_internal.try_lock @name, @granted output;
+    if @granted = 1
+    begin
+      set @turn = @turn + 1;
+      update @met set Turn = @turn where Place = @place;
+    end;
+  end;
+  delete from @claimed;
+  update rowlease.Queue with (rowlock)
+     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @p_now,
+         LockExpiresTime = @expires,
+         StartedTime = case when RequestId in (
+           select m.RequestId from @met as m where m.Turn <= @p_slots - @taken) then @p_now end,
+         LockToken = LockToken + cast(2147483649 as bigint) + checksum(newid()),
+         NumAttempts = NumAttempts + 1, Returned = 0
+  output inserted.RequestId, inserted.Priority into @claimed (RequestId, Priority)
+   where RequestId in (select m.RequestId from @met as m where m.Place > @last - @found and m.Turn > 0)
+     and Status = 'Pending' and GroupBlocked = 0
+  option (maxdop 1);
+  set @taken = @taken + @@rowcount;
+  insert into rowlease.QueueDepth (QueueName, Priority, Pending, Processing)
+  select @p_queue_name, c.Priority, -count(*), count(*) from @claimed as c group by c.Priority;
+  update rowlease.Queue set GroupBlocked = 1
+   where RequestId in (select m.RequestId from @met as m where m.Place > @last - @found and m.Turn = 0)
+     and Status = 'Pending' and GroupBlocked = 0;
+  delete from @met where Turn > 0 and RequestId not in (select c.RequestId from @claimed as c)
+                     and Place > @last - @found;
+  if @found < @left and not exists (select 1 from #candidate)
+    break;
+end;
+set @p_more = case when @round >= 50 then 1 else 0 end;
+insert into #leased (RequestId) select m.RequestId from @met as m where m.Turn > 0 order by m.Place;

@@ -1,0 +1,66 @@
+-- dequeue_one: lease waiting requests of one queue.
+-- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
+--           p_lease_ms bigint, p_limit int, p_slots int, p_more bit output, p_held_back bit output
+-- returns:  the ids in claim order in the caller's table #leased; p_more -- ask again at once;
+--           p_held_back -- others go first, or as many as may are in flight
+-- errors:   RL002 unknown queue
+-- locks:    as dequeue
+-- why:      dequeue's work on each of its queues. A worker of lower priority gets nothing while a
+--           higher one is alive (heard of within 2 s) and has free slots (RabbitMQ, "Consumer
+--           Priorities"); only queues where somebody has a priority other than 0 ever ask.
+create or alter procedure rowlease_internal.dequeue_one
+  @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
+  @p_limit int, @p_slots int, @p_more bit output,
+  @p_held_back bit output
+as
+set nocount on;
+set xact_abort on;
+declare @step int = 2 * @p_limit + 10, @broken int, @moved int, @room bigint = @p_limit;
+declare @paused bit, @policy varchar(10), @max_priority int, @max_in_flight int, @consumers bit;
+declare @waiting bigint, @processing bigint, @lease_ms bigint, @mine int;
+declare @leased int = (select count(*) from #leased);
+set @p_more = 0;
+set @p_held_back = 0;
+exec rowlease_internal.check_queue @p_queue_name;
+select @paused = s.Paused, @policy = s.Policy, @max_priority = s.MaxPriority,
+       @max_in_flight = s.MaxInFlight, @consumers = s.ConsumerPriorities,
+       @lease_ms = coalesce(@p_lease_ms, 1000 * cast(s.LeaseSeconds as bigint))
+  from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
+if @paused = 1
+  return;
+exec rowlease_internal.lower_priorities @p_queue_name, @max_priority, 1000;
+exec rowlease_internal.break_expired @p_queue_name, @p_now, @step, @broken output;
+exec rowlease_internal.wake_due @p_queue_name, @p_now, @step, @moved output;
+if @max_in_flight is not null
+begin
+  exec rowlease_internal.sum_depth @p_queue_name, @waiting output, @processing output;
+  set @room = case when @max_in_flight - @processing < @p_limit then @max_in_flight - @processing
+                   else @p_limit end;
+end;
+if @consumers = 1
+begin
+  set @mine = coalesce((select w.ConsumerPriority from rowlease.Worker as w
+                         where w.WorkerId = @p_worker_id), 0);
+  if exists (
+    select 1 from rowlease.Worker as w
+     where w.WorkerId <> @p_worker_id and w.Busy < w.Slots and w.ConsumerPriority > @mine
+       and w.HeartbeatTime > dateadd(second, -2, @p_now)
+       and @p_queue_name in (select n.value collate Latin1_General_100_BIN2
+                               from openjson(w.QueueNames) as n))
+    set @room = 0;
+end;
+if @room > 0
+  exec rowlease_internal.claim @p_queue_name, @p_worker_id, @p_now, @lease_ms, @policy, @room, @p_slots,
+                      @p_more output;
+else
+  set @p_held_back = 1;
+if @broken >= @step or @moved >= @step
+  set @p_more = 1;
+if @consumers = 1
+begin
+  set @leased = (select count(*) from #leased) - @leased;
+  update rowlease.Worker
+     set Busy = case when Slots - @p_slots + @leased > 0 then Slots - @p_slots + @leased else 0 end,
+         HeartbeatTime = @p_now
+   where WorkerId = @p_worker_id;
+end;

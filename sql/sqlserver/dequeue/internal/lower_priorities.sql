@@ -1,0 +1,33 @@
+-- lower_priorities: lower the priority of waiting requests to their queue's maximum.
+-- params:   p_queue_name nvarchar(400), p_max_priority int, p_limit int
+-- returns:  nothing
+-- errors:   none
+-- locks:    rows of queue, exclusive, skipping locked ones
+-- why:      an enqueue that was committed after the maximum had been lowered stands above it. Usually
+--           there is none, and that costs one probe of the claim's index. A claim that has found the
+--           row at its old place finds it by key again.
+create or alter procedure rowlease_internal.lower_priorities
+  @p_queue_name nvarchar(400), @p_max_priority int, @p_limit int
+as
+set nocount on;
+set xact_abort on;
+declare @high table (RequestId bigint not null primary key, Priority smallint not null);
+declare @lowered table (RequestId bigint not null primary key);
+insert into @high (RequestId, Priority)
+select top (@p_limit) q.RequestId, q.Priority
+  from rowlease.Queue as q with (readpast, readcommittedlock)
+ where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
+   and q.Priority > @p_max_priority;
+if @@rowcount = 0
+  return;
+update rowlease.Queue with (rowlock, readpast) set Priority = @p_max_priority, Returned = 1
+output inserted.RequestId into @lowered (RequestId)
+ where RequestId in (select h.RequestId from @high as h)
+   and Status = 'Pending' and Priority > @p_max_priority
+option (maxdop 1);
+insert into rowlease.QueueDepth (QueueName, Priority, Pending)
+select @p_queue_name, c.Priority, sum(c.Pending)
+  from (select h.Priority, -1 as Pending
+          from @high as h join @lowered as l on l.RequestId = h.RequestId
+         union all select @p_max_priority, 1 from @lowered as l) as c
+ group by c.Priority;

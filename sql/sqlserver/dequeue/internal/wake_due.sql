@@ -1,0 +1,30 @@
+-- wake_due: move scheduled requests that are due to Pending.
+-- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_limit int, p_moved int output
+-- returns:  p_moved -- how many moved
+-- errors:   none
+-- locks:    rows of queue, exclusive, skipping locked ones
+-- why:      scheduled rows stand outside the claim's index until they are due. The look keeps no
+--           locks; see break_expired.
+create or alter procedure rowlease_internal.wake_due
+  @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int, @p_moved int output
+as
+set nocount on;
+set xact_abort on;
+declare @due table (RequestId bigint not null primary key);
+declare @moved table (RequestId bigint not null primary key, Priority smallint not null);
+insert into @due (RequestId)
+select top (@p_limit) q.RequestId
+  from rowlease.Queue as q with (readpast, readcommittedlock)
+ where q.QueueName = @p_queue_name and q.Status = 'Scheduled' and q.DueTime <= @p_now
+ order by q.DueTime;
+set @p_moved = @@rowcount;
+if @p_moved = 0
+  return;
+update rowlease.Queue with (rowlock, readpast) set Status = 'Pending', Returned = 0
+output inserted.RequestId, inserted.Priority into @moved (RequestId, Priority)
+ where RequestId in (select d.RequestId from @due as d)
+   and Status = 'Scheduled' and DueTime <= @p_now
+option (maxdop 1);
+set @p_moved = @@rowcount;
+insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending)
+select @p_queue_name, m.Priority, -count(*), count(*) from @moved as m group by m.Priority;

@@ -1,0 +1,72 @@
+-- enqueue_many: put many requests into a queue, all or none.
+-- params:   p_queue_name nvarchar(400), p_kinds nvarchar(max), p_payloads nvarchar(max),
+--           p_priorities nvarchar(max), p_delays_ms nvarchar(max), p_due_times nvarchar(max),
+--           p_dedup_keys nvarchar(max), p_group_keys nvarchar(max), p_max_attempts nvarchar(max),
+--           p_retry_bases_ms nvarchar(max), p_receipt_key nvarchar(400), p_in_transaction bit,
+--           p_wait_ms bigint, p_waiter_id bigint
+-- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
+--           or one row (waiter id, 'full'): call again with it before 2 s have passed
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
+--           RL006 no kind, RL007 attempts below 1; 51011 a payload that is not JSON
+-- locks:    the receipt's key; the queue's admission lock if it has a capacity; as add_requests
+-- why:      the receipt makes a second try after an unknown commit answer with the first one's ids.
+--           A whole array may be null: all defaults.
+create or alter procedure rowlease.enqueue_many
+  @p_queue_name nvarchar(400), @p_kinds nvarchar(max), @p_payloads nvarchar(max),
+  @p_priorities nvarchar(max) = null, @p_delays_ms nvarchar(max) = null,
+  @p_due_times nvarchar(max) = null, @p_dedup_keys nvarchar(max) = null,
+  @p_group_keys nvarchar(max) = null, @p_max_attempts nvarchar(max) = null,
+  @p_retry_bases_ms nvarchar(max) = null, @p_receipt_key nvarchar(400) = null,
+  @p_in_transaction bit = 1, @p_wait_ms bigint = null, @p_waiter_id bigint = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6), @lock nvarchar(255), @ids nvarchar(max), @admitted bit;
+declare @folded bigint;
+declare @count int = (select count(*) from openjson(@p_kinds));
+declare @priority int = (select max(coalesce(cast(p.value as int), 0))
+                           from openjson(coalesce(@p_priorities, N'[0]')) as p);
+declare @may_wait bit = case when @p_wait_ms > 0 then 1 else 0 end;
+create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
+begin transaction;
+if @p_receipt_key is not null
+begin
+  set @lock = rowlease_internal.lock_name(N'receipt', N'', @p_receipt_key);
+  exec rowlease_internal.take_lock @lock;
+  select @ids = r.RequestIds
+    from rowlease.EnqueueReceipt as r where r.ReceiptKey = @p_receipt_key;
+  if @ids is not null
+  begin
+    commit transaction;
+    select cast(i.value as bigint) as request_id, 'repeat' as outcome
+      from openjson(@ids) as i order by cast(i.[key] as int);
+    return;
+  end;
+end;
+set @now = rowlease.now();
+exec rowlease_internal.admit @p_queue_name, @count, @priority, @now, @admitted output, @p_waiter_id, @may_wait;
+if @admitted = 0
+begin
+  exec rowlease_internal.wait_for_room @p_queue_name, @priority, @count, @now, @p_wait_ms, @p_waiter_id output;
+  commit transaction;
+  select @p_waiter_id as request_id, 'full' as outcome;
+  return;
+end;
+exec rowlease_internal.add_requests
+  @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities, @p_delays_ms, @p_due_times,
+  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms;
+if @p_receipt_key is not null
+begin
+  set @ids = (select N'[' + string_agg(coalesce(cast(a.RequestId as nvarchar(max)), N'null'), N',')
+                            within group (order by a.Place) + N']' from #answers as a);
+  insert into rowlease.EnqueueReceipt (ReceiptKey, RequestIds, ReceivedTime)
+  values (@p_receipt_key, coalesce(@ids, N'[]'), @now);
+end;
+if @p_waiter_id is not null
+  delete from rowlease.QueueWaiter where WaiterId = @p_waiter_id;
+-- Somebody has to add the counts up where no worker calls maintain: one call in 200 does.
+if @p_in_transaction = 0 and rand() < 0.005
+  exec rowlease_internal.fold_depth 2000, @folded output;
+commit transaction;
+select a.RequestId as request_id, a.Outcome as outcome from #answers as a order by a.Place;

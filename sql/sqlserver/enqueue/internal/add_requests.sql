@@ -1,0 +1,106 @@
+-- add_requests: insert the requests of an enqueue call, and report which are new.
+-- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_kinds nvarchar(max),
+--           p_payloads nvarchar(max), p_priorities nvarchar(max), p_delays_ms nvarchar(max),
+--           p_due_times nvarchar(max), p_dedup_keys nvarchar(max), p_group_keys nvarchar(max),
+--           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max)
+-- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (its id is null
+--           if that one was finished at this moment)
+-- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1;
+--           51011 a payload that is not JSON
+-- locks:    the dedup keys, as lock_keys
+-- why:      one statement for the whole batch. Of equal keys inside one call the first wins. Ids are
+--           given in the order of the insert, so that the n-th new id is that of the n-th new row.
+--           Of a group that comes here the first stands free and blocks the others; whether it
+--           stands behind an earlier one, a claim finds out.
+create or alter procedure rowlease_internal.add_requests
+  @p_queue_name nvarchar(400), @p_now datetime2(6), @p_kinds nvarchar(max),
+  @p_payloads nvarchar(max), @p_priorities nvarchar(max), @p_delays_ms nvarchar(max),
+  @p_due_times nvarchar(max), @p_dedup_keys nvarchar(max), @p_group_keys nvarchar(max),
+  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+declare @kind nvarchar(max), @payload nvarchar(max), @priority int, @attempts int;
+declare @given table (
+  Place int not null primary key, Kind nvarchar(max), Payload nvarchar(max), Priority int,
+  DueTime datetime2(6), DedupKey nvarchar(400) collate Latin1_General_100_BIN2,
+  GroupKey nvarchar(200) collate Latin1_General_100_BIN2, MaxAttempts int, RetryBaseMs int,
+  Status varchar(10), FirstPlace int);
+declare @live table (Place int not null primary key, RequestId bigint not null);
+declare @fresh table (Turn int identity primary key, Place int not null unique, Blocked bit not null);
+declare @added table (RequestId bigint not null primary key);
+
+insert into @given (Place, Kind, Payload, Priority, DueTime, DedupKey, GroupKey, MaxAttempts,
+                    RetryBaseMs, FirstPlace)
+select cast(k.[key] as int), k.value, coalesce(p.value, N'{}'), coalesce(cast(r.value as int), 0),
+       coalesce(cast(t.value as datetime2(6)), rowlease_internal.add_ms(@p_now, cast(d.value as bigint)),
+                @p_now),
+       u.value, g.value, cast(a.value as int), cast(b.value as int),
+       min(cast(k.[key] as int)) over (partition by
+         coalesce(N'k' + u.value collate Latin1_General_100_BIN2,
+                  N'p' + k.[key] collate Latin1_General_100_BIN2))
+  from openjson(@p_kinds) as k
+  left join openjson(@p_payloads) as p on p.[key] = k.[key]
+  left join openjson(@p_priorities) as r on r.[key] = k.[key]
+  left join openjson(@p_delays_ms) as d on d.[key] = k.[key]
+  left join openjson(@p_due_times) as t on t.[key] = k.[key]
+  left join openjson(@p_dedup_keys) as u on u.[key] = k.[key]
+  left join openjson(@p_group_keys) as g on g.[key] = k.[key]
+  left join openjson(@p_max_attempts) as a on a.[key] = k.[key]
+  left join openjson(@p_retry_bases_ms) as b on b.[key] = k.[key]
+option (hash join);
+
+select top (1) @kind = g.Kind, @payload = g.Payload, @priority = g.Priority, @attempts = g.MaxAttempts
+  from @given as g
+ where coalesce(g.Kind, N'') = N'' or len(g.Kind) > 200 or g.Priority < 0 or g.MaxAttempts < 1
+    or rowlease_internal.num_bytes(g.Payload) > 1048576 or rowlease_internal.is_json(g.Payload) = 0
+ order by g.Place;
+if @@rowcount > 0
+  exec rowlease_internal.check_request @kind, @priority, @payload, @attempts;
+
+if @p_dedup_keys is not null
+begin
+  exec rowlease_internal.lock_keys @p_queue_name, @p_dedup_keys;
+  insert into @live (Place, RequestId)
+  select g.Place, q.RequestId
+    from @given as g
+    join rowlease.Queue as q on q.QueueName = @p_queue_name and q.DedupKey = g.DedupKey
+   where q.DedupKey is not null and q.Status <> 'Failed';
+end;
+update @given
+   set DueTime = case when DueTime > @p_now then DueTime else @p_now end,
+       Status = case when DueTime > @p_now then 'Scheduled' else 'Pending' end,
+       Priority = (select case when Priority < s.MaxPriority then Priority else s.MaxPriority end
+                     from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
+insert into @fresh (Place, Blocked)
+select g.Place, case when g.GroupKey is not null and row_number() over (
+                       partition by g.GroupKey order by g.Place) > 1 then 1 else 0 end
+  from @given as g
+ where g.Place = g.FirstPlace and g.Place not in (select l.Place from @live as l)
+ order by g.Place;
+
+insert into rowlease.Queue (
+  QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, RetryBaseMs, DedupKey,
+  GroupKey, GroupBlocked, Payload)
+output inserted.RequestId into @added (RequestId)
+select s.QueueName, g.Kind, g.Status, g.Priority, @p_now, g.DueTime,
+       coalesce(g.MaxAttempts, s.MaxAttempts), g.RetryBaseMs, g.DedupKey, g.GroupKey, f.Blocked,
+       g.Payload
+  from @fresh as f
+  join @given as g on g.Place = f.Place
+  join rowlease.QueueSettings as s on s.QueueName = @p_queue_name
+ order by f.Turn;
+insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending)
+select @p_queue_name, g.Priority, sum(case when g.Status = 'Scheduled' then 1 else 0 end),
+       sum(case when g.Status = 'Pending' then 1 else 0 end)
+  from @fresh as f join @given as g on g.Place = f.Place
+ group by g.Priority;
+
+insert into #answers (Place, RequestId, Outcome)
+select g.Place, coalesce(l.RequestId, n.RequestId),
+       case when l.RequestId is null and g.Place = g.FirstPlace then 'ok' else 'duplicate' end
+  from @given as g
+  left join @live as l on l.Place = g.Place
+  left join @fresh as f on f.Place = g.FirstPlace
+  left join (select a.RequestId, row_number() over (order by a.RequestId) as Turn from @added as a)
+    as n on n.Turn = f.Turn;

@@ -1,0 +1,41 @@
+-- admit: refuse requests for which a queue has no room.
+-- params:   p_queue_name nvarchar(400), p_num_requests bigint, p_priority int, p_now datetime2(6),
+--           p_admitted bit output, p_waiter_id bigint, p_may_wait bit
+-- returns:  p_admitted -- 0 if the queue is full and the caller may wait
+-- errors:   RL002 unknown queue, RL005 queue is full
+-- locks:    the queue's admission lock if it has a capacity; held to the caller's commit
+-- why:      producers of a bounded queue count one after the other, or two of them would both find
+--           the last place free; an unbounded queue is read without a lock. Places that producers
+--           ahead wait for (of higher priority, or of the same and earlier) count as taken.
+create or alter procedure rowlease_internal.admit
+  @p_queue_name nvarchar(400), @p_num_requests bigint, @p_priority int, @p_now datetime2(6),
+  @p_admitted bit output, @p_waiter_id bigint = null, @p_may_wait bit = 0
+as
+set nocount on;
+set xact_abort on;
+declare @capacity bigint, @priority int, @waiting bigint, @processing bigint, @ahead bigint;
+declare @lock nvarchar(255) = concat(N'rowlease:admit:', @p_queue_name);
+set @p_admitted = 1;
+exec rowlease_internal.check_queue @p_queue_name;
+if (select s.Capacity from rowlease.QueueSettings as s where s.QueueName = @p_queue_name) is null
+  return;
+exec rowlease_internal.take_lock @lock;
+select @capacity = s.Capacity,
+       @priority = case when @p_priority < s.MaxPriority then @p_priority else s.MaxPriority end
+  from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
+exec rowlease_internal.sum_depth @p_queue_name, @waiting output, @processing output;
+select @ahead = coalesce(sum(w.NumRequests), 0)
+  from rowlease.QueueWaiter as w
+ where w.QueueName = @p_queue_name and w.ExpiresTime > @p_now
+   and (w.Priority > @priority
+        or w.Priority = @priority and w.WaiterId < coalesce(@p_waiter_id, w.WaiterId + 1));
+if @capacity is null or @waiting + @ahead + @p_num_requests <= @capacity
+  return;
+set @p_admitted = 0;
+if @p_may_wait = 1 and @p_num_requests <= @capacity
+  return;
+declare @says nvarchar(2048) = concat(
+  N'queue "', @p_queue_name, N'" is full: ', @waiting, N' of ', @capacity, N' places are taken',
+  case when @ahead > 0 then concat(N' and ', @ahead, N' waited for') end, N', ', @p_num_requests,
+  N' more do not fit; wait for workers, or raise its capacity with rowlease.configure_queue');
+throw 51005, @says, 1;

@@ -1,0 +1,34 @@
+-- check_request: refuse a request that no queue accepts.
+-- params:   p_kind nvarchar(max), p_priority int, p_payload nvarchar(max), p_max_attempts int
+-- returns:  nothing
+-- errors:   RL003 priority below 0, RL004 payload over 1 MiB, RL006 no kind, RL007 attempts below 1;
+--           51011 a payload that is not JSON
+-- locks:    none
+-- why:      one place for the limits, so that every way in says the same sentence.
+create or alter procedure rowlease_internal.check_request
+  @p_kind nvarchar(max), @p_priority int, @p_payload nvarchar(max), @p_max_attempts int
+as
+set nocount on;
+set xact_abort on;
+declare @says nvarchar(2048);
+if coalesce(@p_kind, N'') = N'' or len(@p_kind) > 200
+  throw 51006, N'kind must name a task in 1 to 200 characters', 1;
+if @p_priority < 0
+begin
+  set @says = concat(N'priority is ', @p_priority,
+                     N'; it must be 0 or more, and bigger is more urgent');
+  throw 51003, @says, 1;
+end;
+if rowlease_internal.num_bytes(@p_payload) > 1048576
+begin
+  set @says = concat(N'payload has ', rowlease_internal.num_bytes(@p_payload),
+                     N' bytes; at most 1048576 fit, store the rest elsewhere and enqueue where it is');
+  throw 51004, @says, 1;
+end;
+if @p_max_attempts < 1
+begin
+  set @says = concat(N'max_attempts is ', @p_max_attempts, N'; it must be 1 or more');
+  throw 51007, @says, 1;
+end;
+if rowlease_internal.is_json(@p_payload) = 0
+  throw 51011, N'the payload or result is not JSON', 1;

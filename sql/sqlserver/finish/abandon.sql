@@ -1,0 +1,54 @@
+-- abandon: hand leased requests back at once; no attempt is counted.
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max)
+-- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', in the
+--           order given
+-- errors:   RL001 arrays of different lengths
+-- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
+-- why:      the request keeps its place in the order. The tenth abandon in a row does count an
+--           attempt, so that a request which everybody rejects comes to an end.
+create or alter procedure rowlease.abandon @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now();
+declare @done nvarchar(max), @groups nvarchar(max), @cancelled nvarchar(max);
+declare @judged table (RequestId bigint not null primary key, Counts bit not null, IsDead bit not null,
+                       CancelRequested bit not null);
+declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
+exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens;
+create table #held (RequestId bigint not null primary key);
+begin transaction;
+exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens;
+set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease_internal.groups_of(@p_request_ids) as g for json path);
+insert into @judged (RequestId, Counts, IsDead, CancelRequested)
+select q.RequestId, case when q.NumAbandons >= 9 then 1 else 0 end,
+       case when q.NumAbandons >= 9 and q.NumAttempts >= q.MaxAttempts and q.CancelRequested = 0
+            then 1 else 0 end,
+       q.CancelRequested
+  from #held as h
+  join rowlease.Queue as q on q.RequestId = h.RequestId;
+insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
+select q.QueueName, q.Priority, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead)
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+ group by q.QueueName, q.Priority;
+update q
+   set Status = case when j.IsDead = 1 then 'Failed' else 'Pending' end, Returned = 1 - j.IsDead,
+       CompletionTime = case when j.IsDead = 1 then @now end,
+       LastError = case when j.IsDead = 1 then N'no attempts left: abandoned ten times in a row'
+                        else q.LastError end,
+       NumAttempts = q.NumAttempts - (1 - j.Counts),
+       NumAbandons = case when j.Counts = 1 then 0 else q.NumAbandons + 1 end,
+       LockedBy = null, LockExpiresTime = null, StartedTime = null, CancelRequested = 0
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
+                    from @judged as j where j.CancelRequested = 1);
+exec rowlease_internal.take_out @cancelled, null, @now;
+exec rowlease_internal.unblock_groups @groups;
+insert into @answer (Place, RequestId, Outcome)
+select o.place, o.request_id, o.outcome
+  from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;
+commit transaction;
+select a.RequestId as request_id, a.Outcome as outcome from @answer as a order by a.Place;

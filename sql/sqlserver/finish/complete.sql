@@ -1,0 +1,27 @@
+-- complete: finish leased requests, if the caller still holds their leases.
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_results nvarchar(max)
+-- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', in the
+--           order given
+-- errors:   RL001 arrays of different lengths; 51011 a result that is not JSON
+-- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
+-- why:      the row is locked by an update that compares the token, and moved to queue_history while
+--           it is, so no gap exists between check and write. Called inside the caller's own
+--           transaction, its effects and the completion commit together. Settings are joined from
+--           outside: a request must not get lost because somebody deleted those of its queue.
+create or alter procedure rowlease.complete
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_results nvarchar(max) = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @done nvarchar(max);
+declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
+create table #held (RequestId bigint not null primary key);
+begin transaction;
+exec rowlease_internal.complete_held @p_request_ids, @p_lock_tokens, @p_results;
+set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+insert into @answer (Place, RequestId, Outcome)
+select o.place, o.request_id, o.outcome
+  from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;
+commit transaction;
+select a.RequestId as request_id, a.Outcome as outcome from @answer as a order by a.Place;

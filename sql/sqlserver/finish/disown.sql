@@ -1,0 +1,39 @@
+-- disown: hand back what a worker has leased in these queues and does not know of.
+-- params:   p_worker_id nvarchar(400), p_queue_names nvarchar(max), p_request_ids nvarchar(max),
+--           p_lock_tokens nvarchar(max)
+-- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did not name
+-- errors:   as abandon
+-- locks:    as abandon
+-- why:      a claim that was committed and whose answer was lost has leased requests that no worker
+--           knows of. They would run out and count as crashes. A request that is finished at this
+--           moment is safe: abandon compares tokens under the row's lock.
+create or alter procedure rowlease.disown
+  @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_request_ids nvarchar(max),
+  @p_lock_tokens nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @ids nvarchar(max), @tokens nvarchar(max);
+declare @named table (RequestId bigint not null, LockToken bigint not null,
+                      primary key (RequestId, LockToken));
+declare @left table (RequestId bigint not null primary key, LockToken bigint not null);
+exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens;
+insert into @named (RequestId, LockToken)
+select distinct h.request_id, h.lock_token
+  from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as h
+ where h.request_id is not null and h.lock_token is not null;
+insert into @left (RequestId, LockToken)
+select q.RequestId, q.LockToken
+  from rowlease.Queue as q
+ where q.Status = 'Processing' and q.LockedBy = @p_worker_id
+   and q.QueueName in (select n.value collate Latin1_General_100_BIN2
+                         from openjson(@p_queue_names) as n)
+   and not exists (select 1 from @named as n
+                    where n.RequestId = q.RequestId and n.LockToken = q.LockToken);
+select @ids = coalesce(N'[' + string_agg(cast(l.RequestId as nvarchar(max)), N',')
+                         within group (order by l.RequestId) + N']', N'[]'),
+       @tokens = coalesce(N'[' + string_agg(cast(l.LockToken as nvarchar(max)), N',')
+                            within group (order by l.RequestId) + N']', N'[]')
+  from @left as l;
+exec rowlease.abandon @ids, @tokens;

@@ -1,0 +1,21 @@
+-- check_arrays: refuse parallel arrays of different lengths.
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_third nvarchar(max),
+--           p_fourth nvarchar(max), p_fifth nvarchar(max)
+-- returns:  nothing
+-- errors:   RL001 arrays of different lengths
+-- locks:    none
+-- why:      a short array would be padded with nulls, and a null token must never be compared.
+create or alter procedure rowlease_internal.check_arrays
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_third nvarchar(max) = null,
+  @p_fourth nvarchar(max) = null, @p_fifth nvarchar(max) = null
+as
+set nocount on;
+set xact_abort on;
+declare @length int = (select count(*) from openjson(@p_request_ids));
+if @p_request_ids is null or @p_lock_tokens is null
+   or @length <> (select count(*) from openjson(@p_lock_tokens))
+   or @p_third is not null and @length <> (select count(*) from openjson(@p_third))
+   or @p_fourth is not null and @length <> (select count(*) from openjson(@p_fourth))
+   or @p_fifth is not null and @length <> (select count(*) from openjson(@p_fifth))
+  throw 51001,
+    N'request ids, lock tokens and what goes with them must be arrays of one length', 1;

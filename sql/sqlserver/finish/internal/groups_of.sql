@@ -1,0 +1,13 @@
+-- groups_of: list the groups of given requests.
+-- params:   p_request_ids nvarchar(max)
+-- returns:  queue_name nvarchar(100), group_key nvarchar(200) -- each once; none for requests without
+-- errors:   none
+-- locks:    none
+-- why:      who finishes requests must know their groups before and after; see lock_groups.
+create or alter function rowlease_internal.groups_of(@p_request_ids nvarchar(max)) returns table
+as
+return
+  select distinct q.QueueName as queue_name, q.GroupKey as group_key
+    from openjson(@p_request_ids) as i
+    join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
+   where q.GroupKey is not null;

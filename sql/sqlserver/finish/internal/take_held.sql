@@ -1,0 +1,28 @@
+-- take_held: lock the requests whose leases the caller still holds.
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max)
+-- returns:  their ids in the caller's table #held
+-- errors:   51012 a group's lock was not had in time
+-- locks:    the groups of the requests; then rows of queue, exclusive; to the end of the transaction
+-- why:      the update changes nothing, but its lock is one that every engine takes; what is read
+--           afterwards cannot change until the caller has written it.
+create or alter procedure rowlease_internal.take_held
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+declare @given table (RequestId bigint not null, LockToken bigint not null,
+                      primary key (RequestId, LockToken));
+declare @groups nvarchar(max) = (select g.queue_name as q, g.group_key as g
+                 from rowlease_internal.groups_of(@p_request_ids) as g for json path);
+insert into @given (RequestId, LockToken)
+select distinct g.request_id, g.lock_token
+  from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
+ where g.request_id is not null and g.lock_token is not null;
+exec rowlease_internal.lock_groups @groups;
+delete from #held;
+update rowlease.Queue with (rowlock) set LockToken = LockToken
+output inserted.RequestId into #held (RequestId)
+ where LockedBy is not null
+   and exists (select 1 from @given as g
+                where g.RequestId = Queue.RequestId and g.LockToken = Queue.LockToken)
+option (maxdop 1);

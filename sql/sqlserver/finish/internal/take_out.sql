@@ -1,0 +1,38 @@
+-- take_out: move cancelled requests to the history.
+-- params:   p_request_ids nvarchar(max), p_groups nvarchar(max), p_now datetime2(6)
+-- returns:  nothing
+-- errors:   none
+-- locks:    the rows are locked already, and so are their groups
+-- why:      what cancel does, and what comes of a running request whose cancelling was asked for.
+create or alter procedure rowlease_internal.take_out
+  @p_request_ids nvarchar(max), @p_groups nvarchar(max), @p_now datetime2(6)
+as
+set nocount on;
+set xact_abort on;
+if @p_request_ids is null
+  return;
+declare @gone table (RequestId bigint not null primary key);
+insert into @gone (RequestId)
+select distinct q.RequestId
+  from openjson(@p_request_ids) as i
+  join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
+ where q.LockedBy is null;
+insert into rowlease.QueueHistory (
+  RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
+  LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,
+  RetryBaseMs, DedupKey, GroupKey, LoadId, Payload, LastError, CompletionTime, CancelRequested)
+select q.RequestId, q.QueueName, q.Kind, 'Cancelled', q.Priority, q.RequestedTime, q.DueTime,
+       q.LockedBy, q.LockedTime, q.LockExpiresTime, q.StartedTime, q.LockToken, q.NumAttempts,
+       q.MaxAttempts, q.NumCrashes, q.NumAbandons, q.RetryBaseMs, q.DedupKey, q.GroupKey, q.LoadId,
+       case when coalesce(s.KeepHistory, 1) = 1 then q.Payload end, q.LastError, @p_now, 1
+  from @gone as g
+  join rowlease.Queue as q on q.RequestId = g.RequestId
+  left join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
+insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Failed)
+select q.QueueName, q.Priority, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
+       -sum(case when q.Status = 'Pending' then 1 else 0 end),
+       -sum(case when q.Status = 'Failed' then 1 else 0 end)
+  from @gone as g join rowlease.Queue as q on q.RequestId = g.RequestId
+ group by q.QueueName, q.Priority;
+delete from rowlease.Queue where RequestId in (select g.RequestId from @gone as g);
+exec rowlease_internal.unblock_groups @p_groups;

@@ -1,0 +1,26 @@
+-- unblock_groups: let the first unfinished request of each given group be claimed.
+-- params:   p_groups nvarchar(max) -- as lock_groups
+-- returns:  nothing
+-- errors:   none
+-- locks:    one waiting row of queue per group, exclusive; the groups' locks are held already
+-- why:      called when a group's request is finished; its successor stood outside the claim's index.
+create or alter procedure rowlease_internal.unblock_groups @p_groups nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+if @p_groups is null
+  return;
+declare @head table (RequestId bigint not null primary key);
+insert into @head (RequestId)
+select h.RequestId
+  from openjson(@p_groups) with (q nvarchar(100), g nvarchar(200)) as g
+ cross apply (
+   select top (1) q.RequestId, q.GroupBlocked
+     from rowlease.Queue as q
+    where q.QueueName = g.q collate Latin1_General_100_BIN2
+      and q.GroupKey = g.g collate Latin1_General_100_BIN2
+      and q.GroupKey is not null and q.Status <> 'Failed'
+    order by q.RequestId) as h
+ where h.GroupBlocked = 1;
+update rowlease.Queue set GroupBlocked = 0, Returned = 1
+ where RequestId in (select h.RequestId from @head as h) and GroupBlocked = 1;

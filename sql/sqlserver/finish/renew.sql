@@ -1,0 +1,59 @@
+-- renew: extend leases from now on, for a whole worker in one statement.
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max),
+--           p_lease_ms bigint (null: the queue's), p_started nvarchar(max) (the request has begun to run)
+-- returns:  request_id bigint, outcome text -- 'ok' | 'cancel_requested' | 'busy' | 'repeat' |
+--           'lease_lost' | 'not_found', lock_expires_time timestamptz (of ok and cancel_requested)
+-- errors:   RL001 arrays of different lengths
+-- locks:    rows of queue, exclusive, skipping locked ones
+-- why:      a row that is locked is being finished just now, perhaps in a long transaction; the
+--           other leases must not wait for it (busy). A lease that ran out but that nobody has
+--           broken yet is renewed: still nobody else has it.
+create or alter procedure rowlease.renew
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_lease_ms bigint = null,
+  @p_started nvarchar(max) = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now(), @done nvarchar(max);
+declare @given table (RequestId bigint not null, LockToken bigint not null, Started bit not null,
+                      primary key (RequestId, LockToken));
+declare @renewed table (RequestId bigint not null primary key, LockToken bigint not null,
+                        LockExpiresTime datetime2(6) not null, CancelRequested bit not null);
+exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_started;
+insert into @given (RequestId, LockToken, Started)
+select g.request_id, g.lock_token, max(case when s.value = 'false' then 0 else 1 end)
+  from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
+  left join openjson(@p_started) as s on cast(s.[key] as int) = g.place
+ where g.request_id is not null and g.lock_token is not null
+ group by g.request_id, g.lock_token;
+begin transaction;
+update rowlease.Queue with (rowlock, readpast)
+   set LockExpiresTime = rowlease_internal.add_ms(@now, coalesce(@p_lease_ms, 1000 * (
+         select s.LeaseSeconds from rowlease.QueueSettings as s where s.QueueName = Queue.QueueName))),
+       StartedTime = coalesce(StartedTime, (
+         select @now from @given as g where g.RequestId = Queue.RequestId
+            and g.LockToken = Queue.LockToken and g.Started = 1))
+output inserted.RequestId, inserted.LockToken, inserted.LockExpiresTime, 0
+  into @renewed (RequestId, LockToken, LockExpiresTime, CancelRequested)
+ where LockedBy is not null
+   and exists (select 1 from @given as g
+                where g.RequestId = Queue.RequestId and g.LockToken = Queue.LockToken)
+   and QueueName in (select s.QueueName from rowlease.QueueSettings as s)
+option (maxdop 1);
+update @renewed set CancelRequested = 1
+ where RequestId in (select q.RequestId from rowlease.Queue as q
+                      where q.CancelRequested = 1
+                        and q.RequestId in (select r.RequestId from @renewed as r));
+commit transaction;
+select o.request_id,
+       case when r.CancelRequested = 1 then 'cancel_requested'
+            when r.RequestId is not null then 'ok'
+            when o.outcome = 'lease_lost' and q.RequestId is not null then 'busy'
+            else o.outcome end as outcome,
+       r.LockExpiresTime as lock_expires_time
+  from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, null) as o
+  left join @renewed as r on r.RequestId = o.request_id and r.LockToken = o.lock_token
+  left join rowlease.Queue as q on r.RequestId is null and q.RequestId = o.request_id
+                               and q.LockedBy is not null and q.LockToken = o.lock_token
+ order by o.place;

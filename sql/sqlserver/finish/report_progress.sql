@@ -1,0 +1,44 @@
+-- report_progress: store how far running requests are, for people to see.
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max),
+--           p_fractions nvarchar(max) (0 to 1), p_notes nvarchar(max)
+-- returns:  integer -- of how many it was kept: those whose lease is held
+-- errors:   RL001 arrays of different lengths, or a fraction that is not 0 to 1
+-- locks:    rows of progress, in request order
+-- why:      it does not touch the queue, which must not pay for it; maintain drops what is over.
+create or alter procedure rowlease.report_progress
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_fractions nvarchar(max),
+  @p_notes nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now(), @kept int;
+declare @said table (RequestId bigint not null primary key, LockToken bigint not null,
+                     Fraction float not null, Note nvarchar(400) not null);
+exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_fractions, @p_notes;
+if exists (select 1 from openjson(@p_fractions) as f
+            where f.value is null or cast(f.value as float) not between 0 and 1)
+  throw 51001, N'a fraction of progress must be 0 to 1', 1;
+begin transaction;
+insert into @said (RequestId, LockToken, Fraction, Note)
+select q.RequestId, q.LockToken, cast(f.value as float), left(coalesce(n.value, N''), 400)
+  from (select g.request_id, g.lock_token, max(g.place) as place
+          from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
+         group by g.request_id, g.lock_token) as g
+  join rowlease.Queue as q on q.RequestId = g.request_id
+  join openjson(@p_fractions) as f on cast(f.[key] as int) = g.place
+  join openjson(@p_notes) as n on cast(n.[key] as int) = g.place
+ where q.LockToken = g.lock_token and q.LockedBy is not null
+option (maxdop 1);
+set @kept = @@rowcount;
+update p
+   set LockToken = s.LockToken, Fraction = s.Fraction, Note = s.Note, ReportedTime = @now
+  from rowlease.Progress as p with (updlock, holdlock)
+  join @said as s on s.RequestId = p.RequestId;
+insert into rowlease.Progress (RequestId, LockToken, Fraction, Note, ReportedTime)
+select s.RequestId, s.LockToken, s.Fraction, s.Note, @now
+  from @said as s
+ where not exists (select 1 from rowlease.Progress as p where p.RequestId = s.RequestId)
+ order by s.RequestId;
+commit transaction;
+select @kept as kept;

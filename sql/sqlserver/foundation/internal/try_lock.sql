@@ -1,0 +1,16 @@
+-- try_lock: take an application lock until the transaction ends, if it is free.
+-- params:   p_name nvarchar(255), p_granted bit output, p_wait_ms int
+-- returns:  p_granted -- 0: somebody else has it, and has had it for p_wait_ms
+-- errors:   none
+-- locks:    the application lock, without waiting unless p_wait_ms says so
+-- why:      whoever never waits can never be part of a deadlock. Who may take the lock, see take_lock.
+create or alter procedure rowlease_internal.try_lock
+  @p_name nvarchar(255), @p_granted bit output, @p_wait_ms int = 0
+as
+set nocount on;
+set xact_abort on;
+declare @granted int;
+exec @granted = sys.sp_getapplock @Resource = @p_name, @LockMode = 'Exclusive',
+                                  @LockOwner = 'Transaction', @LockTimeout = @p_wait_ms,
+                                  @DbPrincipal = N'rowlease_lock';
+set @p_granted = case when @granted >= 0 then 1 else 0 end;

@@ -1,0 +1,15 @@
+-- schema_version: the revision of this database's tables, and the oldest client that works with it.
+-- params:   none
+-- returns:  revision text, oldest_client text
+-- errors:   none
+-- locks:    none
+-- why:      every client asks before its first call, whatever its role may read. A client of revision
+--           oldest_client or later works with this schema, so that workers of the last release go on
+--           while and after a newer one migrates.
+create or alter procedure rowlease.schema_version
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+select v.version_num as revision, i.OldestClient as oldest_client
+  from rowlease.alembic_version as v cross join rowlease.SchemaInfo as i;

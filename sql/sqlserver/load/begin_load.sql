@@ -1,0 +1,84 @@
+-- begin_load: start a run of a load, and end any earlier run.
+-- params:   p_load_id nvarchar(400), p_queue_name nvarchar(400), p_run_by nvarchar(400) (who runs it, in
+--           1 to 200 characters that no other run has), p_columns nvarchar(max) (what its rows are made
+--           of; null: not said)
+-- returns:  outcome text -- 'ok' | 'repeat' (it is promoted: stage nothing), run_number bigint (of this
+--           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint
+-- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
+--           for other columns, RL014 a later run has taken the load over from this one; 51012 as
+--           take_lock
+-- locks:    the load's lock and row; rows of staging of this load
+-- why:      the run number is a fencing token: a later run has a larger one, and nothing counts that an
+--           earlier run stages or promotes. It starts at a random number up to 2^32 and grows by
+--           another, as tokens of requests do: a server that was restored, or that took over without the
+--           last commits, would give a plain next number out again. The same run may call twice and
+--           gets the same number, since an answer may be lost; a run that was superseded does not come
+--           back, so two drivers that live on cannot take the load from each other for ever. A promoted
+--           load that comes again with other columns is another load, and saying so is better than to
+--           enqueue nothing of it.
+create or alter procedure rowlease.begin_load
+  @p_load_id nvarchar(400), @p_queue_name nvarchar(400), @p_run_by nvarchar(400),
+  @p_columns nvarchar(max) = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6), @says nvarchar(2048), @outcome varchar(10) = 'ok', @queue nvarchar(100);
+declare @lock nvarchar(255) = rowlease_internal.lock_name(N'load', N'', @p_load_id);
+declare @by nvarchar(500) = concat(@p_run_by, N' (', suser_sname(), N')');
+declare @step bigint = cast(2147483649 as bigint) + checksum(newid());
+declare @run bigint, @run_by nvarchar(500), @past nvarchar(max);
+declare @status varchar(10), @columns nvarchar(max);
+declare @rows bigint, @enqueued bigint, @duplicates bigint;
+if @p_load_id is null or len(@p_load_id) not between 1 and 100
+   or @p_run_by is null or len(@p_run_by) not between 1 and 200
+  throw 51001, N'a load id has 1 to 100 characters, and the name of its run 1 to 200', 1;
+exec rowlease_internal.check_queue @p_queue_name;
+begin transaction;
+exec rowlease_internal.take_lock @lock;
+set @now = rowlease.now();
+insert into rowlease.[Load] (LoadId, QueueName, Status, NumRows, [Columns], RunNumber, RunBy,
+                             StartedTime, ReportedTime)
+select @p_load_id, @p_queue_name, 'Staging', 0, @p_columns, @step, @by, @now, @now
+ where not exists (select 1 from rowlease.[Load] as l with (updlock, holdlock)
+                    where l.LoadId = @p_load_id);
+select @queue = l.QueueName, @run = l.RunNumber, @run_by = l.RunBy, @past = l.PastRuns,
+       @status = l.Status, @columns = l.[Columns], @rows = l.NumRows, @enqueued = l.NumEnqueued,
+       @duplicates = l.NumDuplicates
+  from rowlease.[Load] as l where l.LoadId = @p_load_id;
+if @queue <> @p_queue_name collate Latin1_General_100_BIN2
+begin
+  set @says = concat(N'load "', @p_load_id, N'" belongs to queue "', @queue, N'", not to "',
+                     @p_queue_name, N'"; take another load id');
+  throw 51009, @says, 1;
+end;
+if charindex(concat(nchar(10), @by, nchar(10)) collate Latin1_General_100_BIN2,
+             concat(nchar(10), @past) collate Latin1_General_100_BIN2) > 0
+  exec rowlease_internal.take_load @p_load_id, null;
+if @status = 'Promoted'
+begin
+  if @columns <> @p_columns collate Latin1_General_100_BIN2
+  begin
+    set @says = concat(N'load "', @p_load_id, N'" was enqueued from other columns: ', @columns,
+                       N', not ', @p_columns, N'; take another load id');
+    throw 51009, @says, 1;
+  end;
+  select @outcome = 'repeat', @run = null;
+end;
+else
+begin
+  if @run_by <> @by collate Latin1_General_100_BIN2
+  begin
+    delete from rowlease.Staging where RunNumber = @run and LoadId = @p_load_id;
+    set @run = @run + @step;
+    update rowlease.[Load]
+       set RunNumber = @run, RunBy = @by, PastRuns = concat(RunBy, nchar(10), left(PastRuns, 10000)),
+           QueueName = @p_queue_name, [Columns] = @p_columns, NumStaged = 0, StartedTime = @now,
+           ReportedTime = @now
+     where LoadId = @p_load_id;
+  end;
+  select @rows = null, @enqueued = null, @duplicates = null;
+end;
+commit transaction;
+select @outcome as outcome, @run as run_number, @rows as num_rows, @enqueued as num_enqueued,
+       @duplicates as num_duplicates;

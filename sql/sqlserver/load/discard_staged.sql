@@ -1,0 +1,23 @@
+-- discard_staged: delete the staged rows of a load, except the parts that count.
+-- params:   p_load_id nvarchar(400), p_run_number bigint, p_kept_parts nvarchar(max) -- empty: drop all;
+--           a row's part is its row_id divided by 2^30
+-- returns:  bigint -- how many rows were dropped
+-- errors:   RL014 another run has taken the load over; 51012 as take_lock
+-- locks:    the load's lock; rows of staging of this load
+-- why:      of several tries of a Spark task all may have written; the driver knows which one counts.
+--           A promoted load is not touched: it has no staged rows, or late ones that nobody promotes.
+create or alter procedure rowlease.discard_staged
+  @p_load_id nvarchar(400), @p_run_number bigint, @p_kept_parts nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @dropped bigint;
+begin transaction;
+exec rowlease_internal.take_load @p_load_id, @p_run_number;
+delete from rowlease.Staging
+ where RunNumber = @p_run_number and LoadId = @p_load_id
+   and RowId / 1073741824 not in (select cast(k.value as bigint) from openjson(@p_kept_parts) as k);
+set @dropped = rowcount_big();
+commit transaction;
+select @dropped as dropped;

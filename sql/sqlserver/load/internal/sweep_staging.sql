@@ -1,0 +1,45 @@
+-- sweep_staging: delete staged rows that will never be promoted.
+-- params:   p_now datetime2(6), p_limit int, p_dropped bigint output -- p_limit: how many rows of each
+--           run
+-- returns:  p_dropped -- how many rows were dropped
+-- errors:   none
+-- locks:    the locks of loads, without waiting; rows of load, and of staging of those loads
+-- why:      a run is in the ledger before its rows are staged. So rows whose run is not there are of a
+--           load that is promoted, that another run has taken over or that was abandoned: nobody has
+--           reported on it for a day, and its id is free again.
+create or alter procedure rowlease_internal.sweep_staging
+  @p_now datetime2(6), @p_limit int, @p_dropped bigint output
+as
+set nocount on;
+set xact_abort on;
+declare @old datetime2(6) = dateadd(day, -1, @p_now), @id nvarchar(100) = N'', @run bigint = -1;
+declare @lock nvarchar(255), @granted bit;
+set @p_dropped = 0;
+while 1 = 1
+begin
+  set @id = (select min(l.LoadId) from rowlease.[Load] as l
+              where l.Status = 'Staging' and l.ReportedTime < @old and l.LoadId > @id);
+  if @id is null
+    break;
+  set @lock = rowlease_internal.lock_name(N'load', N'', @id);
+  exec rowlease_internal.try_lock @lock, @granted output;
+  if @granted = 1
+    delete from rowlease.[Load] where LoadId = @id and Status = 'Staging' and ReportedTime < @old;
+end;
+while 1 = 1
+begin
+  set @run = (select min(s.RunNumber) from rowlease.Staging as s where s.RunNumber > @run);
+  if @run is null
+    break;
+  set @id = (select min(s.LoadId) from rowlease.Staging as s where s.RunNumber = @run);
+  set @lock = rowlease_internal.lock_name(N'load', N'', @id);
+  exec rowlease_internal.try_lock @lock, @granted output;
+  if @granted = 1
+  begin
+    delete top (@p_limit) from rowlease.Staging
+     where RunNumber = @run and LoadId = @id
+       and not exists (select 1 from rowlease.[Load] as l
+                        where l.LoadId = @id and l.RunNumber = @run and l.Status = 'Staging');
+    set @p_dropped = @p_dropped + rowcount_big();
+  end;
+end;

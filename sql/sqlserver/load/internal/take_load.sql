@@ -1,0 +1,27 @@
+-- take_load: lock a load, if it still belongs to this run.
+-- params:   p_load_id nvarchar(400), p_run_number bigint (as begin_load has given it; null is nobody's)
+-- returns:  nothing; it needs a transaction
+-- errors:   RL014 another run has taken the load over, or it is not known; 51012 as take_lock
+-- locks:    the load's lock
+-- why:      the one place where the run number is compared. Whoever changes anything of a load starts
+--           here, so calls for one load come one after the other, and a run that was superseded
+--           changes nothing.
+create or alter procedure rowlease_internal.take_load @p_load_id nvarchar(400), @p_run_number bigint
+as
+set nocount on;
+set xact_abort on;
+declare @lock nvarchar(255) = rowlease_internal.lock_name(N'load', N'', @p_load_id), @says nvarchar(2048);
+declare @run bigint, @run_by nvarchar(500), @started datetime2(6);
+exec rowlease_internal.take_lock @lock;
+select @run = l.RunNumber, @run_by = l.RunBy, @started = l.StartedTime
+  from rowlease.[Load] as l where l.LoadId = @p_load_id;
+if @run = @p_run_number
+  return;
+if @run is null
+  set @says = concat(N'load "', @p_load_id, N'" is not known: it has not begun, or nobody reported on ',
+                     N'it for a day; begin it');
+else
+  set @says = concat(N'load "', @p_load_id, N'" was taken over by ', @run_by, N' at ',
+                     rowlease_internal.time_text(@started), N'; nothing of this run counts: let that one end, ',
+                     N'or run this one again');
+throw 51014, @says, 1;

@@ -1,0 +1,78 @@
+-- promote: move a staged load into the queue, all of it or nothing.
+-- params:   p_load_id nvarchar(400), p_run_number bigint, p_expected_rows bigint,
+--           p_kind nvarchar(max) (for rows that name none)
+-- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint,
+--           num_duplicates bigint (rows whose dedup key is live already, or came twice)
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
+--           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
+--           taken the load over; 51011 a payload that is not JSON, 51012 as take_lock, add_staged and
+--           check_copies
+-- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
+--           keys of the queue if the load has any; as add_staged
+-- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
+--           load's row makes a second call answer with the first one's counts. Rows of other runs are
+--           not counted; maintain drops them. What is deleted at the end must be as much as was
+--           counted: a task that Spark has given up may write meanwhile.
+create or alter procedure rowlease.promote
+  @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_kind nvarchar(max) = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6), @queue nvarchar(100), @status varchar(10), @rows bigint;
+declare @enqueued bigint, @duplicates bigint, @written bigint;
+declare @outcome varchar(10) = 'ok', @admitted bit, @says nvarchar(2048);
+declare @kind nvarchar(max), @priority int, @payload nvarchar(max);
+begin transaction;
+exec rowlease_internal.take_load @p_load_id, @p_run_number;
+set @now = rowlease.now();
+select @queue = l.QueueName, @status = l.Status, @rows = l.NumRows, @enqueued = l.NumEnqueued,
+       @duplicates = l.NumDuplicates
+  from rowlease.[Load] as l where l.LoadId = @p_load_id;
+if @status = 'Promoted'
+  set @outcome = 'repeat';
+else
+begin
+  select @rows = count(distinct s.RowId), @written = count(*)
+    from rowlease.Staging as s where s.RunNumber = @p_run_number and s.LoadId = @p_load_id;
+  if @rows <> @p_expected_rows or @p_expected_rows is null
+  begin
+    set @says = concat(N'load "', @p_load_id, N'" has ', @rows, N' staged rows where ',
+                       @p_expected_rows, N' were expected; write it again');
+    throw 51008, @says, 1;
+  end;
+  if @written > @rows
+    exec rowlease_internal.check_copies @p_load_id, @p_run_number;
+  exec rowlease_internal.admit @queue, @p_expected_rows, 0, @now, @admitted output;
+  select top (1) @kind = coalesce(s.Kind, @p_kind), @priority = s.Priority, @payload = s.Payload
+    from rowlease.Staging as s
+   where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
+     and (coalesce(s.Kind, @p_kind, N'') = N'' or len(coalesce(s.Kind, @p_kind)) > 200
+          or s.Priority < 0 or rowlease_internal.num_bytes(s.Payload) > 1048576);
+  if @@rowcount > 0
+    exec rowlease_internal.check_request @kind, @priority, @payload, null;
+  if exists (select 1 from rowlease.Staging as s
+              where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
+                and rowlease_internal.is_json(s.Payload) = 0)
+  begin
+    set @says = concat(N'load "', @p_load_id,
+                       N'" has a payload that is not JSON; nothing was enqueued');
+    throw 51011, @says, 1;
+  end;
+  exec rowlease_internal.add_staged @queue, @now, @p_load_id, @p_run_number, @p_kind, @p_expected_rows,
+                           @enqueued output;
+  set @duplicates = @rows - @enqueued;
+  update rowlease.[Load]
+     set Status = 'Promoted', PromotedTime = rowlease.now(), NumRows = @rows, NumEnqueued = @enqueued,
+         NumDuplicates = @duplicates
+   where LoadId = @p_load_id;
+end;
+delete from rowlease.Staging where RunNumber = @p_run_number and LoadId = @p_load_id;
+if @outcome = 'ok' and rowcount_big() <> @written
+begin
+  set @says = concat(N'rows of load "', @p_load_id, N'" were written while it was promoted; nothing ',
+                     N'was enqueued, promote it again');
+  throw 51012, @says, 1;
+end;
+commit transaction;
+select @outcome as outcome, @rows as num_rows, @enqueued as num_enqueued, @duplicates as num_duplicates;

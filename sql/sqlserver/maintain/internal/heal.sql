@@ -1,0 +1,72 @@
+-- heal: find queues whose counts are wrong or whose groups are stuck, and correct them.
+-- params:   p_limit int, p_healed bigint output -- p_limit: how many requests a queue may have to be
+--           looked through
+-- returns:  p_healed -- how many counters were wrong, and requests stuck
+-- errors:   51012 as take_lock
+-- locks:    as correct_counts and free_groups
+-- why:      somebody may have changed rows by hand. A queue that has few requests by its counts is
+--           counted; of others it is seen when a count is below 0, or when there is no request of a
+--           status that has a count, or the other way round. What else is wrong there is found when they
+--           have become few, or by recount. Where
+--           READ_COMMITTED_SNAPSHOT is off, a look would wait for writers and see many moments; there
+--           it is left to recount.
+create or alter procedure rowlease_internal.heal @p_limit int, @p_healed bigint output
+as
+set nocount on;
+set xact_abort on;
+declare @queue nvarchar(100) = N'', @total bigint, @least bigint, @wrong bit, @many int = @p_limit + 1;
+create table #corrected (
+  Place int identity primary key, QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Priority int not null, Counter varchar(20) not null, Was bigint not null, Actual bigint not null);
+if exists (select 1 from sys.databases as d
+            where d.database_id = db_id() and d.is_read_committed_snapshot_on = 1)
+  set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s);
+else
+  set @queue = null;
+while @queue is not null
+begin
+  select @total = coalesce(sum(c.Total), 0), @least = coalesce(min(c.Least), 0)
+    from (select sum(n.Number) as Total, min(n.Number) as Least
+            from (select d.Priority, sum(d.Scheduled) as Scheduled, sum(d.Pending) as Pending,
+                         sum(d.Processing) as Processing, sum(d.Failed) as Failed
+                    from rowlease.QueueDepth as d where d.QueueName = @queue
+                   group by d.Priority) as p
+           cross apply (values (p.Scheduled), (p.Pending), (p.Processing), (p.Failed)) as n (Number)
+         ) as c;
+  set @wrong = case when @least < 0 then 1 else 0 end;
+  if @total > @p_limit and exists (
+    select 1
+      from (select n.Status collate Latin1_General_100_BIN2 as Status, n.Number, 0 as Found
+              from rowlease.QueueDepth as d
+             cross apply (values ('Scheduled', d.Scheduled), ('Pending', d.Pending),
+                                 ('Processing', d.Processing), ('Failed', d.Failed)
+                         ) as n (Status, Number)
+             where d.QueueName = @queue
+            union all
+            select r.status, 0, 1 from rowlease_internal.some_requests(@queue, 1) as r) as e
+     group by e.Status
+    having case when sum(e.Number) > 0 then 1 else 0 end <> max(e.Found))
+    set @wrong = 1;
+  if @total <= @p_limit
+  begin
+    if exists (
+      select 1
+        from (select d.Priority, d.Scheduled, d.Pending, d.Processing, d.Failed
+                from rowlease.QueueDepth as d where d.QueueName = @queue
+              union all
+              select r.priority, case when r.status = 'Scheduled' then -1 else 0 end,
+                     case when r.status = 'Pending' then -1 else 0 end,
+                     case when r.status = 'Processing' then -1 else 0 end,
+                     case when r.status = 'Failed' then -1 else 0 end
+                from rowlease_internal.some_requests(@queue, @many) as r) as e
+       group by e.Priority
+      having sum(e.Scheduled) <> 0 or sum(e.Pending) <> 0 or sum(e.Processing) <> 0
+          or sum(e.Failed) <> 0)
+      set @wrong = 1;
+    exec rowlease_internal.free_groups @queue;
+  end;
+  if @wrong = 1
+    exec rowlease_internal.correct_counts @queue;
+  set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
+end;
+set @p_healed = (select count(*) from #corrected);

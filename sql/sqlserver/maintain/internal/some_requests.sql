@@ -1,0 +1,32 @@
+-- some_requests: sample the first requests of a queue in each of its indexes.
+-- params:   p_queue_name nvarchar(400), p_limit int -- of each index
+-- returns:  priority smallint, status varchar(10)
+-- errors:   none
+-- locks:    none
+-- why:      there is no index of a whole queue, because every request would pay for it; those of its
+--           parts have all of it between them.
+create or alter function rowlease_internal.some_requests(
+  @p_queue_name nvarchar(400), @p_limit int
+) returns table
+as
+return
+  select p.Priority as priority, p.Status as status
+    from (select top (@p_limit) q.Priority, q.Status from rowlease.Queue as q
+           where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0) as p
+  union all
+  select g.Priority, g.Status
+    from (select top (@p_limit) q.Priority, q.Status from rowlease.Queue as q
+           where q.QueueName = @p_queue_name and q.GroupKey is not null and q.Status <> 'Failed'
+             and q.Status = 'Pending' and q.GroupBlocked = 1) as g
+  union all
+  select s.Priority, s.Status
+    from (select top (@p_limit) q.Priority, q.Status from rowlease.Queue as q
+           where q.QueueName = @p_queue_name and q.Status = 'Scheduled') as s
+  union all
+  select r.Priority, r.Status
+    from (select top (@p_limit) q.Priority, q.Status from rowlease.Queue as q
+           where q.QueueName = @p_queue_name and q.Status = 'Processing') as r
+  union all
+  select f.Priority, f.Status
+    from (select top (@p_limit) q.Priority, q.Status from rowlease.Queue as q
+           where q.QueueName = @p_queue_name and q.Status = 'Failed') as f;

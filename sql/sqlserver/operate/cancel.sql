@@ -1,0 +1,47 @@
+-- cancel: cancel waiting requests; ask running ones to stop.
+-- params:   p_request_ids nvarchar(max)
+-- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
+--           worker is told at the next renew) | 'not_found' (finished, or never there)
+-- errors:   51012 somebody holds one of them for longer than the session waits
+-- locks:    the requests' own locks, in request order, then their groups'; rows of queue, exclusive;
+--           held to the caller's commit
+-- why:      nobody's lease is taken away: a running request ends by its worker's word, or by its
+--           lease running out. A claim locks a row it has found in an index, this one finds the row
+--           by key: the lock that comes before both keeps them from waiting for each other. One update
+--           of all rows would take them in any order, and might meet one that took them in another.
+create or alter procedure rowlease.cancel @p_request_ids nvarchar(max)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now(), @groups nvarchar(max);
+declare @id bigint = -9223372036854775808;
+declare @given table (Place int not null primary key, RequestId bigint, Outcome varchar(20));
+declare @ids table (RequestId bigint not null primary key);
+insert into @given (Place, RequestId, Outcome)
+select cast(i.[key] as int), cast(i.value as bigint), 'not_found' from openjson(@p_request_ids) as i;
+insert into @ids (RequestId)
+select distinct g.RequestId from @given as g where g.RequestId is not null;
+begin transaction;
+exec rowlease_internal.lock_requests @p_request_ids;
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease_internal.groups_of(@p_request_ids) as g for json path);
+exec rowlease_internal.lock_groups @groups;
+while @id is not null
+begin
+  set @id = (select min(i.RequestId) from @ids as i where i.RequestId > @id);
+  update rowlease.Queue with (rowlock)
+     set CancelRequested = case when LockedBy is null then 0 else 1 end
+   where RequestId = @id;
+end;
+update @given set Outcome = 'cancel_requested'
+ where RequestId in (select q.RequestId from rowlease.Queue as q
+                      where q.LockedBy is not null
+                        and q.RequestId in (select g.RequestId from @given as g));
+update @given set Outcome = 'ok'
+ where RequestId in (select q.RequestId from rowlease.Queue as q
+                      where q.LockedBy is null
+                        and q.RequestId in (select g.RequestId from @given as g));
+exec rowlease_internal.take_out @p_request_ids, @groups, @now;
+commit transaction;
+select g.RequestId as request_id, g.Outcome as outcome from @given as g order by g.Place;

@@ -1,0 +1,105 @@
+-- configure_queue: create a queue, or change the settings that are given.
+-- params:   p_queue_name nvarchar(400), p_settings nvarchar(max) -- names of columns of queue_settings,
+--           and values
+-- returns:  json -- all settings as they are now
+-- errors:   RL010 unknown setting or a value out of range
+-- locks:    the queue's settings row; waiting requests above a lowered max_priority
+-- why:      a queue is made on purpose: a misspelt name in an enqueue is an error, not a new queue.
+--           A null is a value for capacity, policy_weights and max_in_flight.
+create or alter procedure rowlease.configure_queue
+  @p_queue_name nvarchar(400), @p_settings nvarchar(max) = N'{}'
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int;
+declare @answer nvarchar(max), @weights nvarchar(max);
+select top (1) @unknown = j.[key] from openjson(@p_settings) as j
+ where j.[key] not in (
+   'max_priority', 'capacity', 'lease_seconds', 'max_attempts', 'max_crashes', 'retry_base_ms',
+   'retry_cap_ms', 'paused', 'policy', 'policy_weights', 'policy_aging_seconds', 'max_in_flight',
+   'keep_history', 'retention_days', 'unknown_kind_seconds');
+if @unknown is not null
+begin
+  set @says = concat(N'queue_settings has no setting "', @unknown, N'"');
+  throw 51010, @says, 1;
+end;
+if exists (select 1 from openjson(@p_settings) as j
+            where j.[key] = 'policy_weights' and j.type not in (0, 4))
+   or exists (select 1 from openjson(@p_settings, '$.policy_weights') as w
+               where w.type <> 2 or try_cast(w.value as float) < 0)
+  throw 51010,
+    N'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of priority 1 and so on', 1;
+if exists (select 1 from openjson(@p_settings) as j
+            where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history')
+              and j.type <> 0
+              and (try_cast(j.value as bigint) is null
+                   or j.[key] = 'max_priority' and try_cast(j.value as smallint) is null
+                   or j.[key] <> 'capacity' and try_cast(j.value as int) is null))
+begin
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it is no number that fits');
+  throw 51010, @says, 1;
+end;
+begin try
+  begin transaction;
+  update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
+  if @@rowcount = 0
+    insert into rowlease.QueueSettings (QueueName) values (@p_queue_name);
+  set @was = (select s.MaxPriority from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
+  if exists (select 1 from openjson(@p_settings) as j
+              where j.type = 0 and j.[key] not in ('capacity', 'policy_weights', 'max_in_flight'))
+    throw 51010, N'only capacity, policy_weights and max_in_flight may be null', 1;
+  update s
+     set MaxPriority = coalesce(j.max_priority, s.MaxPriority),
+         Capacity = case when g.capacity = 1 then j.capacity else s.Capacity end,
+         LeaseSeconds = coalesce(j.lease_seconds, s.LeaseSeconds),
+         MaxAttempts = coalesce(j.max_attempts, s.MaxAttempts),
+         MaxCrashes = coalesce(j.max_crashes, s.MaxCrashes),
+         RetryBaseMs = coalesce(j.retry_base_ms, s.RetryBaseMs),
+         RetryCapMs = coalesce(j.retry_cap_ms, s.RetryCapMs),
+         Paused = coalesce(j.paused, s.Paused), Policy = coalesce(j.policy, s.Policy),
+         PolicyWeights = case when g.weights = 1 then j.policy_weights else s.PolicyWeights end,
+         PolicyAgingSeconds = coalesce(j.policy_aging_seconds, s.PolicyAgingSeconds),
+         MaxInFlight = case when g.in_flight = 1 then j.max_in_flight else s.MaxInFlight end,
+         KeepHistory = coalesce(j.keep_history, s.KeepHistory),
+         RetentionDays = coalesce(j.retention_days, s.RetentionDays),
+         UnknownKindSeconds = coalesce(j.unknown_kind_seconds, s.UnknownKindSeconds)
+    from rowlease.QueueSettings as s
+   cross apply openjson(@p_settings) with (
+     max_priority smallint, capacity bigint, lease_seconds int, max_attempts int, max_crashes int,
+     retry_base_ms int, retry_cap_ms int, paused bit, policy nvarchar(100),
+     policy_weights nvarchar(max) as json, policy_aging_seconds int, max_in_flight int,
+     keep_history bit, retention_days int, unknown_kind_seconds int) as j
+   cross join (select max(case when k.[key] = 'capacity' then 1 end) as capacity,
+                      max(case when k.[key] = 'policy_weights' then 1 end) as weights,
+                      max(case when k.[key] = 'max_in_flight' then 1 end) as in_flight
+                 from openjson(@p_settings) as k) as g
+   where s.QueueName = @p_queue_name;
+  set @max = (select s.MaxPriority from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
+  if @max < @was
+    exec rowlease_internal.lower_all @p_queue_name, @max;
+  commit transaction;
+end try
+begin catch
+  if xact_state() <> 0
+    rollback transaction;
+  if error_number() in (1205, 1222, 51012)
+    throw;
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: ', error_message());
+  throw 51010, @says, 1;
+end catch;
+set @answer = (
+  select s.QueueName as queue_name, s.MaxPriority as max_priority, s.Capacity as capacity,
+         s.LeaseSeconds as lease_seconds, s.MaxAttempts as max_attempts, s.MaxCrashes as max_crashes,
+         s.RetryBaseMs as retry_base_ms, s.RetryCapMs as retry_cap_ms, s.Paused as paused,
+         s.Policy as policy, cast(null as int) as policy_weights,
+         s.PolicyAgingSeconds as policy_aging_seconds, s.MaxInFlight as max_in_flight,
+         s.ConsumerPriorities as consumer_priorities, s.KeepHistory as keep_history,
+         s.RetentionDays as retention_days, s.UnknownKindSeconds as unknown_kind_seconds
+    from rowlease.QueueSettings as s where s.QueueName = @p_queue_name
+     for json path, include_null_values, without_array_wrapper);
+set @weights = (select s.PolicyWeights from rowlease.QueueSettings as s
+                 where s.QueueName = @p_queue_name);
+if @weights is not null
+  set @answer = json_modify(@answer, '$.policy_weights', json_query(@weights));
+select @answer as configure_queue;

@@ -1,0 +1,32 @@
+-- depth: count the requests that wait, run and have failed, per queue and priority.
+-- params:   p_queue_name nvarchar(400) (null: every queue)
+-- returns:  queue_name text, priority integer, scheduled bigint, pending bigint, processing bigint,
+--           failed bigint -- highest priority first; priorities without requests are left out
+-- errors:   RL002 unknown queue
+-- locks:    the counts' lock, shared, while they are read
+-- why:      sums what the routines have counted and never counts the queue itself. What is not
+--           committed is passed over; see sum_depth.
+create or alter procedure rowlease.depth @p_queue_name nvarchar(400) = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @found table (
+  QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null, Priority int not null,
+  Scheduled bigint not null, Pending bigint not null, Processing bigint not null,
+  Failed bigint not null);
+if @p_queue_name is not null
+  exec rowlease_internal.check_queue @p_queue_name;
+begin transaction;
+exec rowlease_internal.take_lock N'rowlease:depth', 'Shared';
+insert into @found (QueueName, Priority, Scheduled, Pending, Processing, Failed)
+select d.QueueName, d.Priority, sum(d.Scheduled), sum(d.Pending), sum(d.Processing), sum(d.Failed)
+  from rowlease.QueueDepth as d with (readpast, readcommittedlock)
+ where @p_queue_name is null or d.QueueName = @p_queue_name
+ group by d.QueueName, d.Priority;
+commit transaction;
+select f.QueueName as queue_name, f.Priority as priority, f.Scheduled as scheduled,
+       f.Pending as pending, f.Processing as processing, f.Failed as failed
+  from @found as f
+ where f.Scheduled <> 0 or f.Pending <> 0 or f.Processing <> 0 or f.Failed <> 0
+ order by f.QueueName, f.Priority desc;

@@ -1,0 +1,76 @@
+-- explain: explain in one sentence why a request is not claimed.
+-- params:   p_request_id bigint
+-- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
+--           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' | 'behind' | 'next',
+--           words text
+-- errors:   none
+-- locks:    the counts' lock, shared, if the queue has a limit in flight
+-- why:      the first that holds, in the order in which dequeue would meet them. It counts those
+--           ahead only up to 10,000. Who holds a lock is named only to who may see the server's state. Of
+--           locks on whole tables nothing is said: who reads waits for them.
+create or alter procedure rowlease.explain @p_request_id bigint
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100), @status varchar(10);
+declare @due datetime2(6), @by nvarchar(200), @expires datetime2(6), @completed datetime2(6);
+declare @attempts int, @max_attempts int, @error nvarchar(max), @paused bit, @has_settings bit = 0;
+declare @limited nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @who nvarchar(4000);
+declare @kind nvarchar(60), @reason varchar(20), @said nvarchar(4000), @words nvarchar(max);
+select @queue = r.QueueName, @status = r.Status, @due = r.DueTime, @by = r.LockedBy,
+       @expires = r.LockExpiresTime, @attempts = r.NumAttempts, @max_attempts = r.MaxAttempts,
+       @error = r.LastError, @completed = r.CompletionTime
+  from rowlease.Requests as r where r.RequestId = @p_request_id;
+select @paused = s.Paused, @has_settings = 1,
+       @limited = case when s.MaxInFlight is not null then s.QueueName end
+  from rowlease.QueueSettings as s where s.QueueName = @queue;
+if @status is null
+  select @reason = 'unknown', @words = N'there is no such request; it may have been purged';
+else if @status in ('Complete', 'Cancelled')
+  select @reason = 'finished',
+         @words = concat(N'it is ', @status, N' since ', rowlease_internal.time_text(@completed));
+else if @status = 'Failed'
+  select @reason = 'dead_letter',
+         @words = concat(N'it is a dead letter after ', @attempts, N' of ', @max_attempts,
+                         N' attempts: ', @error, N'; revive it with requeue');
+else if @status = 'Processing' and @expires > @now
+  select @reason = 'running',
+         @words = concat(@by, N' holds it until ', rowlease_internal.time_text(@expires),
+                         N', and renews that while it lives');
+else if @has_settings = 0
+  select @reason = 'no_queue',
+         @words = concat(N'the queue "', @queue, N'" has no settings any more; make it again with ',
+                         N'configure_queue');
+else if @paused = 1
+  select @reason = 'paused', @words = concat(N'the queue "', @queue, N'" is paused; resume it');
+else if @status = 'Scheduled' and @due > @now
+  select @reason = 'scheduled',
+         @words = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
+                         rowlease_internal.seconds_text(rowlease_internal.us_until(@now, @due) / 1000000));
+else
+begin
+  exec rowlease_internal.row_lock @p_request_id, @limited, @lock output;
+  if @status = 'Processing'
+    select @reason = 'expired',
+           @words = concat(N'the lease of ', @by, N' ran out at ', rowlease_internal.time_text(@expires),
+                           N'; the next dequeue or maintain takes it back');
+  else
+    exec rowlease_internal.explain_waiting @p_request_id, @now, @reason output, @said output;
+  set @words = coalesce(@words, @said);
+  if @lock is not null
+    exec rowlease_internal.row_lock @p_request_id, @limited, @again output;
+end;
+if @lock = @again
+begin
+  begin try
+    set @kind = case when @lock like N'%''s row;%' then N'KEY' else N'APPLICATION' end;
+    exec rowlease_internal.describe_session @kind, @who output;
+  end try
+  begin catch
+    set @who = null;
+  end catch;
+  select @reason = 'locked',
+         @words = concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends');
+end;
+select @reason as reason, @words as words;

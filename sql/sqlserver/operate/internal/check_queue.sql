@@ -1,0 +1,15 @@
+-- check_queue: refuse a queue that does not exist.
+-- params:   p_queue_name nvarchar(400)
+-- returns:  nothing
+-- errors:   RL002 unknown queue
+-- locks:    none
+-- why:      queues are made on purpose; a misspelt name is an error wherever it is said.
+create or alter procedure rowlease_internal.check_queue @p_queue_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+if exists (select 1 from rowlease.QueueSettings as s where s.QueueName = @p_queue_name)
+  return;
+declare @says nvarchar(2048) = concat(N'queue "', @p_queue_name, N'" does not exist; create it with '
+                                      + N'rowlease.configure_queue');
+throw 51002, @says, 1;

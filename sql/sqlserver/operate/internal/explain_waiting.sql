@@ -1,0 +1,68 @@
+-- explain_waiting: explain why a request that may be claimed is not; a part of explain.
+-- params:   p_request_id bigint, p_now datetime2(6), p_reason varchar(20) output,
+--           p_words nvarchar(4000) output
+-- returns:  p_reason, p_words -- as explain
+-- errors:   51012 as sum_depth
+-- locks:    the counts' lock, shared, if the queue has a limit in flight
+-- why:      what stands before it is counted in a range of the claim's index.
+create or alter procedure rowlease_internal.explain_waiting
+  @p_request_id bigint, @p_now datetime2(6), @p_reason varchar(20) output,
+  @p_words nvarchar(4000) output
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @queue nvarchar(100), @priority int, @due datetime2(6), @group nvarchar(200), @blocked bit;
+declare @policy varchar(10), @in_flight int, @waiting bigint, @processing bigint, @running int;
+declare @other bigint, @ahead int;
+select @queue = q.QueueName, @priority = q.Priority, @due = q.DueTime, @group = q.GroupKey,
+       @blocked = q.GroupBlocked
+  from rowlease.Queue as q where q.RequestId = @p_request_id;
+select @policy = s.Policy, @in_flight = s.MaxInFlight
+  from rowlease.QueueSettings as s where s.QueueName = @queue;
+set @other = (
+  select min(q.RequestId) from rowlease.Queue as q
+   where q.QueueName = @queue and q.GroupKey = @group and q.GroupKey is not null
+     and q.Status <> 'Failed' and q.RequestId <> @p_request_id
+     and (q.RequestId < @p_request_id or q.Status = 'Processing'));
+if @in_flight is not null
+begin
+  begin transaction;
+  exec rowlease_internal.sum_depth @queue, @waiting output, @processing output;
+  commit transaction;
+  set @running = (
+    select count(*) from (
+      select top (@in_flight) q.RequestId from rowlease.Queue as q
+       where q.QueueName = @queue and q.Status = 'Processing') as r);
+end;
+set @ahead = (
+  select count(*) from (
+    select top (10000) q.RequestId from rowlease.Queue as q
+     where q.QueueName = @queue and q.Status = 'Pending' and q.GroupBlocked = 0
+       and (q.Priority > @priority or q.Priority = @priority
+            and (q.DueTime < @due or q.DueTime = @due and q.RequestId < @p_request_id))) as a);
+if @other is not null
+  select @p_reason = 'group',
+         @p_words = concat(N'request ', @other, N' of its group "', @group, N'" comes first');
+else if @blocked = 1
+  select @p_reason = 'group',
+         @p_words = concat(N'it waits for a request of its group "', @group,
+                           N'" that is gone; recount lets it go');
+else if @processing >= @in_flight
+  select @p_reason = 'in_flight',
+         @p_words = concat(N'the queue allows ', @in_flight, N' requests in flight, and ',
+                           case when @running < @in_flight
+                                then concat(@running, N' are, but more are counted; recount puts that ',
+                                            N'right')
+                                else N'they are' end);
+else if not exists (
+  select 1 from rowlease.Worker as w
+   where w.HeartbeatTime > dateadd(second, -30, @p_now)
+     and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n))
+  select @p_reason = 'no_worker',
+         @p_words = concat(N'no worker has asked for the queue "', @queue, N'" within 30 s');
+else
+  select @p_reason = case when @ahead = 0 then 'next' else 'behind' end,
+         @p_words = case when @ahead = 0 then N'nothing stands in its way: the next dequeue takes it'
+                         else concat(@ahead, case when @ahead = 10000 then N' or more' end,
+                                     N' requests stand before it (policy ', @policy, N')') end;

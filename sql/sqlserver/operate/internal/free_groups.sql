@@ -1,0 +1,32 @@
+-- free_groups: let the first request of a group be claimed where an earlier one was deleted by hand.
+-- params:   p_queue_name nvarchar(400) (null: every queue)
+-- returns:  how many were let go, by queue and priority, in the caller's table #corrected
+-- errors:   none
+-- locks:    rows of queue, exclusive, skipping locked ones
+-- why:      the routines let the next one go when they take a request out (unblock_groups); a DELETE or
+--           UPDATE by hand does not. A claim looks at the group again.
+create or alter procedure rowlease_internal.free_groups @p_queue_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+declare @first table (RequestId bigint not null primary key);
+declare @freed table (RequestId bigint not null primary key, Priority smallint not null,
+                      QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null);
+insert into @first (RequestId)
+select f.RequestId
+  from (select q.RequestId, q.GroupBlocked, row_number() over (
+                 partition by q.QueueName, q.GroupKey order by q.RequestId) as turn
+          from rowlease.Queue as q
+         where q.GroupKey is not null and q.Status <> 'Failed'
+           and (@p_queue_name is null or q.QueueName = @p_queue_name)) as f
+ where f.turn = 1 and f.GroupBlocked = 1;
+if @@rowcount = 0
+  return;
+update rowlease.Queue with (rowlock, readpast) set GroupBlocked = 0, Returned = 1
+output inserted.RequestId, inserted.Priority, inserted.QueueName
+  into @freed (RequestId, Priority, QueueName)
+ where RequestId in (select f.RequestId from @first as f) and GroupBlocked = 1
+option (maxdop 1);
+insert into #corrected (QueueName, Priority, Counter, Was, Actual)
+select f.QueueName, f.Priority, 'group_blocked', count(*), 0
+  from @freed as f group by f.QueueName, f.Priority order by f.QueueName, f.Priority desc;

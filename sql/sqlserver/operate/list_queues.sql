@@ -1,0 +1,40 @@
+-- list_queues: list every queue with its totals and the age of its oldest request.
+-- params:   none
+-- returns:  queue_name text, paused boolean, num_finished bigint, num_failures bigint (attempts),
+--           oldest_ms bigint (since it was due; null: nothing waits) -- by name
+-- errors:   none
+-- locks:    the counts' lock, shared, while they are read
+-- why:      for displays and metrics, once a second: it sums counters, and probes an index once for
+--           each priority that something waits at; the queue is never counted. A request that waits
+--           for another of its group is not among the oldest.
+create or alter procedure rowlease.list_queues
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now();
+declare @counts table (
+  QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null, Priority smallint not null,
+  Pending bigint not null, NumFinished bigint not null, NumFailures bigint not null,
+  DueTime datetime2(6) null);
+begin transaction;
+exec rowlease_internal.take_lock N'rowlease:depth', 'Shared';
+insert into @counts (QueueName, Priority, Pending, NumFinished, NumFailures)
+select d.QueueName, d.Priority, sum(d.Pending), sum(d.NumFinished), sum(d.NumFailures)
+  from rowlease.QueueDepth as d with (readpast, readcommittedlock)
+ group by d.QueueName, d.Priority;
+commit transaction;
+update c
+   set DueTime = (select min(q.DueTime) from rowlease.Queue as q with (readpast, readcommittedlock)
+                   where q.QueueName = c.QueueName and q.Priority = c.Priority
+                     and q.Status = 'Pending' and q.GroupBlocked = 0)
+  from @counts as c where c.Pending > 0;
+select s.QueueName as queue_name, s.Paused as paused, coalesce(t.NumFinished, 0) as num_finished,
+       coalesce(t.NumFailures, 0) as num_failures,
+       case when t.DueTime < @now then rowlease_internal.us_until(t.DueTime, @now) / 1000
+            when t.DueTime >= @now then 0 end as oldest_ms
+  from rowlease.QueueSettings as s
+  left join (select c.QueueName, sum(c.NumFinished) as NumFinished,
+                    sum(c.NumFailures) as NumFailures, min(c.DueTime) as DueTime
+               from @counts as c group by c.QueueName) as t on t.QueueName = s.QueueName
+ order by s.QueueName;

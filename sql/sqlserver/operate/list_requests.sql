@@ -1,0 +1,25 @@
+-- list_requests: list the requests that match, in the order they were enqueued.
+-- params:   p_queue_name nvarchar(400) (null: every queue), p_kind nvarchar(400) (null: every kind),
+--           p_statuses nvarchar(max) (null: every status), p_limit int
+-- returns:  request_id bigint, queue_name text, kind text, status text, priority integer,
+--           due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
+--           last_error text, result text
+-- errors:   none
+-- locks:    none
+-- why:      for people and tests: it reads the tables from end to end where much does not match.
+create or alter procedure rowlease.list_requests
+  @p_queue_name nvarchar(400) = null, @p_kind nvarchar(400) = null,
+  @p_statuses nvarchar(max) = null, @p_limit int = 1000
+as
+set nocount on;
+set xact_abort on;
+select top (@p_limit) r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind,
+       r.Status as status, cast(r.Priority as int) as priority, r.DueTime as due_time,
+       r.DedupKey as dedup_key, r.GroupKey as group_key, r.NumAttempts as num_attempts,
+       r.Payload as payload, r.LastError as last_error, r.Result as result
+  from rowlease.Requests as r
+ where (@p_queue_name is null or r.QueueName = @p_queue_name)
+   and (@p_kind is null or r.Kind = @p_kind)
+   and (@p_statuses is null
+        or r.Status in (select s.value collate Latin1_General_100_BIN2 from openjson(@p_statuses) as s))
+ order by r.RequestId;

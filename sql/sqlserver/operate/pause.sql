@@ -1,0 +1,15 @@
+-- pause: stop claims from a queue; running requests and producers go on.
+-- params:   p_queue_name nvarchar(400)
+-- returns:  void
+-- errors:   RL002 unknown queue
+-- locks:    the queue's settings row
+-- why:      every dequeue reads the settings, so that it takes effect within one claim.
+create or alter procedure rowlease.pause @p_queue_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+begin transaction;
+exec rowlease_internal.check_queue @p_queue_name;
+update rowlease.QueueSettings set Paused = 1 where QueueName = @p_queue_name;
+commit transaction;

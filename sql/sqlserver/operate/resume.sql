@@ -1,0 +1,15 @@
+-- resume: allow claims from a paused queue again.
+-- params:   p_queue_name nvarchar(400)
+-- returns:  void
+-- errors:   RL002 unknown queue
+-- locks:    the queue's settings row
+-- why:      workers that poll see it at their next look.
+create or alter procedure rowlease.resume @p_queue_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+begin transaction;
+exec rowlease_internal.check_queue @p_queue_name;
+update rowlease.QueueSettings set Paused = 0 where QueueName = @p_queue_name;
+commit transaction;

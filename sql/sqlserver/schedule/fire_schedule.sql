@@ -1,0 +1,85 @@
+-- fire_schedule: enqueue the firings of a schedule that are due, and plan the next one.
+-- params:   p_schedule_name nvarchar(400), p_lock_token bigint (null: an operator fires it once, now,
+--           and nothing planned changes), p_due_times nvarchar(max) (may be empty: it is only planned),
+--           p_next_time datetime2(6)
+-- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' for each firing, or one row:
+--           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; of no firings, one 'ok'
+-- errors:   RL001 firings that are not due or come after the next, RL002 unknown queue, RL003 bad
+--           priority, RL004 bad payload, RL005 queue is full, RL006 no kind
+-- locks:    the schedule's row; the queue's admission lock if it has a capacity; as add_requests
+-- why:      the requests and the next time are one transaction, compared and set by the token: what
+--           a late worker wanted to fire, another has fired or will. Requests carry the name and
+--           the time of their firing as dedup key.
+create or alter procedure rowlease.fire_schedule
+  @p_schedule_name nvarchar(400), @p_lock_token bigint = null, @p_due_times nvarchar(max) = null,
+  @p_next_time datetime2(6) = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6), @queue nvarchar(100), @kind nvarchar(200), @payload nvarchar(max);
+declare @priority int, @token bigint, @by nvarchar(200), @last bigint, @outcome varchar(10) = 'ok';
+declare @count int, @admitted bit, @kinds nvarchar(max), @payloads nvarchar(max), @keys nvarchar(max);
+declare @priorities nvarchar(max), @says nvarchar(2048);
+declare @times table (Place int not null primary key, Time datetime2(6) not null,
+                      Said nvarchar(40) not null);
+create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
+begin transaction;
+update rowlease.Schedule with (rowlock) set LockToken = LockToken
+ where ScheduleName = @p_schedule_name;
+set @now = rowlease.now();
+select @queue = s.QueueName, @kind = s.Kind, @payload = s.Payload, @priority = s.Priority,
+       @token = s.LockToken, @by = s.LockedBy, @last = s.LastRequestId
+  from rowlease.Schedule as s where s.ScheduleName = @p_schedule_name;
+if @token is null
+  set @outcome = 'not_found';
+else if @token <> @p_lock_token
+  set @outcome = 'lease_lost';
+else if @p_lock_token is not null and @by is null
+  set @outcome = 'repeat';
+if @outcome <> 'ok'
+begin
+  commit transaction;
+  select case when @outcome = 'repeat' then @last end as request_id, @outcome as outcome;
+  return;
+end;
+insert into @times (Place, Time, Said)
+select t.Place, t.Time,
+       replace(replace(rowlease_internal.time_text(t.Time), N' ', N'T'), N'+00', N'') + N'Z'
+  from (select 0 as Place, @now as Time where @p_lock_token is null
+         union all
+        select cast(j.[key] as int), cast(j.value as datetime2(6)) from openjson(@p_due_times) as j
+         where @p_lock_token is not null) as t;
+set @count = @@rowcount;
+if @p_lock_token is not null
+   and (@p_due_times is null or @p_next_time is null
+        or exists (select 1 from @times as t where t.Time > @now or t.Time >= @p_next_time))
+begin
+  set @says = concat(N'a firing of "', @p_schedule_name, N'" is not due yet, or not before the next time');
+  throw 51001, @says, 1;
+end;
+if @count > 0
+begin
+  select @kinds = N'[' + string_agg(cast(N'"' + string_escape(@kind, 'json') + N'"' as nvarchar(max)), N',') + N']',
+         @priorities = N'[' + string_agg(cast(@priority as nvarchar(max)), N',') + N']',
+         @payloads = N'[' + string_agg(N'"' + string_escape(replace(@payload, N'{scheduled_time}', t.Said),
+                       'json') + N'"', N',') within group (order by t.Place) + N']',
+         @keys = N'[' + string_agg(cast(N'"' + string_escape(concat(@p_schedule_name, N'@', t.Said), 'json')
+                   + N'"' as nvarchar(max)), N',') within group (order by t.Place) + N']'
+    from @times as t;
+  exec rowlease_internal.admit @queue, @count, @priority, @now, @admitted output;
+  exec rowlease_internal.add_requests @queue, @now, @kinds, @payloads, @priorities, null, null, @keys, null,
+                             null, null;
+end;
+update rowlease.Schedule
+   set LastTime = coalesce((select max(t.Time) from @times as t), LastTime),
+       LastRequestId = coalesce((select top (1) a.RequestId from #answers as a order by a.Place desc),
+                                LastRequestId),
+       NextTime = case when @p_lock_token is null then NextTime else @p_next_time end,
+       LockedBy = case when @p_lock_token is null then LockedBy end,
+       LockExpiresTime = case when @p_lock_token is null then LockExpiresTime end
+ where ScheduleName = @p_schedule_name;
+if @count = 0
+  insert into #answers (Place, RequestId, Outcome) values (0, null, 'ok');
+commit transaction;
+select a.RequestId as request_id, a.Outcome as outcome from #answers as a order by a.Place;

@@ -1,0 +1,22 @@
+-- pause_schedule: stop a schedule from firing; what it has enqueued stays.
+-- params:   p_schedule_name nvarchar(400)
+-- returns:  outcome text -- 'ok' | 'repeat' (it was so already) | 'not_found'
+-- errors:   none
+-- locks:    the schedule's row
+-- why:      whoever is firing it at this moment does so no more: the lock token is another.
+create or alter procedure rowlease.pause_schedule @p_schedule_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @outcome varchar(10) = 'ok';
+begin transaction;
+update rowlease.Schedule
+   set Paused = 1, LockedBy = null, LockExpiresTime = null, LockToken = LockToken + 1
+ where ScheduleName = @p_schedule_name and Paused <> 1;
+if @@rowcount = 0
+  set @outcome = case when exists (select 1 from rowlease.Schedule as s
+                                    where s.ScheduleName = @p_schedule_name)
+                      then 'repeat' else 'not_found' end;
+commit transaction;
+select @outcome as outcome;

@@ -1,0 +1,17 @@
+-- remove_schedule: delete a schedule; what it has enqueued stays.
+-- params:   p_schedule_name nvarchar(400)
+-- returns:  outcome text -- 'ok' | 'not_found'
+-- errors:   none
+-- locks:    the schedule's row
+-- why:      a worker whose code has it makes it again when it starts: pause it instead.
+create or alter procedure rowlease.remove_schedule @p_schedule_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @removed int;
+begin transaction;
+delete from rowlease.Schedule where ScheduleName = @p_schedule_name;
+set @removed = @@rowcount;
+commit transaction;
+select case when @removed > 0 then 'ok' else 'not_found' end as outcome;

@@ -1,0 +1,12 @@
+-- remove_worker: remove a worker that ends.
+-- params:   p_worker_id nvarchar(400)
+-- returns:  void
+-- errors:   none
+-- locks:    the worker's own row
+-- why:      others need not wait for its silence.
+create or alter procedure rowlease.remove_worker @p_worker_id nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+delete from rowlease.Worker where WorkerId = @p_worker_id;

@@ -1,0 +1,42 @@
+"""Which database to work with: the configured one, else the embedded server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from rowlease.config import configured_dsn
+from rowlease.store import Store, migrate, open_store
+
+
+@contextmanager
+def database(dsn: str | None = None) -> Iterator[str]:
+    """The DSN to work with: the given or configured one, else the embedded server's while inside.
+
+    The embedded server is rowlease's own, so its schema is brought up to date here; a real server
+    is migrated by `rowlease migrate`, when its owner wants it.
+
+    Raises:
+        ConfigError, StoreUnavailable, SchemaMismatch: as `rowlease.embedded.embedded`.
+    """
+    configured = configured_dsn(dsn)
+    if configured is not None:
+        yield configured
+        return
+    from rowlease.embedded import embedded
+
+    with embedded() as own:
+        migrate(own)
+        yield own
+
+
+@contextmanager
+def connect(dsn: str | None = None, *, application_name: str = "rowlease") -> Iterator[Store]:
+    """A store on `database(dsn)`, its schema checked; closed at the end of the block.
+
+    Raises:
+        as `database` and `Store.check_schema`.
+    """
+    with database(dsn) as found, closing(open_store(found, application_name=application_name)) as s:
+        s.check_schema()
+        yield s

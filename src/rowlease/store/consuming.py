@@ -1,0 +1,269 @@
+"""A worker's calls: lease requests, end their leases, be known. The role `rowlease_worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from rowlease.model import (
+    Claim,
+    Exchanged,
+    Failure,
+    Held,
+    LeasedRequest,
+    Maintained,
+    Outcome,
+    Renewal,
+)
+from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, milliseconds, outcomes_of, storable
+from rowlease.store.transaction import refuse_autocommit, refuse_unless_ok
+
+#: What `dequeue` and `exchange` answer with.
+CLAIMED = (*LeasedRequest._fields, "more", "wait_ms", "floor")
+EXCHANGED = (*CLAIMED, "dead", "outcome")
+
+
+class Consuming(Calls):
+    """Lease requests and end their leases; see `rowlease.store.Store`."""
+
+    def dequeue(
+        self,
+        worker_id: str,
+        queues: Sequence[str],
+        limit: int,
+        *,
+        slots: int | None = None,
+        lease: timedelta | None = None,
+        floor: str | None = None,
+    ) -> Claim:
+        """Lease up to `limit` requests (1 to 10,000); those past `slots` count as fetched ahead."""
+        rows = self._rows(
+            CLAIMED,
+            "dequeue",
+            p_worker_id=worker_id,
+            p_queue_names=list(queues),
+            p_limit=limit,
+            p_slots=slots,
+            p_lease_ms=milliseconds(lease),
+            p_floor=floor,
+        )
+        return _claim(rows)
+
+    def exchange(
+        self,
+        worker_id: str,
+        queues: Sequence[str],
+        limit: int,
+        *,
+        completed: Sequence[tuple[Held | LeasedRequest, str | None]] = (),
+        failed: Sequence[tuple[Held | LeasedRequest, Failure]] = (),
+        slots: int | None = None,
+        lease: timedelta | None = None,
+        floor: str | None = None,
+    ) -> Exchanged:
+        """Report outcomes and lease up to `limit` (0: none) more, in one round trip and commit."""
+        results = [result for _, result in completed]
+        rows = self._rows(
+            EXCHANGED,
+            "exchange",
+            p_worker_id=worker_id,
+            p_queue_names=list(queues),
+            p_limit=limit,
+            p_slots=slots,
+            p_lease_ms=milliseconds(lease),
+            p_floor=floor,
+            p_complete_ids=[held.request_id for held, _ in completed],
+            p_complete_tokens=[held.lock_token for held, _ in completed],
+            # psycopg dumps a list of texts in Python, one by one; most tasks return nothing.
+            p_results=results if any(result is not None for result in results) else None,
+            p_fail_ids=[held.request_id for held, _ in failed],
+            p_fail_tokens=[held.lock_token for held, _ in failed],
+            p_errors=[storable(failure.error) for _, failure in failed],
+            p_retries_ms=[milliseconds(failure.after) for _, failure in failed],
+            p_dead=[failure.dead for _, failure in failed],
+        )
+        reported = len(completed) + len(failed)
+        outcomes = [OUTCOMES[row[-1]] for row in rows[:reported]]
+        return Exchanged(
+            outcomes[: len(completed)],
+            outcomes[len(completed) :],
+            [bool(row[-2]) for row in rows[len(completed) : reported]],
+            _claim(rows[reported:]) if limit else Claim([], False, None, floor),
+        )
+
+    def complete(
+        self,
+        held: Sequence[Held | LeasedRequest],
+        results: Sequence[str | None] | None = None,
+        *,
+        connection: Any = None,
+    ) -> list[Outcome]:
+        """Finish requests; `results` is JSON text or None for each of them.
+
+        Args:
+            connection: the caller's: the requests are finished if and only if its transaction
+                commits, together with whatever else that does. So each effect of the transaction
+                happens exactly once.
+
+        Raises:
+            LeaseLost: on a `connection`, an outcome is not `ok`. Roll back: another worker may own
+                the request, or the effects were committed before.
+            ConfigError: no transaction can be open on the `connection`.
+        """
+        if connection is not None:
+            refuse_autocommit(connection)
+        outcomes = outcomes_of(
+            self._rows(
+                OUTCOME,
+                "complete",
+                connection,
+                p_request_ids=[h.request_id for h in held],
+                p_lock_tokens=[h.lock_token for h in held],
+                p_results=None if results is None else list(results),
+            )
+        )
+        if connection is not None:
+            refuse_unless_ok(held, outcomes)
+        return outcomes
+
+    def fail(
+        self, held: Sequence[Held | LeasedRequest], failures: Sequence[Failure]
+    ) -> list[Outcome]:
+        """Report failed attempts; each is retried later or becomes a dead letter."""
+        rows = self._rows(
+            (*OUTCOME, "dead"),
+            "fail",
+            p_request_ids=[h.request_id for h in held],
+            p_lock_tokens=[h.lock_token for h in held],
+            p_errors=[storable(f.error) for f in failures],
+            p_retries_ms=[milliseconds(f.after) for f in failures],
+            p_dead=[f.dead for f in failures],
+        )
+        return [OUTCOMES[outcome] for _, outcome, _ in rows]
+
+    def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
+        """Hand requests back at once; no attempt is counted."""
+        return outcomes_of(
+            self._rows(
+                OUTCOME,
+                "abandon",
+                p_request_ids=[h.request_id for h in held],
+                p_lock_tokens=[h.lock_token for h in held],
+            )
+        )
+
+    def decline(
+        self, held: Sequence[Held | LeasedRequest], errors: Sequence[str]
+    ) -> tuple[list[Outcome], list[bool]]:
+        """Hand back requests of kinds that this worker does not know; no attempt is counted.
+
+        Args:
+            errors: for each, why; it becomes its last error.
+
+        Returns:
+            The outcomes, and for each whether it is a dead letter now: no live worker of its queue
+            has known its kind for the queue's `unknown_kind_seconds`.
+        """
+        rows = self._rows(
+            (*OUTCOME, "dead"),
+            "decline",
+            p_request_ids=[h.request_id for h in held],
+            p_lock_tokens=[h.lock_token for h in held],
+            p_errors=[storable(error) for error in errors],
+        )
+        return [OUTCOMES[outcome] for _, outcome, _ in rows], [bool(dead) for *_, dead in rows]
+
+    def disown(
+        self, worker_id: str, queues: Sequence[str], held: Sequence[Held | LeasedRequest]
+    ) -> list[tuple[int, Outcome]]:
+        """Hand back what a worker holds in these queues, but for what it knows of.
+
+        Returns:
+            The requests that were handed back, each with its outcome as of `abandon`.
+        """
+        rows = self._rows(
+            OUTCOME,
+            "disown",
+            p_worker_id=worker_id,
+            p_queue_names=list(queues),
+            p_request_ids=[h.request_id for h in held],
+            p_lock_tokens=[h.lock_token for h in held],
+        )
+        return [(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]
+
+    def renew(
+        self,
+        held: Sequence[Held | LeasedRequest],
+        *,
+        lease: timedelta | None = None,
+        started: Sequence[bool] | None = None,
+    ) -> list[Renewal]:
+        """Prolong leases from now on."""
+        rows = self._rows(
+            Renewal._fields,
+            "renew",
+            p_request_ids=[h.request_id for h in held],
+            p_lock_tokens=[h.lock_token for h in held],
+            p_lease_ms=milliseconds(lease),
+            p_started=None if started is None else list(started),
+        )
+        return [Renewal(request_id, Outcome(outcome), until) for request_id, outcome, until in rows]
+
+    def report_progress(self, reports: Sequence[tuple[Held | LeasedRequest, float, str]]) -> int:
+        """Store the progress of running requests: a fraction from 0 to 1, and a note.
+
+        Returns:
+            For how many it was stored: those whose lease is still held.
+        """
+        ((kept,),) = self._call(
+            "report_progress",
+            p_request_ids=[held.request_id for held, _, _ in reports],
+            p_lock_tokens=[held.lock_token for held, _, _ in reports],
+            p_fractions=[fraction for _, fraction, _ in reports],
+            p_notes=[storable(note) for _, _, note in reports],
+        )
+        return int(kept)
+
+    def worker_heartbeat(
+        self,
+        worker_id: str,
+        *,
+        host: str,
+        pid: int,
+        version: str,
+        queues: Sequence[str],
+        slots: int,
+        busy: int,
+        consumer_priority: int = 0,
+        kinds: Sequence[str] | None = None,
+    ) -> None:
+        """Say that a worker is alive, what it does, and which kinds it knows (None: maybe all)."""
+        self._call(
+            "worker_heartbeat",
+            p_worker_id=worker_id,
+            p_host=host,
+            p_pid=pid,
+            p_version=version,
+            p_queue_names=list(queues),
+            p_slots=slots,
+            p_busy=busy,
+            p_consumer_priority=consumer_priority,
+            p_kinds=None if kinds is None else list(kinds),
+        )
+
+    def remove_worker(self, worker_id: str) -> None:
+        """Say that a worker is leaving."""
+        self._call("remove_worker", p_worker_id=worker_id)
+
+    def maintain(self, limit: int = 1000) -> list[Maintained]:
+        """Do one round of housekeeping; empty when another caller is at it."""
+        return self._values(Maintained, "maintain", p_limit=limit)
+
+
+def _claim(rows: list[Any]) -> Claim:
+    """The rows of dequeue: the leased requests, then one row about the call itself."""
+    width = len(LeasedRequest._fields)
+    more, wait_ms, floor = rows.pop()[width : len(CLAIMED)]
+    wait = None if wait_ms is None else timedelta(milliseconds=wait_ms)
+    return Claim([LeasedRequest._make(row[:width]) for row in rows], more, wait, floor)

@@ -1,0 +1,223 @@
+"""What rowlease calls the errors of databases: one table for all engines and drivers.
+
+A driver supplies the codes of an error and its text; `our_error` finds the class and the sentence.
+
+Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html,
+https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors
+and sql/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rowlease.errors import (
+    AccessDenied,
+    ConfigError,
+    InvalidRequest,
+    LoadLost,
+    QueueFull,
+    RoutineError,
+    RowleaseError,
+    SchemaMismatch,
+    StoreConflict,
+    StoreError,
+    StoreTimeout,
+    StoreUnavailable,
+)
+
+#: Text: an SQLSTATE, its class (the first two characters), a constraint or one of the names below.
+#: An integer: an error number of SQL Server.
+Code = str | int
+#: Names for what has no code: the driver got no connection, or no answer before the deadline; the
+#: server refused a connection; a routine rejected the request with a sentence of its own.
+NOT_CONNECTED, NO_ANSWER, REFUSED, REJECTED = "not connected", "no answer", "refused", "rejected"
+
+
+class Entry(NamedTuple):
+    """Errors that mean the same.
+
+    Attributes:
+        sentence: what a caller reads; `{text}` is the database's own, `{where}` names the database.
+        migrating: what the caller of `migrate` reads instead.
+    """
+
+    error: type[RowleaseError]
+    codes: tuple[Code, ...]
+    sentence: str
+    migrating: str | None = None
+
+
+#: The transaction was rolled back, and the same call may succeed: a deadlock, a lock timeout, a
+#: serialization failure, a cancelled query.
+CONFLICT = Entry(
+    StoreConflict,
+    ("40", "55P03", "57014", 1204, 1205, 1222, 3960, 51012),
+    "{text}",
+    "{text} at {where}; run `rowlease migrate` again",
+)
+#: After a failover another server may stand behind the same name.
+STANDBY = Entry(
+    StoreUnavailable,
+    ("25006",),
+    "the server at {where} is read-only ({text}); it may be a standby: name the primary, or all of "
+    "them and target_session_attrs=read-write, in the DSN",
+)
+SECONDARY = Entry(
+    StoreUnavailable,
+    (976, 978, 982, 983, 3906),
+    "the server at {where} is a secondary, or read-only: {text}; name the listener of its "
+    "availability group in the DSN",
+)
+DENIED = "{text} at {where}; grant its user rowlease_producer, rowlease_worker, "
+DENIED += "rowlease_operator or rowlease_reader"
+
+TABLE = (
+    CONFLICT,
+    STANDBY,
+    SECONDARY,
+    # What a routine refuses has a sentence already.
+    Entry(QueueFull, ("RL005", 51005), "{text}"),
+    Entry(LoadLost, ("RL014", 51014), "{text}"),
+    Entry(RoutineError, ("RL001", 51001), "{text}"),
+    Entry(
+        InvalidRequest,
+        (
+            REJECTED, "RL002", "RL003", "RL004", "RL006", "RL007", "RL008", "RL009", "RL010",
+            "RL013",
+            51002, 51003, 51004, 51006, 51007, 51008, 51009, 51010, 51011, 51013,
+        ),
+        "{text}",
+    ),
+    Entry(
+        InvalidRequest,
+        ("22P02", 13608, 13609, 13610),
+        "the payload or result is not JSON: {text}",
+    ),
+    Entry(
+        InvalidRequest,
+        ("22021", "22P05"),
+        "a text holds a character the database refuses: {text}",
+    ),
+    Entry(
+        InvalidRequest,
+        (
+            "22003", "22008", "queue_due",
+            220, 232, 241, 242, 244, 248, 295, 517, 535, 8114, 8115, 8134, 9807,
+        ),
+        "a number, time or delay is out of range: {text}",
+    ),
+    Entry(InvalidRequest, ("22001", 2628, 8152), "a name or key is too long: {text}"),
+    Entry(
+        StoreConflict,
+        ("queue_group_in_flight",),
+        "two requests of one group were claimed at once",
+    ),
+    Entry(
+        AccessDenied,
+        ("42501",),
+        DENIED,
+        "{text} at {where}; `rowlease migrate` needs a user that may create a schema and roles, "
+        "and is a member of rowlease_owner where that exists",
+    ),
+    Entry(
+        AccessDenied,
+        (229, 230, 262, 297, 300, 916, 2759, 15151, 15247, 15406),
+        DENIED,
+        "{text} at {where}; `rowlease migrate` needs a user that may create a schema, roles, "
+        "tables and procedures, as db_owner may",
+    ),
+    # No such routine, table, schema or column; too few or too many arguments.
+    Entry(
+        SchemaMismatch,
+        ("42883", "42P01", "3F000", "42703", 201, 207, 208, 2760, 2812, 8144, 8145),
+        "the database at {where} lacks what this version calls ({text}); run `rowlease migrate`",
+    ),
+    Entry(
+        ConfigError,
+        ("IM002", "IM003"),
+        "the ODBC driver for SQL Server cannot be loaded: {text}; install rowlease[sqlserver], or "
+        "Microsoft's package msodbcsql18",
+    ),
+    Entry(
+        StoreTimeout,
+        (NO_ANSWER,),
+        "the database at {where} did not answer {text}; what the call did is not known",
+        "the database at {where} did not answer {text}; run `rowlease migrate` again",
+    ),
+    Entry(
+        StoreUnavailable,
+        ("53100", 1101, 1105, 9002, 40544),
+        "the database at {where} has no disk space left: {text}",
+    ),
+    Entry(
+        StoreUnavailable,
+        ("53200", 701, 802, 8645, 8651),
+        "the database at {where} is out of memory: {text}",
+    ),
+    Entry(
+        StoreUnavailable,
+        ("53300", 10928, 10929, 17300, 17809),
+        "the database at {where} takes no more connections: {text}",
+    ),
+    Entry(StoreUnavailable, ("53",), "the database at {where} has reached a limit: {text}"),
+    Entry(
+        StoreUnavailable,
+        (REFUSED, "28", "3D"),
+        "the database at {where} refuses the connection: {text}",
+    ),
+    Entry(StoreUnavailable, (NOT_CONNECTED,), "cannot reach the database at {where}: {text}"),
+    # The connection failed; the server stops, starts or has trouble of its own; a failed login or
+    # a database that is not there, on SQL Server.
+    Entry(
+        StoreUnavailable,
+        (
+            "08", "57", "58", "HYT00", "HYT01",
+            2, 53, 64, 121, 233, 596, 4060, 4064, 6005, 10053, 10054, 10060, 10061, 17142,
+            17187, 17197, 17892, 18401, 18452, 18456, 18470, 18486, 18487, 18488, 40143, 40197,
+            40501, 40613, 40615, 49918, 49919, 49920,
+        ),
+        "cannot reach the database at {where}: {text}; check the DSN and that the server is up",
+    ),
+)  # fmt: skip
+BY_CODE = {code: entry for entry in TABLE for code in entry.codes}
+
+
+def our_error(
+    codes: Sequence[Code], text: str, where: str, *, migrating: bool = False
+) -> RowleaseError:
+    """The exception for an error at a database.
+
+    Args:
+        codes: the most telling first; the first that the table knows decides.
+        text: the database's sentence.
+        where: names the database without a password.
+        migrating: the caller is `migrate`.
+    """
+    entry = next(filter(None, map(_entry, codes)), None)
+    sentence = entry and _sentence(entry, migrating)
+    if entry is None or sentence is None:
+        changed = f" at {where}; nothing was changed" if migrating else ""
+        return StoreError(f"{text} ({codes[0]}){changed}")
+    return entry.error(sentence.format(text=text, where=where))
+
+
+def unanswered(seconds: float, where: str) -> RowleaseError:
+    """The exception for a call that the client has given up."""
+    return our_error((NO_ANSWER,), f"within {seconds:.3g} s", where)
+
+
+def _entry(code: Code) -> Entry | None:
+    if code in BY_CODE or isinstance(code, int):
+        return BY_CODE.get(code)
+    return BY_CODE.get(code[:2])  # an SQLSTATE's class
+
+
+def _sentence(entry: Entry, migrating: bool) -> str | None:
+    """None: `migrate` has no use for what this entry says."""
+    if not migrating or issubclass(entry.error, ConfigError):
+        return entry.sentence
+    if issubclass(entry.error, StoreUnavailable):
+        return entry.migrating or entry.sentence
+    return entry.migrating

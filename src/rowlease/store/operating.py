@@ -1,0 +1,92 @@
+"""An operator's calls: cancel, revive, delete, pause, configure. The role `rowlease_operator`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+from rowlease.model import Corrected, Enqueued, Outcome
+from rowlease.store.calls import OUTCOME, Calls, milliseconds, outcomes_of
+
+
+class Operating(Calls):
+    """Change requests that wait, and queues; see `rowlease.store.Store`."""
+
+    def cancel(self, request_ids: Sequence[int]) -> list[Outcome]:
+        """Cancel waiting requests, ask running ones to stop."""
+        return outcomes_of(self._rows(OUTCOME, "cancel", p_request_ids=list(request_ids)))
+
+    def requeue(
+        self,
+        request_ids: Sequence[int] | None = None,
+        *,
+        queue: str | None = None,
+        kind: str | None = None,
+        error_like: str | None = None,
+        limit: int = 10_000,
+        dry_run: bool = False,
+    ) -> list[Enqueued]:
+        """Give dead letters a new life: `ok`, `duplicate` or `not_found` for each."""
+        rows = self._rows(
+            OUTCOME,
+            "requeue",
+            p_request_ids=None if request_ids is None else list(request_ids),
+            p_queue_name=queue,
+            p_kind=kind,
+            p_error_like=error_like,
+            p_limit=limit,
+            p_dry_run=dry_run,
+        )
+        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
+
+    def purge(
+        self,
+        queue: str,
+        statuses: Sequence[str] = ("Failed",),
+        *,
+        kind: str | None = None,
+        older_than: timedelta = timedelta(0),
+        limit: int = 10_000,
+        dry_run: bool = False,
+    ) -> int:
+        ((count,),) = self._call(
+            "purge",
+            p_queue_name=queue,
+            p_statuses=list(statuses),
+            p_kind=kind,
+            p_older_than_ms=milliseconds(older_than),
+            p_limit=limit,
+            p_dry_run=dry_run,
+        )
+        return int(count)
+
+    def pause(self, queue: str) -> None:
+        """Stop a queue from being dequeued; takes effect within one claim."""
+        self._call("pause", p_queue_name=queue)
+
+    def resume(self, queue: str) -> None:
+        """Let a paused queue be dequeued again."""
+        self._call("resume", p_queue_name=queue)
+
+    def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
+        """Make a queue or change its settings; answers with all of them."""
+        ((found,),) = self._call(
+            "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings)
+        )
+        return cast("dict[str, Any]", found)
+
+    def recount(self, queue: str | None = None) -> list[Corrected]:
+        """Correct the counts of a queue (None: all) whose rows were changed by hand.
+
+        Requests that waited for one of their group that is gone become claimable. It reads the
+        whole queue and blocks no other call.
+
+        Returns:
+            The counts that were wrong.
+
+        Raises:
+            StoreConflict: `maintain` or another recount has been at it for two seconds.
+        """
+        return self._values(Corrected, "recount", p_queue_name=queue)

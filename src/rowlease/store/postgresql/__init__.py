@@ -1,0 +1,1 @@
+"""The wing for PostgreSQL: psycopg 3."""

@@ -1,0 +1,94 @@
+"""Many rows at once on PostgreSQL: COPY, and cursors of the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, cast
+
+from psycopg import sql
+
+from rowlease.store import deadlines
+from rowlease.store.bulk import BulkStore, Slice, Window
+from rowlease.store.postgresql.connection import BoundedConnection
+from rowlease.store.postgresql.store import PostgresStore
+
+#: Rows that a reader holds at once.
+FETCHED = 5_000
+#: What a window looks at. Only by the plain column can partitions of the history be left out.
+WHEN = {"queue": "coalesce(completion_time, locked_time)", "queue_history": "completion_time"}
+
+
+class PostgresBulkStore(PostgresStore, BulkStore):
+    """See `rowlease.store.bulk.BulkStore`."""
+
+    def copy_staged(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
+        names = sql.SQL(", ").join(map(sql.Identifier, columns))
+        command = sql.SQL("copy rowlease.staging ({}) from stdin (format csv)").format(names)
+        with self._bulk() as connection, connection.cursor().copy(command) as copy:
+            for block in blocks:
+                copy.write(block)
+
+    def slices(
+        self, table: str, equal: Mapping[str, str], count: int, window: Window | None = None
+    ) -> list[Slice]:
+        ends = ["min(request_id)", "max(request_id)"]
+        query, values = _selection(table, ends, equal, Slice(0, None), window)
+        with self._bulk() as connection:
+            ((first, last),) = connection.execute(query, values).fetchall()
+        if first is None:
+            return [Slice(None, None)]
+        step = -(-(last - first + 1) // count)
+        return [Slice(at, min(last, at + step - 1)) for at in range(first, last + 1, step)]
+
+    def read_slice(
+        self,
+        table: str,
+        columns: Sequence[str],
+        equal: Mapping[str, str],
+        part: Slice,
+        window: Window | None = None,
+    ) -> Iterator[tuple[Any, ...]]:
+        if part.first is None:
+            return
+        query, values = _selection(table, columns, equal, part, window)
+        with self._bulk() as connection, connection.cursor("rowlease") as cursor:
+            cursor.itersize = FETCHED
+            yield from cursor.execute(query, values)
+
+    def now(self) -> datetime:
+        ((now,),) = self._call("now")
+        return cast("datetime", now)
+
+    def _bulk(self) -> AbstractContextManager[BoundedConnection]:
+        """A connection for much, in a transaction."""
+        return self.connection(deadlines.BULK, deadlines.BULK_AT_SERVER)
+
+
+def _selection(
+    table: str,
+    expressions: Sequence[str],
+    equal: Mapping[str, str],
+    part: Slice,
+    window: Window | None,
+) -> tuple[sql.Composed, dict[str, Any]]:
+    since, until = window or Window()
+    conditions = [sql.SQL("request_id >= %(first)s")]
+    if since is not None:
+        conditions.append(sql.SQL(f"{WHEN[table]} >= %(since)s::timestamptz"))
+    if until is not None:
+        conditions.append(sql.SQL(f"{WHEN[table]} < %(until)s::timestamptz"))
+    if part.last is not None:
+        conditions.append(sql.SQL("request_id <= %(last)s"))
+    named = [
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in equal
+    ]
+    query = sql.SQL("select {} from rowlease.{} where {}").format(
+        sql.SQL(", ").join(sql.SQL(each) for each in expressions),
+        sql.Identifier(table),
+        sql.SQL(" and ").join([*conditions, *named]),
+    )
+    return query, {
+        **equal, "first": part.first, "last": part.last, "since": since, "until": until,
+    }  # fmt: skip

@@ -1,0 +1,151 @@
+"""What a database holds of rowlease, object by object, and how that differs from this release.
+
+The expected state is sql/postgresql/catalogue.json, read from a fresh database and compared with
+one by a test. So `rowlease migrate --check` needs no rights but to connect: PostgreSQL's catalogue
+is open to everybody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+import psycopg
+
+from rowlease.store.revisions import Difference
+from rowlease.store.routines import packaged
+
+#: Made by `maintain` for the day at hand, so they differ from database to database.
+DAILY = r"^queue_history_\d{8}"
+SCHEMAS = ["rowlease", "rowlease_internal"]
+
+#: Each gives the kind and name of an object, and its definition. Versions of PostgreSQL differ in
+#: whether they qualify a column's name; `_plain` takes that out.
+QUERIES = (
+    """
+    select 'schema', n.nspname, 'owner ' || pg_get_userbyid(n.nspowner)
+      from pg_namespace n where n.nspname = any(%(schemas)s)""",
+    """
+    select case c.relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end,
+           n.nspname || '.' || c.relname,
+           concat_ws(', ', 'owner ' || pg_get_userbyid(c.relowner),
+                     case c.relpersistence when 'u' then 'unlogged' end,
+                     'partitioned by ' || pg_get_partkeydef(c.oid),
+                     pg_get_expr(c.relpartbound, c.oid),
+                     (select string_agg(o, ' ' order by o) from unnest(c.reloptions) o),
+                     case when c.relkind in ('r', 'p')
+                          then 'replica identity ' || c.relreplident::text end,
+                     case c.relkind when 'v' then pg_get_viewdef(c.oid) end)
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where n.nspname = any(%(schemas)s) and c.relkind in ('r', 'p', 'v', 'S')
+       and c.relname !~ %(daily)s""",
+    """
+    select 'column', n.nspname || '.' || c.relname || '.' || a.attname,
+           concat_ws(' ', format_type(a.atttypid, a.atttypmod),
+                     case when a.attnotnull then 'not null' end,
+                     case a.attidentity when '' then null else 'identity' end,
+                     case a.attgenerated when '' then null else 'generated' end,
+                     'default ' || pg_get_expr(d.adbin, d.adrelid))
+      from pg_attribute a
+      join pg_class c on c.oid = a.attrelid
+      join pg_namespace n on n.oid = c.relnamespace
+      left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     where n.nspname = any(%(schemas)s) and c.relkind in ('r', 'p', 'v')
+       and a.attnum > 0 and not a.attisdropped and c.relname !~ %(daily)s""",
+    # PostgreSQL 18 also lists NOT NULL here, which is the column's.
+    """
+    select 'constraint', n.nspname || '.' || r.relname || '.' || c.conname,
+           pg_get_constraintdef(c.oid) || case when c.convalidated then '' else ' not valid' end
+      from pg_constraint c
+      join pg_class r on r.oid = c.conrelid
+      join pg_namespace n on n.oid = r.relnamespace
+     where n.nspname = any(%(schemas)s) and c.contype <> 'n' and r.relname !~ %(daily)s""",
+    """
+    select 'index', n.nspname || '.' || c.relname,
+           pg_get_indexdef(i.indexrelid) || case when i.indisvalid then '' else ' invalid' end
+      from pg_index i
+      join pg_class c on c.oid = i.indexrelid
+      join pg_class t on t.oid = i.indrelid
+      join pg_namespace n on n.oid = c.relnamespace
+     where n.nspname = any(%(schemas)s) and t.relname !~ %(daily)s""",
+    """
+    select 'trigger', n.nspname || '.' || c.relname || '.' || t.tgname,
+           pg_get_triggerdef(t.oid) || case t.tgenabled when 'O' then '' else ' not enabled' end
+      from pg_trigger t
+      join pg_class c on c.oid = t.tgrelid
+      join pg_namespace n on n.oid = c.relnamespace
+     where n.nspname = any(%(schemas)s) and not t.tgisinternal""",
+    """
+    select 'routine', n.nspname || '.' || p.proname,
+           concat_ws(e'\\n', 'owner ' || pg_get_userbyid(p.proowner),
+                     pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
+                     l.lanname, p.provolatile, p.proparallel, p.proisstrict, p.prosecdef,
+                     p.proconfig::text, p.prosrc, pg_get_function_sqlbody(p.oid))
+      from pg_proc p
+      join pg_namespace n on n.oid = p.pronamespace
+      join pg_language l on l.oid = p.prolang
+     where n.nspname = any(%(schemas)s)""",
+    # An owner's rights over its own are its version's.
+    """
+    select 'grant', lower(g.privilege_type) || ' on ' || o.name || ' to '
+                    || case g.grantee when 0 then 'public' else pg_get_userbyid(g.grantee) end,
+           case when g.is_grantable then 'with grant option' else '' end
+      from (select n.nspname || '.' || c.relname as name, c.relacl as acl, c.relowner as owner
+              from pg_class c join pg_namespace n on n.oid = c.relnamespace
+             where n.nspname = any(%(schemas)s) and c.relname !~ %(daily)s
+            union all
+            select n.nspname || '.' || c.relname || '.' || a.attname, a.attacl, c.relowner
+              from pg_attribute a
+              join pg_class c on c.oid = a.attrelid
+              join pg_namespace n on n.oid = c.relnamespace
+             where n.nspname = any(%(schemas)s) and c.relname !~ %(daily)s
+            union all
+            select n.nspname || '.' || p.proname || '()',
+                   coalesce(p.proacl, acldefault('f', p.proowner)), p.proowner
+              from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+             where n.nspname = any(%(schemas)s)
+            union all
+            select 'schema ' || n.nspname, n.nspacl, n.nspowner
+              from pg_namespace n where n.nspname = any(%(schemas)s)) o
+     cross join lateral aclexplode(o.acl) g
+     where g.grantee <> o.owner""",
+)
+
+
+def read(connection: psycopg.Connection) -> dict[str, str]:
+    """Every object of rowlease's schemas with its definition; of a routine, its fingerprint."""
+    found: dict[str, str] = {}
+    given = {"schemas": SCHEMAS, "daily": DAILY}
+    with connection.transaction():
+        # Names are then written with their schemas.
+        connection.execute("set local search_path = ''")
+        for query in QUERIES:
+            for kind, name, definition in connection.execute(query, given):
+                text = _plain(definition)
+                if kind == "routine":
+                    text = "fingerprint " + hashlib.sha256(text.encode()).hexdigest()[:16]
+                found[f"{kind} {name}"] = text
+    return found
+
+
+def _plain(text: str) -> str:
+    """Without qualifications by table, which PostgreSQL 16 stopped writing, and line breaks."""
+    return re.sub(r"\s+", " ", re.sub(r"\b(?!rowlease)\w+\.(?=\w)", "", text)).strip()
+
+
+def expected() -> dict[str, str]:
+    """What a fresh database of this release holds."""
+    file = packaged("sql") / "postgresql" / "catalogue.json"
+    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def differences(connection: psycopg.Connection) -> list[Difference]:
+    """What is not as this release makes it, in the order of the objects' names."""
+    wanted, found = expected(), read(connection)
+    return [
+        Difference(name, wanted.get(name), found.get(name))
+        for name in sorted({*wanted, *found})
+        if wanted.get(name) != found.get(name)
+    ]

@@ -1,0 +1,217 @@
+"""Connections to PostgreSQL whose waits are bounded, direct or through a proxy."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Generator, Mapping
+from datetime import timedelta
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
+
+from rowlease.errors import ConfigError
+from rowlease.store import deadlines
+from rowlease.store.dsn import redact
+
+RV = TypeVar("RV")
+
+
+class Unanswered(psycopg.OperationalError):
+    """The server has not answered before the deadline."""
+
+
+class BoundedConnection(psycopg.Connection):
+    """A connection whose waits for the server are bounded; after the bound it closes itself.
+
+    Attributes:
+        patience: seconds that any one wait may take: an `execute` is one, as is a commit, a block
+            of a COPY or a fetch of a server-side cursor.
+    """
+
+    patience: float = deadlines.CALL.total_seconds()
+
+    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
+        try:
+            return super().wait(_until(gen, monotonic() + self.patience), *args, **kwargs)
+        except Unanswered:
+            # A late answer would be taken for that of the next call. Closing does not block.
+            self.close()
+            raise
+
+
+def _until(gen: PQGen[RV], deadline: float) -> Generator[Any, Any, RV]:
+    """What `gen` yields and returns, up to the deadline; psycopg looks every 0.1 s."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            # What has already arrived is read, even if this process itself was suspended.
+            wanted = gen.send(ready)
+            if monotonic() >= deadline:
+                raise Unanswered("no answer in time")
+    except StopIteration as end:
+        result: RV = end.value
+        return result
+
+
+def has_no_news(connection: BoundedConnection) -> bool:
+    """Has nothing arrived while it was idle? A server that ends a session sends something.
+
+    So no call is sent to a session that is known to be over, which would leave its fate unknown.
+    """
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    return not poll.poll(0)
+
+
+#: Session settings that change the meaning of a text that we send or read, or of a routine: they
+#: are set on connecting and override those of the role, the database and the environment.
+PINNED = {
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "array_nulls": "on",
+    "bytea_output": "hex",
+    "default_transaction_isolation": "read committed",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "transform_null_equals": "off",
+    "xmlbinary": "base64",
+}
+CHECK_CLIENT = "client_connection_check_interval"
+#: Those without which requests would be misread. A proxy that pools transactions passes on no
+#: setting but the encoding, so there the database itself must have these.
+NEEDED = (
+    "array_nulls",
+    "default_transaction_isolation",
+    "standard_conforming_strings",
+    "transform_null_equals",
+)
+
+
+def connect(
+    dsn: str,
+    application_name: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    **parameters: Any,
+) -> BoundedConnection:
+    """Open a connection whose waits are bounded.
+
+    Args:
+        settings: of the session, from its start; None: none, for a proxy.
+
+    Raises:
+        psycopg.Error: the connection fails.
+    """
+    if settings is not None:
+        given = conninfo_to_dict(dsn).get("options")
+        ours = (f"-c {name}={_escaped(value)}" for name, value in settings.items())
+        parameters["options"] = " ".join([*([str(given)] if given else []), *ours])
+    return BoundedConnection.connect(
+        dsn,
+        application_name=application_name,
+        client_encoding="UTF8",
+        connect_timeout=deadlines.CONNECT,
+        # A dead network must be noticed within a lease, not after TCP's two hours.
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+        tcp_user_timeout=20_000,
+        **parameters,
+    )
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+
+
+class Connector:
+    """Opens connections.
+
+    Args:
+        timeout: the patience of its connections; the server itself ends a statement a little
+            earlier.
+
+    Attributes:
+        is_proxied: a proxy (PgBouncer and its like) stands between, which may give each transaction
+            another session of the server; known after the first connection. Then nothing may
+            outlive a transaction: there are no prepared statements, and nobody can LISTEN.
+    """
+
+    def __init__(self, dsn: str, application_name: str, timeout: timedelta) -> None:
+        self.is_proxied = False
+        self._dsn = dsn
+        self._application_name = application_name
+        self._settings = {
+            **PINNED,
+            "statement_timeout": f"{deadlines.at_server(timeout) / timedelta(seconds=1)}s",
+            CHECK_CLIENT: str(deadlines.GONE),
+        }
+        self._patience = timeout.total_seconds()
+        self._is_known = False
+
+    def __call__(self) -> BoundedConnection:
+        """A new connection.
+
+        Raises:
+            psycopg.Error: the connection fails.
+            ConfigError: a setting of the database's is not what rowlease needs, and no other can
+                be asked for through the proxy.
+        """
+        if not self._is_known:
+            opened = self._first()
+        else:
+            opened = self._proxied() if self.is_proxied else self._direct()
+        opened.patience = self._patience
+        return opened
+
+    def _first(self) -> BoundedConnection:
+        try:
+            connection = self._direct()
+        except psycopg.OperationalError as error:
+            if CHECK_CLIENT in str(error) and self._settings.pop(CHECK_CLIENT, ""):
+                return self._first()  # a server on Windows does not have it
+            if "unsupported startup parameter" not in str(error):  # PgBouncer's text
+                raise
+            connection = self._proxied()
+        # The process id that a proxy gives is its own: it does not know the session to come.
+        columns = ", ".join(f"current_setting('{name}')" for name in NEEDED)
+        ((pid, *found),) = connection.execute(
+            f"select pg_backend_pid(), {columns}", prepare=False
+        ).fetchall()
+        self.is_proxied = pid != connection.info.backend_pid
+        self._is_known = True
+        if not self.is_proxied:
+            return connection
+        for name, value in zip(NEEDED, found, strict=True):
+            if value != PINNED[name]:
+                connection.close()
+                self._is_known = False
+                raise ConfigError(
+                    f"{name} of {redact(self._dsn)} is {value}, and through a proxy no other can "
+                    f"be asked for; say: alter database ... set {name} = '{PINNED[name]}' (or "
+                    "alter role, where the role has a setting of its own)"
+                )
+        connection.prepare_threshold = None
+        return connection
+
+    def _direct(self) -> BoundedConnection:
+        opened = connect(
+            self._dsn,
+            self._application_name,
+            settings=self._settings,
+            autocommit=True,
+            prepare_threshold=0,
+        )
+        # libpq sends PGTZ and PGDATESTYLE of the environment separately, and they win.
+        for name in ("DateStyle", "TimeZone"):
+            if opened.info.parameter_status(name) not in (PINNED[name], None):
+                opened.execute(f"set {name} = {PINNED[name]}")
+        return opened
+
+    def _proxied(self) -> BoundedConnection:
+        return connect(self._dsn, self._application_name, autocommit=True, prepare_threshold=None)

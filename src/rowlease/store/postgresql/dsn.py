@@ -1,0 +1,78 @@
+"""DSNs of PostgreSQL, as libpq and JDBC read them."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from rowlease.errors import ConfigError
+from rowlease.store import deadlines
+from rowlease.store.dsn import redact
+
+
+def libpq_dsn(dsn: str) -> str:
+    """The DSN as libpq reads it: without SQLAlchemy's driver name.
+
+    Raises:
+        ConfigError: it cannot be read. libpq's own sentence is not passed on: it quotes passwords.
+    """
+    text = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+    if not _is_readable(text):
+        raise ConfigError(
+            f"the DSN {redact(dsn)!r} cannot be read; write it as "
+            "postgresql://user:password@host:port/database, and @ / : % in a password as "
+            "%40 %2F %3A %25"
+        )
+    return text
+
+
+def _is_readable(dsn: str) -> bool:
+    # A password's own @ or / would end up in the host or in the database's name.
+    if not re.fullmatch(r"\w+://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", dsn):
+        return False
+    try:
+        parts = conninfo_to_dict(dsn)
+        for host in str(parts.get("host") or "").split(","):
+            if not host.startswith(("/", "@")):
+                host.encode("idna")  # as looking it up will do
+    except (psycopg.ProgrammingError, UnicodeError):
+        return False
+    return re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) is not None
+
+
+def jdbc_options(dsn: str) -> dict[str, str]:
+    """url, user, password and what else the PostgreSQL JDBC driver needs.
+
+    Raises:
+        ConfigError: the DSN cannot be read.
+    """
+    parts = {key: str(value) for key, value in conninfo_to_dict(libpq_dsn(dsn)).items()}
+    hosts = parts.get("host", "localhost").split(",")
+    ports = parts.get("port", "5432").split(",")
+    if len(ports) == 1:
+        ports *= len(hosts)
+    if len(ports) != len(hosts):
+        raise ConfigError(f"the DSN names {len(hosts)} hosts and {len(ports)} ports")
+    servers = ",".join(
+        f"{f'[{host}]' if ':' in host else host}:{port or 5432}"
+        for host, port in zip(hosts, ports, strict=True)
+    )
+    writes = parts.get("target_session_attrs") in ("read-write", "primary")
+    return {
+        "url": f"jdbc:postgresql://{servers}/{parts.get('dbname', parts.get('user', ''))}",
+        **{key: parts[key] for key in ("sslmode", "sslrootcert") if key in parts},
+        **({"targetServerType": "primary"} if writes else {}),
+        "user": parts.get("user", ""),
+        "password": parts.get("password", ""),
+        "driver": "org.postgresql.Driver",
+        "ApplicationName": "rowlease spark",
+        # Texts find their own type: the columns are json, timestamptz and varchar.
+        "stringtype": "unspecified",
+        # Else an error quotes the rows of a whole batch, and payloads end up in logs.
+        "logServerErrorDetail": "false",
+        "tcpKeepAlive": "true",
+        "connectTimeout": str(deadlines.CONNECT),
+        "socketTimeout": str(round(deadlines.BULK.total_seconds())),
+    }

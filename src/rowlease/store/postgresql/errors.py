@@ -1,0 +1,80 @@
+"""Errors of PostgreSQL, psycopg and the JDBC driver, as codes and a text for the table."""
+
+from __future__ import annotations
+
+import psycopg
+
+from rowlease.errors import RowleaseError
+from rowlease.store import deadlines, error_table
+from rowlease.store.error_table import (
+    BY_CODE,
+    NO_ANSWER,
+    NOT_CONNECTED,
+    REFUSED,
+    REJECTED,
+    Code,
+)
+from rowlease.store.pool import NotConnected
+from rowlease.store.postgresql.connection import Unanswered
+
+Error = psycopg.Error | NotConnected
+
+
+def our_error(error: Error, where: str, *, migrating: bool = False) -> RowleaseError:
+    """The exception for an error of psycopg's; `where` names the database without a password."""
+    if migrating and isinstance(error, Unanswered):
+        late = f"within {deadlines.MIGRATE}"
+        return error_table.our_error([NO_ANSWER], late, where, migrating=True)
+    codes, text = _read(error)
+    return error_table.our_error(codes, text, where, migrating=migrating)
+
+
+def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
+    """The exception for an error of the JDBC driver: SQLSTATE and the text's first line."""
+    return error_table.our_error(*_connecting(state, text.removeprefix("ERROR: ")), where)
+
+
+def is_read_only(error: psycopg.Error) -> bool:
+    """Does the server take no writes, so that another one may stand behind its name by now?"""
+    return error.sqlstate in error_table.STANDBY.codes
+
+
+def _read(error: Error) -> tuple[tuple[Code, ...], str]:
+    if isinstance(error, NotConnected):
+        return (NOT_CONNECTED,), str(error)
+    text = error.diag.message_primary or str(error).strip().splitlines()[0]
+    if error.diag.message_hint:
+        text = f"{text}; {error.diag.message_hint}"
+    if error.diag.constraint_name in BY_CODE:
+        return (error.diag.constraint_name,), text
+    if error.sqlstate == "22P02":
+        detail = error.diag.message_detail  # PostgreSQL's own; without it a routine has raised it
+        return (error.sqlstate,) if detail else (REJECTED,), detail or text
+    if error.sqlstate:
+        return (error.sqlstate,), text
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return _connecting("", text)
+    # A text that psycopg itself cannot send.
+    return ("22021",) if isinstance(error, psycopg.DataError) else (type(error).__name__,), text
+
+
+def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:
+    """An error that may have come before a session began; then psycopg has no SQLSTATE for it."""
+    _, refused, why = text.partition("FATAL:")
+    if not refused:
+        return (state or "08000",), text
+    why = why.strip()
+    if any(phrase in why for phrase in ("too many c", "connection slots are reserved")):
+        return ("53300",), why
+    return (state or REFUSED,), why
+
+
+def unencodable(error: UnicodeEncodeError) -> str:
+    """The sentence for a text that psycopg could not send."""
+    letter = error.object[error.start]
+    if "\ud800" <= letter <= "\udfff":
+        return f"a text holds half of a Unicode character: {error}"
+    return (
+        f"the connection's client_encoding has no {letter!r} ({error.encoding}): "
+        "open it with client_encoding=UTF8"
+    )

@@ -1,0 +1,144 @@
+"""Brings a PostgreSQL database to this version: tables by Alembic, then every routine again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from rowlease.errors import SchemaMismatch
+from rowlease.store.deadlines import MIGRATE
+from rowlease.store.dsn import redact
+from rowlease.store.postgresql.catalogue import differences
+from rowlease.store.postgresql.connection import Connector
+from rowlease.store.postgresql.dsn import libpq_dsn
+from rowlease.store.postgresql.errors import our_error
+from rowlease.store.revisions import (
+    NOTHING_TO_DO,
+    OLDEST_CLIENT,
+    SCRIPT_TITLE,
+    Difference,
+    Migrated,
+    Schema,
+    bring_up,
+    check_schema,
+    own_version,
+    upgrade_sql,
+)
+from rowlease.store.routines import scripts, scripts_hash
+
+ENGINE = "postgresql"
+#: Two `rowlease migrate` at once take turns.
+MIGRATION_LOCK = 1919907439
+
+
+def migrate(dsn: str) -> Migrated:
+    """See `rowlease.store.migrate`."""
+    with _transaction(dsn) as connection:
+        connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        return bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
+
+
+def migration_sql(dsn: str) -> str:
+    """See `rowlease.store.migration_sql`."""
+    with _transaction(dsn) as connection:
+        before = _read(connection)
+        if before is not None and (before.is_newer(redact(dsn)) or before.is_current(ENGINE)):
+            return NOTHING_TO_DO.format(before.revision)
+        revision = before.revision if before else None
+        lines = [
+            SCRIPT_TITLE.format(revision or "none"),
+            "begin;",
+            f"select pg_advisory_xact_lock({MIGRATION_LOCK});",
+            upgrade_sql("postgresql", revision),
+            *_routines(connection),
+            "commit;",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def schema_differences(dsn: str) -> list[Difference]:
+    """See `rowlease.store.schema_differences`."""
+    with _transaction(dsn) as connection:
+        schema = _read(connection)
+        if schema is not None and schema.is_newer(redact(dsn)):
+            raise SchemaMismatch(
+                f"the database at {redact(dsn)} is of a newer release; that release can compare it"
+            )
+        check_schema(schema, redact(dsn))
+        driver: Any = connection.connection.driver_connection
+        return differences(driver)
+
+
+@contextmanager
+def _transaction(dsn: str) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(
+        "postgresql+psycopg://",
+        # libpq reads the DSN, as it does for the store: SQLAlchemy's rules differ from its own.
+        creator=partial(_connection, Connector(libpq_dsn(dsn), "rowlease migrate", MIGRATE)),
+        isolation_level="READ COMMITTED",
+        poolclass=sa.NullPool,
+    )
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except (sa.exc.DBAPIError, psycopg.Error) as error:
+        original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        assert isinstance(original, psycopg.Error)
+        raise our_error(original, redact(dsn), migrating=True) from original
+
+
+def _connection(connector: Connector) -> psycopg.Connection:
+    connection = connector()
+    connection.prepare_threshold = None  # a script is many statements, and runs once
+    return connection
+
+
+def _read(connection: sa.Connection) -> Schema | None:
+    if connection.scalar(sa.text("select to_regclass('rowlease.alembic_version')")) is None:
+        return None
+    row = connection.execute(
+        sa.text(
+            "select v.version_num, i.oldest_client, i.release, i.routines_hash"
+            "  from rowlease.alembic_version v left join rowlease.schema_info i on true"
+        )
+    ).one_or_none()
+    return None if row is None else Schema(*row)
+
+
+def _put_routines(connection: sa.Connection) -> None:
+    # Straight to the driver: the files are full of format()'s %, which are no placeholders.
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    for statement in _routines(connection):
+        driver.execute(statement)
+
+
+def _routines(connection: sa.Connection) -> list[str]:
+    """The statements that put this release's routines in place of those of the database."""
+    files = scripts(ENGINE)
+    stale = connection.execute(
+        sa.text(
+            "select p.oid::regprocedure::text"
+            "  from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+            " where n.nspname in ('rowlease', 'rowlease_internal')"
+            "   and n.nspname || '.' || p.proname <> all(:names) order by 1"
+        ),
+        {"names": [f"{script.schema}.{script.name}" for script in files]},
+    )
+    return [
+        # Routines call each other; the bodies are checked when all of them are there.
+        "set local check_function_bodies = off;",
+        "set local client_min_messages = warning;",
+        *(script.body for script in files),
+        *(f"drop routine {routine};" for (routine,) in stale.all()),
+        "delete from rowlease.schema_info;",
+        "insert into rowlease.schema_info (oldest_client, release, routines_hash, applied_time)"  # noqa: S608 - our own constants
+        f" values ('{OLDEST_CLIENT}', '{own_version()}', '{scripts_hash(ENGINE)}', now());",
+        # Today's history partition is there before the first request is finished.
+        "select rowlease.maintain();",
+    ]

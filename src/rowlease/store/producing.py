@@ -1,0 +1,127 @@
+"""A producer's calls: enqueue requests one by one or as a load. The role `rowlease_producer`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from rowlease.model import Enqueued, NewRequest, Outcome, Promoted
+from rowlease.store.calls import OUTCOME, Calls, milliseconds
+
+#: What `begin_load` answers with.
+BEGUN = ("outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates")
+
+
+class Producing(Calls):
+    """Enqueue requests: a few, or a load that is staged first; see `rowlease.store.Store`."""
+
+    def enqueue_many(
+        self,
+        queue: str,
+        requests: Sequence[NewRequest],
+        *,
+        receipt_key: str | None = None,
+        connection: Any = None,
+        wait: timedelta | None = None,
+        waiter_id: int | None = None,
+    ) -> list[Enqueued]:
+        """Enqueue all or none; answers in the order given.
+
+        With `wait`, a full queue answers with one `full` and the id of a place among the waiters,
+        which is kept by calling again with it within two seconds.
+        """
+
+        def column(values: list[Any]) -> list[Any] | None:
+            return values if any(value is not None for value in values) else None
+
+        rows = self._rows(
+            OUTCOME,
+            "enqueue_many",
+            connection,
+            p_queue_name=queue,
+            p_kinds=[r.kind for r in requests],
+            p_payloads=[r.payload for r in requests],
+            p_priorities=[r.priority for r in requests],
+            p_delays_ms=column([milliseconds(r.delay) for r in requests]),
+            p_due_times=column([r.due_time for r in requests]),
+            p_dedup_keys=column([r.dedup_key for r in requests]),
+            p_group_keys=column([r.group_key for r in requests]),
+            p_max_attempts=column([r.max_attempts for r in requests]),
+            p_retry_bases_ms=column([milliseconds(r.retry_base) for r in requests]),
+            p_receipt_key=receipt_key,
+            p_in_transaction=connection is not None,
+            p_wait_ms=milliseconds(wait),
+            p_waiter_id=waiter_id,
+        )
+        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
+
+    def begin_load(
+        self, load_id: str, queue: str, run_by: str, columns: str | None = None
+    ) -> int | Promoted:
+        """Take a load over before its rows are staged; drops what an earlier run staged.
+
+        The same run may call again: it gets the same number, and nothing is dropped.
+
+        Args:
+            run_by: who runs it, in 1 to 200 characters that no other run has.
+            columns: what the rows are made of, as a text that is the same in every run.
+
+        Returns:
+            The run's number, which goes with each row and each further call. Or, if the load is
+            promoted already, the counts of that: nothing need be staged.
+
+        Raises:
+            LoadLost: a later run has taken the load over from this one.
+        """
+        rows = self._rows(
+            BEGUN,
+            "begin_load",
+            p_load_id=load_id,
+            p_queue_name=queue,
+            p_run_by=run_by,
+            p_columns=columns,
+        )
+        outcome, run_number, *counts = rows[0]
+        return int(run_number) if outcome == Outcome.OK else Promoted(Outcome(outcome), *counts)
+
+    def report_load(self, load_id: str, run_number: int, num_rows: int) -> None:
+        """Report that a load has so many rows more, for people to see.
+
+        Raises:
+            LoadLost: another run has taken the load over.
+        """
+        self._call("report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows)
+
+    def discard_staged(self, load_id: str, run_number: int, kept_parts: Sequence[int]) -> int:
+        """Drop the rows that a run has staged, but for these parts; how many there were.
+
+        Raises:
+            LoadLost: another run has taken the load over.
+        """
+        ((dropped,),) = self._call(
+            "discard_staged",
+            p_load_id=load_id,
+            p_run_number=run_number,
+            p_kept_parts=list(kept_parts),
+        )
+        return int(dropped)
+
+    def promote(
+        self, load_id: str, run_number: int, expected_rows: int, *, kind: str | None = None
+    ) -> Promoted:
+        """Move a staged load into the queue, whole or not at all.
+
+        Raises:
+            LoadLost: another run has taken the load over.
+        """
+        rows = self._rows(
+            Promoted._fields,
+            "promote",
+            p_load_id=load_id,
+            p_run_number=run_number,
+            p_expected_rows=expected_rows,
+            p_kind=kind,
+        )
+        outcome, *counts = rows[0]
+        return Promoted(Outcome(outcome), *counts)

@@ -1,0 +1,61 @@
+"""A reader's calls: what there is, and why a request waits. The role `rowlease_reader`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rowlease.model import Depth, Explanation, QueueState, Request, WorkerState
+from rowlease.store.calls import Calls, duration
+
+#: Columns of answers whose values are made of them.
+QUEUE = (*QueueState._fields[:-1], "oldest_ms")
+WORKER = (*WorkerState._fields[:-1], "silent_ms")
+
+
+class Reading(Calls):
+    """Look, and change nothing; see `rowlease.store.Store`."""
+
+    def depth(self, queue: str | None = None) -> list[Depth]:
+        """Counts per queue and priority, highest priority first."""
+        return self._values(Depth, "depth", p_queue_name=queue)
+
+    def explain(self, request_id: int) -> Explanation:
+        """The one reason why a request is not being taken."""
+        (found,) = self._values(Explanation, "explain", p_request_id=request_id)
+        return found
+
+    def list_queues(self) -> list[QueueState]:
+        """Every queue: what it has done so far, and how long its oldest request waits."""
+        return [
+            QueueState(
+                *(name, bool(paused), finished, failures),
+                None if ms is None else duration(ms),
+            )
+            for name, paused, finished, failures, ms in self._rows(QUEUE, "list_queues")
+        ]
+
+    def list_workers(self) -> list[WorkerState]:
+        """Every registered worker, by host and process."""
+        return [
+            WorkerState._make((*row[:4], tuple(json.loads(row[4])), *row[5:9], duration(row[9])))
+            for row in self._rows(WORKER, "list_workers")
+        ]
+
+    def list_requests(
+        self,
+        queue: str | None = None,
+        kind: str | None = None,
+        statuses: Sequence[str] | None = None,
+        *,
+        limit: int = 1000,
+    ) -> list[Request]:
+        """Requests that match, in the order they were enqueued; for people and tests."""
+        return self._values(
+            Request,
+            "list_requests",
+            p_queue_name=queue,
+            p_kind=kind,
+            p_statuses=None if statuses is None else list(statuses),
+            p_limit=limit,
+        )

@@ -1,0 +1,130 @@
+"""The calls for schedules: a worker plans and fires them, an operator makes and stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from rowlease.cron import Cron
+from rowlease.model import DueSchedule, Enqueued, Outcome, Schedule, ScheduleClaim
+from rowlease.store.calls import OUTCOME, Calls
+
+
+class Scheduling(Calls):
+    """Make, claim and fire schedules; see `rowlease.store.Store`."""
+
+    def put_schedule(
+        self,
+        name: str,
+        cron: str,
+        kind: str,
+        *,
+        queue: str = "default",
+        time_zone: str = "UTC",
+        payload: str = "{}",
+        priority: int = 0,
+        catch_up: int = 1,
+    ) -> tuple[Outcome, datetime]:
+        """Make a schedule, or change the one of this name.
+
+        Args:
+            name: 1 to 200 characters.
+            cron: minute hour day month weekday.
+            kind: the task that each firing is a request for.
+            time_zone: by whose wall clock the expression is read.
+            payload: JSON text; `{scheduled_time}` in it becomes the time of each firing.
+            catch_up: how many missed firings are made up, the latest ones (1 to 1000).
+
+        Returns:
+            `ok`, or `repeat` if it was so already; and the instant from which firings are counted
+            where none has been planned yet.
+
+        Raises:
+            ConfigError: the expression or the time zone cannot be read.
+            InvalidRequest: the queue does not exist, or another argument is out of range.
+        """
+        Cron(cron, time_zone)
+        ((outcome, changed),) = self._rows(
+            ("outcome", "changed_time"),
+            "put_schedule",
+            p_schedule_name=name,
+            p_cron=cron,
+            p_kind=kind,
+            p_queue_name=queue,
+            p_time_zone=time_zone,
+            p_payload=payload,
+            p_priority=priority,
+            p_catch_up=catch_up,
+        )
+        return Outcome(outcome), changed
+
+    def list_schedules(self) -> list[Schedule]:
+        """Every schedule, by name."""
+        return self._values(Schedule, "list_schedules")
+
+    def claim_schedules(
+        self,
+        worker_id: str,
+        *,
+        kinds: Sequence[str] | None = None,
+        lease: timedelta = timedelta(seconds=10),
+        limit: int = 100,
+    ) -> ScheduleClaim:
+        """Lease the schedules that are due (or planned by nobody yet), to fire them.
+
+        Args:
+            kinds: only schedules for these tasks; None takes all.
+        """
+        rows = self._rows(
+            (*DueSchedule._fields, "wait_ms"),
+            "claim_schedules",
+            p_worker_id=worker_id,
+            p_lease_ms=round(lease / timedelta(milliseconds=1)),
+            p_limit=limit,
+            p_kinds=None if kinds is None else list(kinds),
+        )
+        wait_ms = rows.pop()[-1]
+        return ScheduleClaim(
+            [DueSchedule._make(row[:-1]) for row in rows],
+            None if wait_ms is None else timedelta(milliseconds=wait_ms),
+        )
+
+    def fire_schedule(
+        self,
+        name: str,
+        lock_token: int | None = None,
+        due_times: Sequence[datetime] | None = None,
+        next_time: datetime | None = None,
+    ) -> list[Enqueued]:
+        """Enqueue a leased schedule's firings and plan the next, in one transaction.
+
+        Without a token: fire it once, now; what is planned stays planned.
+
+        Returns:
+            `ok` or `duplicate` for each firing; or one `repeat`, `lease_lost` or `not_found`.
+        """
+        rows = self._rows(
+            OUTCOME,
+            "fire_schedule",
+            p_schedule_name=name,
+            p_lock_token=lock_token,
+            p_due_times=None if due_times is None else list(due_times),
+            p_next_time=next_time,
+        )
+        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
+
+    def pause_schedule(self, name: str) -> Outcome:
+        """Stop a schedule from firing: `ok`, `repeat` or `not_found`."""
+        return self._outcome("pause_schedule", name)
+
+    def resume_schedule(self, name: str) -> Outcome:
+        """Let a schedule fire again from now on; what it missed is not made up."""
+        return self._outcome("resume_schedule", name)
+
+    def remove_schedule(self, name: str) -> Outcome:
+        """Delete a schedule: `ok` or `not_found`. A worker whose code has it makes it again."""
+        return self._outcome("remove_schedule", name)
+
+    def _outcome(self, routine: str, name: str) -> Outcome:
+        ((outcome,),) = self._rows(("outcome",), routine, p_schedule_name=name)
+        return Outcome(outcome)

@@ -1,0 +1,1 @@
+"""The wing for SQL Server: pyodbc, ODBC driver 18."""

@@ -1,0 +1,106 @@
+"""Errors of SQL Server, pyodbc and Microsoft's JDBC driver, as codes and a text for the table."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rowlease.errors import RowleaseError
+from rowlease.store import error_table
+from rowlease.store.error_table import (
+    CONFLICT,
+    NO_ANSWER,
+    NOT_CONNECTED,
+    SECONDARY,
+    Code,
+)
+from rowlease.store.pool import NotConnected
+
+#: Constraints and indexes that are codes of the table, and the numbers of errors that name one.
+NAMED = ("queue_due", "queue_group_in_flight")
+ABOUT_A_NAME = (547, 2601, 2627)
+#: Those after which Azure's documentation asks clients to connect again at once.
+SERVER_BUSY = {4060, 10928, 10929, 40143, 40197, 40501, 40613, 49918, 49919, 49920}
+#: `[SQLSTATE] [vendor][driver]...text (number) (ODBC function)`, of possibly several.
+RECORD = re.compile(
+    r"\[(\w{5})\] ((?:\[[^\]]*\])*)(.*?) \((-?\d+)\)(?: \((SQL\w+)\))?(?=; \[\w{5}\] |$)", re.DOTALL
+)
+
+
+class OdbcError(NamedTuple):
+    """An error of the ODBC driver or the server, taken out of pyodbc's exception.
+
+    Attributes:
+        state: SQLSTATE.
+        code: the server's number, or 0.
+        text: the sentence alone.
+        in_connecting: the connection failed; nothing was sent.
+    """
+
+    state: str
+    code: int
+    text: str
+    in_connecting: bool
+
+    @classmethod
+    def read(cls, error: BaseException) -> OdbcError:
+        """Read one of pyodbc's errors."""
+        state = str(error.args[0]) if error.args else ""
+        message = str(error.args[-1]) if error.args else ""
+        records = [OdbcError._record(match) for match in RECORD.finditer(message)]
+        if not records:
+            return cls(state, 0, message.strip() or type(error).__name__, False)
+        connecting = "(SQLDriverConnect)" in message
+        # A failed login comes with the database that could not be opened; a THROW stands alone.
+        first = next((found for found in records if found.code), records[0])
+        return first._replace(in_connecting=connecting)
+
+    @staticmethod
+    def _record(match: re.Match[str]) -> OdbcError:
+        state, _, text, code, _ = match.groups()
+        return OdbcError(state, int(code), text.strip(), False)
+
+    @property
+    def is_disconnect(self) -> bool:
+        """Is the connection unusable now?"""
+        lost = self.state.startswith("08") or self.state in ("HYT01", "01002", "HY010")
+        return lost or self.is_late or self.code in SECONDARY.codes
+
+    @property
+    def is_late(self) -> bool:
+        """Did a statement run into its timeout?"""
+        return self.state == "HYT00" and not self.in_connecting
+
+    @property
+    def was_rolled_back(self) -> bool:
+        """Did the server roll the transaction back, so that the call can be retried?"""
+        return self.code in CONFLICT.codes
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """The codes to look up in the table of errors, the most telling first."""
+        if self.is_late:
+            return (NO_ANSWER,)
+        if self.state == "01000" and "Can't open lib" in self.text:
+            return ("IM003",)
+        if self.code == 0:
+            return (self.state,)
+        names = NAMED if self.code in ABOUT_A_NAME else ()
+        return (*(name for name in names if name in self.text), self.code, self.state)
+
+
+def our_error(error: BaseException, where: str, *, migrating: bool = False) -> RowleaseError:
+    """The exception for an error of pyodbc's; `where` names the database without a password."""
+    if isinstance(error, NotConnected):
+        return error_table.our_error((NOT_CONNECTED,), str(error), where)
+    return _our_error(OdbcError.read(error), where, migrating)
+
+
+def jdbc_error(state: str, number: int, text: str, where: str) -> RowleaseError:
+    """The exception for an error of the JDBC driver: SQLSTATE, number and the text's first line."""
+    return _our_error(OdbcError(state, number, text, in_connecting=False), where)
+
+
+def _our_error(found: OdbcError, where: str, migrating: bool = False) -> RowleaseError:
+    text = "in time" if found.is_late else found.text
+    return error_table.our_error(found.codes, text, where, migrating=migrating)

@@ -1,0 +1,204 @@
+"""Brings a SQL Server database to this version: tables by Alembic, then every script again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from graphlib import TopologicalSorter
+from typing import Any
+
+import sqlalchemy as sa
+
+from rowlease.errors import StoreConflict
+from rowlease.store.deadlines import MIGRATE
+from rowlease.store.dsn import redact
+from rowlease.store.revisions import (
+    NOTHING_TO_DO,
+    OLDEST_CLIENT,
+    SCRIPT_TITLE,
+    Migrated,
+    Schema,
+    bring_up,
+    own_version,
+    upgrade_sql,
+)
+from rowlease.store.routines import INTERNAL, PUBLIC, Routine, scripts, scripts_hash
+from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
+from rowlease.store.sqlserver.errors import our_error
+
+ENGINE = "sqlserver"
+#: Two `rowlease migrate` at once take turns.
+MIGRATION_LOCK = "rowlease:migrate"
+#: What to drop where its file is gone, by its type in sys.objects.
+KINDS = {
+    "P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view",
+    "TR": "trigger",
+}  # fmt: skip
+#: The rank of procedures.
+BOUND_LATER = 2
+
+
+def migrate(dsn: str) -> Migrated:
+    """See `rowlease.store.migrate`."""
+    with _connected(dsn) as connection:
+        _take_turns(connection)
+        return bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
+
+
+def migration_sql(dsn: str) -> str:
+    """See `rowlease.store.migration_sql`: batches that end in a line GO, for sqlcmd."""
+    with _connected(dsn) as connection:
+        before = _read(connection)
+        if before is not None and (before.is_newer(redact(dsn)) or before.is_current(ENGINE)):
+            return NOTHING_TO_DO.format(before.revision)
+        revision = before.revision if before else None
+        batches = [
+            # sqlcmd has quoted identifiers off, and filtered indexes need them.
+            f"{SCRIPT_TITLE.format(revision or 'none')}\nset xact_abort, quoted_identifier on;",
+            "begin transaction;",
+            f"exec sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
+            " @LockOwner = 'Transaction';",
+            *re.split(r"(?mi)^go$", upgrade_sql("mssql", revision)),
+            *_routines(connection).values(),
+            "commit transaction;",
+        ]
+    return "".join(f"{batch.strip()}\nGO\n" for batch in batches if batch.strip())
+
+
+@contextmanager
+def _connected(dsn: str) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(
+        "mssql+pyodbc://",
+        creator=partial(_connection, odbc_string(dsn, "rowlease migrate")),
+        isolation_level="READ COMMITTED",
+        poolclass=sa.NullPool,
+    )
+    try:
+        with engine.connect() as connection, _transaction(connection):
+            yield connection
+    except sa.exc.DBAPIError as error:
+        if error.orig is None:
+            raise
+        raise our_error(error.orig, redact(dsn), migrating=True) from error.orig
+    except pyodbc().Error as error:
+        raise our_error(error, redact(dsn), migrating=True) from error
+
+
+def _connection(odbc: str) -> Any:
+    connection = connect(odbc)
+    connection.autocommit = False
+    connection.timeout = round(MIGRATE.total_seconds())
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sa.Connection) -> Iterator[None]:
+    """As `connection.begin()`, but the first error is raised even where the rollback fails, too.
+
+    Some errors end the transaction in the server, and some engines then refuse to roll back.
+    """
+    transaction = connection.begin()
+    try:
+        yield
+        transaction.commit()
+    except BaseException:
+        with suppress(sa.exc.DBAPIError):
+            transaction.rollback()
+        raise
+
+
+def _read(connection: sa.Connection) -> Schema | None:
+    if connection.exec_driver_sql("select object_id(N'rowlease.alembic_version')").scalar() is None:
+        return None
+    row = connection.exec_driver_sql(
+        "select v.version_num, i.OldestClient, i.Release, i.RoutinesHash"
+        "  from rowlease.alembic_version as v left join rowlease.SchemaInfo as i on 1 = 1"
+    ).one_or_none()
+    return None if row is None else Schema(*row)
+
+
+def _put_routines(connection: sa.Connection) -> None:
+    driver: Any = connection.connection.driver_connection
+    for name, batch in _routines(connection).items():
+        try:
+            _run(driver, batch)
+        except pyodbc().Error as error:
+            error.add_note(f"in {name}.sql")
+            raise
+
+
+def _take_turns(connection: sa.Connection) -> None:
+    """Wait for another migration of this database; ours ends with the transaction."""
+    granted = connection.exec_driver_sql(
+        "set nocount on; declare @granted int;"
+        f" exec @granted = sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
+        " @LockOwner = 'Transaction', @LockTimeout = 600000;"
+        # Alembic counts the rows it changes.
+        " select @granted; set nocount off"
+    ).scalar()
+    if granted is None or granted < 0:
+        raise StoreConflict("another `rowlease migrate` has not ended in 10 minutes; run it again")
+
+
+def _routines(connection: sa.Connection) -> dict[str, str]:
+    """The batches that put this release's routines in place of those of the database, by name."""
+    files = scripts(ENGINE)
+    kept = {(script.schema, script.name.lower()) for script in files}
+    found = connection.exec_driver_sql(
+        "select s.name, rtrim(o.type), o.name from sys.objects as o"
+        " join sys.schemas as s on s.schema_id = o.schema_id where s.name in (?, ?)",
+        (PUBLIC, INTERNAL),
+    )
+    stale = [
+        f"drop {KINDS[kind]} {schema}.[{name.replace(']', ']]')}];"
+        for schema, kind, name in found.all()
+        if kind in KINDS and (schema, name.lower()) not in kept
+    ]
+    return {
+        **{script.name: script.body for script in _in_order(files)},
+        **{statement: statement for statement in stale},
+        "schema_info": "delete from rowlease.SchemaInfo;"  # noqa: S608 - our own constants
+        " insert into rowlease.SchemaInfo (OldestClient, Release, RoutinesHash, AppliedTime)"
+        f" values (N'{OLDEST_CLIENT}', N'{own_version()}', N'{scripts_hash(ENGINE)}',"
+        " sysutcdatetime());",
+    }
+
+
+def _in_order(files: list[Routine]) -> list[Routine]:
+    """What others are made of comes first.
+
+    The bodies of views and of functions that are one query are bound when they are made; those of
+    procedures when they run.
+    """
+    ranks = {script.name: _rank(script.body) for script in files}
+    by_name = {script.name.lower(): script for script in files}
+    bound = {name.lower() for name, rank in ranks.items() if rank < BOUND_LATER}
+    needs = {
+        name: {
+            used.lower()
+            for used in re.findall(r"\browlease(?:_internal)?\.(\w+)", by_name[name].body)
+        }
+        & bound - {name}
+        for name in sorted(bound)
+    }
+    first = [by_name[name] for name in TopologicalSorter(needs).static_order()]
+    rest = [script for script in files if script.name.lower() not in bound]
+    return first + sorted(rest, key=lambda script: ranks[script.name])
+
+
+def _rank(body: str) -> int:
+    code = "\n".join(line for line in body.splitlines() if not line.startswith("--")).lower()
+    for place, word in enumerate(("function", "view", "procedure", "trigger")):
+        if f"create or alter {word}" in code:
+            return place
+    return 4  # grants
+
+
+def _run(driver: Any, text: str) -> None:
+    """Execute one batch, and meet the errors of all its statements."""
+    with closing(driver.cursor()) as cursor:
+        cursor.execute(text)
+        while cursor.nextset():
+            pass

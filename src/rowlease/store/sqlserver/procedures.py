@@ -1,0 +1,123 @@
+"""Calls of procedures: arguments as pyodbc takes them, and the rows that come back."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rowlease.errors import InvalidRequest
+from rowlease.store.sqlserver.connection import pyodbc
+
+if TYPE_CHECKING:
+    import pyodbc as odbc
+
+#: Integer parameters hold numbers below these.
+RANGES = {"smallint": 2**15, "int": 2**31, "integer": 2**31, "bigint": 2**63}
+
+
+class ProcedureCall:
+    """A procedure and its arguments, as pyodbc takes them."""
+
+    def __init__(self, name: str, params: dict[str, str], arguments: dict[str, Any]) -> None:
+        odbc = pyodbc()
+        self._values: list[Any] = []
+        self._sizes: list[tuple[int, int, int]] = []
+        places = []
+        for param, kind in params.items():
+            given = arguments.get(param)
+            # NULL in the text: as a parameter, the driver would ask the server for its type.
+            places.append("null" if given is None else "?")
+            if given is not None:
+                value = _written(param, kind, given)
+                self._values.append(value)
+                self._sizes.append(_size(odbc, kind, value))
+        self._text = f"exec rowlease.{name} {', '.join(places)}"
+
+    def rows(self, connection: odbc.Connection) -> list[tuple[Any, ...]]:
+        """The rows of the first result set; all are read, or a late error would be lost."""
+        # pyodbc's own context manager would commit the caller's transaction.
+        with closing(connection.cursor()) as cursor:
+            if self._sizes:
+                cursor.setinputsizes(self._sizes)
+            cursor.execute(self._text, self._values)
+            return result(cursor)
+
+
+def result(cursor: odbc.Cursor) -> list[tuple[Any, ...]]:
+    """The rows of the first result set, when all of them have been read; times are UTC."""
+    rows: list[tuple[Any, ...]] | None = None
+    while True:
+        if cursor.description is not None:
+            found = cursor.fetchall()
+            if rows is None:
+                rows = [
+                    tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in row)
+                    for row in found
+                ]
+        if not cursor.nextset():
+            return rows or []
+
+
+def _written(param: str, kind: str, value: Any) -> bool | int | str:
+    """An argument as the procedure takes it: arrays as JSON text, times as ISO text in UTC.
+
+    Raises:
+        InvalidRequest: SQL Server would refuse it, or silently cut it.
+    """
+    if isinstance(value, list | tuple):
+        for each in value:
+            if isinstance(each, str):
+                _check_text(each)
+        return json.dumps(value, ensure_ascii=False, default=_iso)
+    if isinstance(value, datetime):
+        return _iso(value)
+    if isinstance(value, str):
+        _check_text(value)
+        length = kind.partition("(")[2].rstrip(")")
+        if length.isdigit() and len(value.encode("utf-16-le")) > 2 * int(length):
+            raise InvalidRequest(
+                f"a name or key is too long: {param.removeprefix('p_')} takes {length} characters"
+            )
+        return value
+    if isinstance(value, bool):
+        return value
+    bound = RANGES.get(kind, 2**63)
+    if not -bound <= value < bound:
+        raise InvalidRequest(
+            f"a number, time or delay is out of range: {param.removeprefix('p_')} is no {kind}"
+        )
+    return int(value)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"a text holds half of a Unicode character: {error}") from error
+    if "\0" in text:
+        raise InvalidRequest("a text holds a character the database refuses: NUL (0x00)")
+
+
+def _iso(time: datetime) -> str:
+    # A time without a zone is UTC, as it is for a PostgreSQL session of rowlease's.
+    try:
+        utc = time.astimezone(UTC) if time.tzinfo else time
+    except OverflowError as error:
+        raise InvalidRequest(f"a number, time or delay is out of range: {time} in UTC") from error
+    return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def _size(odbc: Any, kind: str, value: bool | int | str) -> tuple[int, int, int]:
+    """The type to bind a value with, so that it does not vary with the value's length."""
+    if isinstance(value, bool):
+        return (odbc.SQL_BIT, 0, 0)
+    if isinstance(value, int):
+        return (
+            odbc.SQL_INTEGER if kind in ("int", "integer", "smallint") else odbc.SQL_BIGINT,
+            0,
+            0,
+        )
+    length = kind.partition("(")[2].rstrip(")") if kind.startswith("nvarchar") else "40"
+    return (odbc.SQL_WVARCHAR, int(length) if length.isdigit() else 0, 0)

@@ -1,0 +1,160 @@
+"""The store on SQL Server: call procedures, map rows, map errors. pyodbc, ODBC driver 18."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from rowlease.errors import ConfigError, StoreError
+from rowlease.store import deadlines
+from rowlease.store.calls import Doorbell
+from rowlease.store.dsn import redact
+from rowlease.store.error_table import unanswered
+from rowlease.store.pool import NotConnected, Pool, in_thread
+from rowlease.store.routines import load_routines
+from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
+from rowlease.store.sqlserver.errors import SERVER_BUSY, OdbcError, our_error
+from rowlease.store.sqlserver.procedures import ProcedureCall
+from rowlease.store.sqlserver.transaction import driver_connection
+from rowlease.store.store import Store
+
+if TYPE_CHECKING:
+    import pyodbc as odbc
+
+#: A call that waits 10 s for a lock (of DDL, or a caller's transaction) fails and is retried.
+LOCK_TIMEOUT = "set lock_timeout 10000"
+#: Seconds before a call is retried; half of each is random.
+PAUSES = (0.02, 0.1, 0.3, 1.0)
+#: Calls that are idempotent: the second answers `repeat`, or changes nothing. Not those that lease:
+#: nobody would renew the leases of the lost answer.
+REPEATABLE = frozenset({
+    "complete", "fail", "abandon", "renew", "report_progress", "begin_load",
+    "promote", "discard_staged", "maintain", "depth",
+    "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
+    "schema_version",
+    "put_schedule", "pause_schedule", "resume_schedule", "list_schedules", "list_requests",
+    "list_queues", "list_workers",
+})  # fmt: skip
+
+
+class SqlServerStore(Store):
+    """See `rowlease.store.Store`."""
+
+    can_notify = False
+
+    def __init__(
+        self, dsn: str, application_name: str, call_timeout: timedelta = deadlines.CALL
+    ) -> None:
+        self._call_timeout = call_timeout
+        self._odbc = odbc_string(dsn, application_name)
+        self.where = redact(dsn)
+        self._routines = load_routines("sqlserver")
+        self._pool = Pool(self._connect)
+
+    def _connect(self) -> odbc.Connection:
+        connection = connect(self._odbc)
+        connection.execute(LOCK_TIMEOUT)
+        return connection
+
+    def close(self) -> None:
+        self._pool.close()
+
+    # -- calling ---------------------------------------------------------------------------------
+
+    def _call(
+        self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
+    ) -> list[Any]:
+        """Call a procedure; a connection of the caller's keeps its own transaction."""
+        call = ProcedureCall(name, self._routines[name].params, arguments)
+        if connection is not None:
+            driver = driver_connection(connection)
+            try:
+                return call.rows(driver)
+            except pyodbc().Error as error:
+                self._raise(error)
+        timeout = self._time_for(name)
+        ends = time.monotonic() + timeout.total_seconds()
+        for pause in (*PAUSES, math.inf):
+            try:
+                return self._call_once(call, ends - time.monotonic())
+            except StoreError as error:
+                pause *= random.uniform(0.5, 1)
+                left = ends - time.monotonic()
+                if pause > left or not self._is_repeatable(name, arguments, error):
+                    raise
+            time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _call_once(self, call: ProcedureCall, seconds: float) -> list[Any]:
+        """In another thread, because the driver takes three times as long to give up."""
+        ends = time.monotonic() + seconds
+        own = self._take(seconds)
+        own.timeout = max(1, math.ceil(seconds))  # then the driver asks the server to cancel
+
+        def rows() -> list[Any]:
+            with self._using(own):
+                return call.rows(own)
+
+        running = in_thread(rows)
+        if wait([running], ends - time.monotonic()).done:
+            return running.result()
+        self._pool.close_idle()
+        raise unanswered(seconds, self.where)
+
+    def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
+        """May a call that failed so be retried without doing anything twice?"""
+        if not error.transient or not isinstance(error.__cause__, pyodbc().Error):
+            return False
+        found = OdbcError.read(error.__cause__)
+        if found.was_rolled_back:
+            return True
+        if found.in_connecting:
+            return found.code in SERVER_BUSY
+        has_receipt = arguments.get("p_receipt_key") is not None
+        return name in REPEATABLE or (has_receipt and arguments.get("p_wait_ms") is None)
+
+    def _take(self, seconds: float) -> odbc.Connection:
+        try:
+            return self._pool.take(seconds)
+        except (NotConnected, pyodbc().Error) as error:
+            self._raise(error)
+
+    @contextmanager
+    def _using(self, own: odbc.Connection) -> Iterator[None]:
+        """Give the connection back afterwards; the driver's errors become ours."""
+        is_sound = False
+        try:
+            yield
+            is_sound = True
+        except pyodbc().Error as error:
+            if not OdbcError.read(error).is_disconnect:
+                with suppress(pyodbc().Error):
+                    # XACT_ABORT has done so, unless the error came before a procedure's first line.
+                    own.execute("if @@trancount > 0 rollback transaction")
+                    is_sound = True
+            self._raise(error, is_sent=True)
+        finally:
+            self._pool.give_back(own, is_sound=is_sound)
+
+    def _raise(self, error: odbc.Error | NotConnected, *, is_sent: bool = False) -> NoReturn:
+        """Raise our error for this one, which is its cause."""
+        found = our_error(error, self.where)
+        if isinstance(found, StoreError):  # after any other error the call was rolled back
+            found.maybe_done = is_sent and OdbcError.read(error).is_disconnect
+        raise found from error
+
+    def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
+        ((found,),) = self._call(
+            "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings)
+        )
+        return cast("dict[str, Any]", json.loads(found))
+
+    def doorbell(self, queues: Sequence[str], *, room: bool = False) -> Doorbell:
+        raise ConfigError("SQL Server has no bell; a worker polls, and knows how long it may sleep")

@@ -1,0 +1,46 @@
+"""Completes a request on the caller's connection to SQL Server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from rowlease.errors import ConfigError
+from rowlease.model import Held
+from rowlease.store.routines import load_routines
+from rowlease.store.sqlserver.connection import pyodbc
+from rowlease.store.sqlserver.procedures import ProcedureCall
+
+if TYPE_CHECKING:
+    import pyodbc as odbc
+
+
+def complete(connection: Any, held: Held, result: str | None) -> str:
+    """The outcome of the completion, on a connection of pyodbc's or SQLAlchemy's."""
+    given = {
+        "p_request_ids": [held.request_id],
+        "p_lock_tokens": [held.lock_token],
+        "p_results": [result],
+    }
+    call = ProcedureCall("complete", load_routines("sqlserver")["complete"].params, given)
+    ((_, outcome),) = call.rows(driver_connection(connection))
+    return str(outcome)
+
+
+def driver_connection(connection: Any) -> odbc.Connection:
+    """The pyodbc connection inside what a caller hands over: pyodbc's, or SQLAlchemy's.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if hasattr(connection, "get_bind"):  # a Session
+        connection = connection.connection()
+    if hasattr(connection, "in_transaction") and hasattr(connection, "connection"):
+        if not connection.in_transaction():
+            connection.begin()  # as its own execute does, or its rollback would not reach us
+        connection = connection.connection.driver_connection
+    if isinstance(connection, pyodbc().Connection):
+        return cast("odbc.Connection", connection)
+    raise ConfigError(
+        f"connection must be a pyodbc connection or a SQLAlchemy Connection or Session, "
+        f"not {type(connection).__name__}"
+    )

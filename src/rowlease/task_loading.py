@@ -1,0 +1,137 @@
+"""Finds tasks: by their module's name, in what a caller passes, and again in a child process."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from rowlease.errors import ConfigError, UnknownTask
+from rowlease.tasks import Registry, Task
+
+
+def load_tasks(path: str) -> Registry:
+    """Import a module and collect its tasks.
+
+    Args:
+        path: `package.module` takes every task in the module; `package.module:name` takes the
+            task, or the tasks of the list or module, of that name.
+
+    Raises:
+        ConfigError: the module cannot be imported, or has nothing of that name.
+        UnknownTask: there is no task in it.
+    """
+    module_name, _, attribute = path.partition(":")
+    found: object = import_named(module_name)
+    for part in attribute.split(".") if attribute else ():
+        if not hasattr(found, part):
+            raise ConfigError(f"the module {module_name} has nothing named {attribute!r}")
+        found = getattr(found, part)
+    if isinstance(found, Task):
+        found = [found]
+    elif isinstance(found, ModuleType):
+        found = list(vars(found).values())
+    elif isinstance(found, dict):
+        found = list(found.values())
+    tasks = [one for one in found if isinstance(one, Task)] if isinstance(found, Iterable) else []
+    if not tasks:
+        raise UnknownTask(f"there is no task in {path}; decorate functions with @rowlease.task")
+    return Registry(tasks)
+
+
+def import_named(name: str) -> ModuleType:
+    """The module of that name.
+
+    Raises:
+        ConfigError: there is none, or importing it fails.
+    """
+    if not name:
+        raise ConfigError(
+            "name the module that holds the tasks: package.module or package.module:name"
+        )
+    try:
+        return importlib.import_module(name)
+    except ConfigError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(error.name + ".")):
+            raise ConfigError(
+                f"there is no module {error.name!r}; start where it can be found, or set PYTHONPATH"
+            ) from error
+        raise ConfigError(f"importing {name} failed: {error}") from error
+    except Exception as error:
+        raise ConfigError(f"importing {name} failed: {type(error).__name__}: {error}") from error
+
+
+def registry_of(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
+    """The tasks that somebody handed over, by name, in whatever form they came.
+
+    Raises:
+        ConfigError, UnknownTask: as `load_tasks`; or there is none.
+    """
+    if isinstance(tasks, str):
+        return load_tasks(tasks)
+    if isinstance(tasks, Registry):
+        return tasks
+    found = Registry([tasks] if isinstance(tasks, Task) else tasks)
+    if not found:
+        raise UnknownTask("at least one task is needed")
+    return found
+
+
+def set_up(tasks: Registry) -> bytes:
+    """What a child needs to import these tasks.
+
+    Raises:
+        ConfigError: a task cannot be imported by another process.
+    """
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    script = None
+    places = []
+    for each in tasks.values():
+        module, qualname = each.function.__module__, each.function.__qualname__
+        if module == "__main__" and spec:
+            module = spec.name
+        elif module == "__main__":
+            module, script = "", file
+        if "<" in qualname or (not module and not script):
+            raise ConfigError(
+                f"task {each.name} ({qualname}) cannot be imported by child processes; "
+                "move it to the top level of a module"
+            )
+        places.append((module, qualname, each.name))
+    path = [entry or os.getcwd() for entry in sys.path]
+    return json.dumps(
+        {
+            "path": path,
+            "arguments": sys.argv,
+            "script": script and os.path.realpath(script),
+            "tasks": places,
+        }
+    ).encode()
+
+
+def load_set_up(setup: dict[str, Any]) -> list[Task]:
+    """Import the tasks by their functions' import paths, as `set_up` names them."""
+    # As multiprocessing does: the script runs again under another name than __main__.
+    script: dict[str, Any] = {}
+    if setup["script"]:
+        script = runpy.run_path(setup["script"], run_name="__rowlease_main__")
+    tasks: list[Task] = []
+    for module, qualname, name in setup["tasks"]:
+        first, *rest = qualname.split(".")
+        names = vars(importlib.import_module(module)) if module else script
+        found = names[first]
+        for part in rest:
+            found = getattr(found, part)
+        if not isinstance(found, Task):  # made by a call, under another name than the function's
+            made = (one for one in names.values() if isinstance(one, Task) and one.name == name)
+            found = next((one for one in made if one.function is found), None) or Task(found, name)
+        tasks.append(found)
+    return tasks

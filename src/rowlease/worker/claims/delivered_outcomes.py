@@ -1,0 +1,77 @@
+"""What the database answered to outcomes: counted, and emitted as events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from rowlease.events import Abandoned, Events, Failed, Finished, KindUnknown, LeaseLost
+from rowlease.model import Outcome
+from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcomes import Done, NotDone
+from rowlease.worker.summary import Counts
+
+#: Repeat: it arrived before, and the answer was lost.
+ARRIVED = (Outcome.OK, Outcome.REPEAT)
+
+
+class DeliveredOutcomes:
+    """Counts and emits what was accepted, and what was refused because the lease was lost.
+
+    Safe from any thread: answers are taken in one by one.
+    """
+
+    def __init__(self, counts: Counts, events: Events) -> None:
+        self._counts = counts
+        self._events = events
+        self._lock = threading.Lock()
+        self._emitted: set[KindUnknown] = set()
+
+    def done(self, done: Sequence[Done], answers: Sequence[Outcome]) -> None:
+        with self._lock:
+            self._counts.finished += self._arrived([one.lease for one in done], answers)
+            if self._events.wants(Finished):
+                for one, answer in zip(done, answers, strict=True):
+                    if answer in ARRIVED:
+                        self._events.emit(Finished(one.lease.request, one.seconds))
+
+    def not_done(
+        self, failed: Sequence[NotDone], answers: Sequence[Outcome], dead: Sequence[bool]
+    ) -> None:
+        with self._lock:
+            self._counts.failed += self._arrived([one.lease for one in failed], answers)
+            for one, answer, is_dead in zip(failed, answers, dead, strict=True):
+                if answer in ARRIVED:
+                    self._counts.dead += is_dead
+                    error = one.failure.error
+                    self._events.emit(Failed(one.lease.request, one.seconds, error, is_dead))
+
+    def abandoned(self, abandoned: Sequence[Lease], answers: Sequence[Outcome]) -> None:
+        with self._lock:
+            self._counts.abandoned += self._arrived(abandoned, answers)
+            for lease, answer in zip(abandoned, answers, strict=True):
+                if answer in ARRIVED:
+                    self._events.emit(Abandoned(lease.request))
+
+    def declined(
+        self, declined: Sequence[Lease], answers: Sequence[Outcome], dead: Sequence[bool]
+    ) -> None:
+        """There may be many of one kind: one event for each kind."""
+        with self._lock:
+            self._counts.dead += sum(dead)
+            self._counts.abandoned += self._arrived(declined, answers) - sum(dead)
+            for lease, is_dead in zip(declined, dead, strict=True):
+                event = KindUnknown(lease.request.queue_name, lease.request.kind, is_dead)
+                if event not in self._emitted:
+                    self._emitted.add(event)
+                    self._events.emit(event)
+
+    def _arrived(self, leases: Sequence[Lease], answers: Sequence[Outcome]) -> int:
+        lost = 0
+        if answers.count(Outcome.OK) < len(leases):
+            for lease, answer in zip(leases, answers, strict=True):
+                if answer not in ARRIVED:
+                    lost += 1
+                    self._events.emit(LeaseLost(lease.request, answer))
+        self._counts.lost += lost
+        return len(leases) - lost

@@ -1,0 +1,69 @@
+"""What became of requests, on the way from the slots to the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rowlease.model import Failure, LeasedRequest
+from rowlease.worker.attempt import Returned
+from rowlease.worker.claims.leases import Lease
+
+
+class Done(NamedTuple):
+    """A request whose task returned; `result` is JSON text."""
+
+    lease: Lease
+    result: str | None
+    seconds: float
+
+
+class NotDone(NamedTuple):
+    """A request whose attempt failed."""
+
+    lease: Lease
+    failure: Failure
+    seconds: float
+
+
+@dataclass(slots=True, eq=False)  # each is itself, whatever it holds
+class Outcomes:
+    """Outcomes on their way to the database."""
+
+    done: list[Done] = field(default_factory=list)
+    not_done: list[NotDone] = field(default_factory=list)
+    abandoned: list[Lease] = field(default_factory=list)
+    declined: list[Lease] = field(default_factory=list)  # of kinds that the worker does not know
+
+    def __len__(self) -> int:
+        return len(self.done) + len(self.not_done) + len(self.abandoned) + len(self.declined)
+
+    def add(self, lease: Lease, ending: Returned | Failure, seconds: float) -> None:
+        """How an attempt ended."""
+        if isinstance(ending, Failure):
+            self.not_done.append(NotDone(lease, ending, seconds))
+        else:
+            self.done.append(Done(lease, ending.result, seconds))
+
+    def copy(self) -> Outcomes:
+        """The same outcomes, whatever is taken out of these."""
+        return Outcomes(self.done, self.not_done, self.abandoned, self.declined)
+
+    def requests(self) -> list[LeasedRequest]:
+        """The requests that these are of."""
+        done, not_done = ([one.lease for one in part] for part in (self.done, self.not_done))
+        return [lease.request for lease in (*done, *not_done, *self.abandoned, *self.declined)]
+
+    def extend(self, more: Outcomes) -> None:
+        self.done += more.done
+        self.not_done += more.not_done
+        self.abandoned += more.abandoned
+        self.declined += more.declined
+
+    def halves(self) -> list[Outcomes]:
+        """What was done or not, in two parts."""
+        done, not_done = len(self.done) // 2, len(self.not_done) // 2
+        return [
+            Outcomes(self.done[:done], self.not_done[: len(self.not_done) - not_done]),
+            Outcomes(self.done[done:], self.not_done[len(self.not_done) - not_done :]),
+        ]

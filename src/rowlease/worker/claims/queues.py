@@ -1,0 +1,42 @@
+"""Which queues a worker listens to: those that its caller names, else those of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowlease.errors import InvalidRequest
+from rowlease.events import Events, QueueLeftOut
+from rowlease.store import Reading
+from rowlease.tasks import DEFAULT_QUEUE, Registry
+
+
+def queues_of(tasks: Registry) -> dict[str, int]:
+    """The queues in which producers put requests for these tasks, with equal weights."""
+    return {each.queue or DEFAULT_QUEUE: 1 for each in tasks.values()}
+
+
+def check_queues(
+    store: Reading, tasks: Registry, queues: Sequence[str], events: Events, *, are_named: bool
+) -> None:
+    """Make sure that the queues exist, and emit which of the tasks' own are not among them.
+
+    Args:
+        are_named: the caller has named the queues; else they are those of the tasks.
+
+    Raises:
+        InvalidRequest: a queue does not exist; the sentence says what to do.
+    """
+    for name in queues:
+        try:
+            store.depth(name)
+        except InvalidRequest as error:
+            if are_named:
+                raise
+            users = [each.name for each in tasks.values() if (each.queue or DEFAULT_QUEUE) == name]
+            raise InvalidRequest(
+                f"{error}, or name the queues to listen to (task {', '.join(users)} has this one)"
+            ) from error
+    left_out = {each.queue for each in tasks.values() if each.queue is not None} - set(queues)
+    for name in sorted(left_out):
+        users = [each.name for each in tasks.values() if each.queue == name]
+        events.emit(QueueLeftOut(name, ", ".join(users)))

@@ -1,0 +1,1 @@
+"""The worker as a process of its host: health, signals, and a supervisor of several workers."""

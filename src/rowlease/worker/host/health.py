@@ -1,0 +1,168 @@
+"""Health: is this worker alive, and is it ready for work? Read from stamps that its threads leave.
+
+Live is about this process alone: a restart must help. A database that is away makes a worker not
+ready, never not live, or every worker of a fleet would be restarted while it is down.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from rowlease.clock import now
+from rowlease.events import (
+    Event,
+    Events,
+    RenewalsLost,
+    RenewalsRecovered,
+    StoreLost,
+    StoreRecovered,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
+from rowlease.worker.call_monitor import CallMonitor
+from rowlease.worker.times import CALL_SILENT, CALL_STUCK, STALLED
+
+
+class Report(NamedTuple):
+    """How a worker is, or all workers of a supervisor.
+
+    Attributes:
+        live: it makes progress; if not, a restart may help.
+        ready: it takes requests and runs them.
+        why: what is not as it should be, in sentences; empty if ready.
+        draining: it is about to end.
+        slots: how many tasks can run at once.
+        busy: how many slots run something.
+        finished: requests completed so far.
+    """
+
+    live: bool
+    ready: bool
+    why: tuple[str, ...]
+    draining: bool = False
+    slots: int = 0
+    busy: int = 0
+    finished: int = 0
+
+    def __str__(self) -> str:
+        text = "draining; " if self.draining else ""
+        text += f"{self.busy} of {self.slots} slots busy, {self.finished:,} finished"
+        return "; ".join([text, *self.why])
+
+
+class Stepping(Protocol):
+    """Steps again and again, and says when it last did."""
+
+    stepped_at: float
+
+    def busy(self) -> int: ...
+    def able(self) -> int: ...
+
+
+class Answered(Protocol):
+    """Calls the database, and says when it was last answered."""
+
+    answered_at: float
+
+
+class Health:
+    """Answers `report` from any thread, at any time; it costs the worker nothing.
+
+    Attributes:
+        changed: set when the next report is likely to differ; whoever waits for it clears it.
+    """
+
+    def __init__(self, events: Events, slots: int) -> None:
+        self._slots = slots
+        self._lost: str | None = None
+        self._not_renewed: str | None = None
+        self._started = False
+        self._draining = False
+        self._parts: tuple[Stepping, CallMonitor, Answered] | None = None
+        self._finished: Callable[[], int] = lambda: 0
+        self.changed = threading.Event()
+        events.subscribe(
+            self._note,
+            *(WorkerStarted, WorkerStopping, WorkerStopped, StoreLost, StoreRecovered),
+            *(RenewalsLost, RenewalsRecovered),
+        )
+
+    def watch(
+        self,
+        dispatcher: Stepping,
+        calls: CallMonitor,
+        housekeeping: Answered,
+        finished: Callable[[], int],
+    ) -> None:
+        """Read these from now on."""
+        self._finished = finished
+        self._parts = dispatcher, calls, housekeeping
+
+    def report(self) -> Report:
+        """How it is now."""
+        if self._parts is None:
+            starting = ("its slots are not warm yet",)
+            return Report(True, False, starting, self._draining, self._slots)
+        dispatcher, calls, housekeeping = self._parts
+        at = now()
+        standstill = at - dispatcher.stepped_at
+        waiting = [call for call in calls.waiting() if at - call.since > CALL_SILENT]
+        live = not self._started or (
+            standstill <= STALLED and all(at - call.since <= CALL_STUCK for call in waiting)
+        )
+        why = []
+        if self._started and standstill > STALLED:
+            why.append(f"its dispatcher has stood still for {standstill:.0f} s")
+        why += [
+            f"the call {call.name} of its thread {call.thread} has not been answered for "
+            f"{at - call.since:.0f} s"
+            for call in waiting
+        ]
+        if not self._started:
+            why.append("its slots are not warm yet")
+        elif not dispatcher.able():
+            why.append("no slot can run anything: its processes have died and start again")
+        if self._lost is not None:
+            why.append(f"the database is away: {self._lost}")
+        if self._not_renewed is not None:
+            why.append(self._not_renewed)
+        if self._lost is None and at - housekeeping.answered_at > CALL_SILENT:
+            why.append(f"the database has not answered for {at - housekeeping.answered_at:.0f} s")
+        if self._draining:
+            why.append("it drains, and claims no more")
+        return Report(
+            live,
+            not why,
+            tuple(why),
+            self._draining,
+            self._slots,
+            dispatcher.busy(),
+            self._finished(),
+        )
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, StoreLost):
+            self._lost = first_line(event.error)
+        elif isinstance(event, StoreRecovered):
+            self._lost = None
+        elif isinstance(event, RenewalsLost):
+            self._not_renewed = (
+                f"leases cannot be renewed since {event.since:%H:%M:%S} UTC (the call "
+                f"{event.call}), so it claims nothing: {first_line(event.error)}"
+            )
+        elif isinstance(event, RenewalsRecovered):
+            self._not_renewed = None
+        elif isinstance(event, WorkerStarted):
+            self._started = True
+        elif isinstance(event, WorkerStopping):
+            self._draining = True
+        else:
+            self._parts = None  # nothing steps any more, and that is right
+        self.changed.set()
+
+
+def first_line(text: str) -> str:
+    return text.partition("\n")[0]

@@ -1,0 +1,66 @@
+"""The health reporter: a thread that shows a worker's health to every outlet, each second."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from rowlease.worker.host.health import Report
+from rowlease.worker.times import REPORT
+
+
+class Outlet(Protocol):
+    """Gets a report of the worker's health, about once a second."""
+
+    def show(self, report: Report) -> None: ...
+    def close(self) -> None: ...
+
+
+class HealthReporter:
+    """Shows a report to every outlet each interval, and at once when `changed` is set.
+
+    Args:
+        changed: set by others when the report is likely to differ.
+        interval: seconds; None takes one second.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[], Report],
+        outlets: Sequence[Outlet],
+        changed: threading.Event,
+        interval: float = REPORT,
+    ) -> None:
+        self._report = report
+        self._outlets = outlets
+        self._changed = changed
+        self._interval = interval
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="rowlease-reporter", daemon=True)
+
+    def __enter__(self) -> HealthReporter:
+        if self._outlets:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped = True
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for outlet in self._outlets:
+            outlet.close()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._changed.clear()
+            report = self._report()
+            for outlet in self._outlets:
+                outlet.show(report)
+            self._changed.wait(self._interval)
+
+
+def interval_of(watchdogs: Sequence[float]) -> float:
+    """Seconds between two reports, so that each watchdog hears two within its time."""
+    return min([REPORT, *(watchdog / 2 for watchdog in watchdogs)])

@@ -1,0 +1,144 @@
+"""What others ask a worker's health by: HTTP, or files. The answers are `Report`s."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socket import AF_INET, AF_INET6
+from socketserver import TCPServer
+
+from rowlease.errors import ConfigError
+from rowlease.worker.host.health import Report
+
+#: Seconds a client of the HTTP server may be silent.
+PATIENCE = 5.0
+
+
+class HealthServer:
+    """Serves `/live` and `/ready`: 200 or 503, and the reasons as JSON.
+
+    Args:
+        host, port: where to listen; port 0 takes a free one.
+        report: asked anew for each answer, in a thread of the server's.
+
+    Raises:
+        ConfigError: it cannot listen there.
+
+    Attributes:
+        port: where it listens.
+    """
+
+    def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
+        class Server(ThreadingHTTPServer):
+            address_family = AF_INET6 if ":" in host else AF_INET
+            daemon_threads = True
+
+            def server_bind(self) -> None:
+                TCPServer.server_bind(self)  # HTTPServer's asks DNS for a name that nobody uses
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = PATIENCE
+            server_version = "rowlease"
+            sys_version = ""
+
+            def do_GET(self) -> None:
+                code, body = answer(self.path, report())
+                data = json.dumps(body).encode() + b"\n"
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(data)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *_: object) -> None:
+                """A probe every second is no news."""
+
+        try:
+            self._server = Server((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"cannot listen for health probes at {host}:{port}: {error}"
+            ) from error
+        self.port = int(self._server.server_address[1])
+
+    def __enter__(self) -> HealthServer:
+        threading.Thread(
+            target=self._server.serve_forever, name="rowlease-health", daemon=True
+        ).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def answer(path: str, report: Report) -> tuple[int, dict[str, object]]:
+    """The status code and the body for a path."""
+    asked = path.partition("?")[0].strip("/")
+    if asked not in ("live", "ready"):
+        return 404, {"error": "ask for /live or /ready"}
+    body = report._asdict()
+    return (200 if body[asked] else 503), body
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """`8080` (on the loopback), `0.0.0.0:8080`, `[::]:8080`.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host = "127.0.0.1"
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(
+            f"{text!r} is no address for health probes; write a port (then only this host may ask) "
+            "or 0.0.0.0:8080"
+        )
+    return host, int(port)
+
+
+class HealthFile:
+    """Files for probes that run a command, touched at each report.
+
+    Args:
+        path: is there and young while the worker is live; `path.ready` while it is ready. Both are
+            gone at the end.
+
+    Raises:
+        ConfigError: the file cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._live = path
+        self._ready = path.with_name(path.name + ".ready")
+        try:
+            self._ready.unlink(missing_ok=True)
+            self._live.touch()
+        except OSError as error:
+            raise ConfigError(f"cannot keep the health file {path}: {error.strerror}") from error
+
+    def show(self, report: Report) -> None:
+        """Touch the files, or let the one grow old and the other be gone."""
+        with suppress(OSError):  # a full disk makes it grow old, too
+            if report.live:
+                self._live.touch()
+            if report.ready:
+                self._ready.touch()
+            else:
+                self._ready.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Leave nothing behind that could be taken for a worker."""
+        for path in (self._ready, self._live):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,247 @@
+"""The supervisor: several workers on one host, each a process of its own, started again if it dies.
+
+It runs in one thread, which sleeps until a signal, a report of a worker, or a time comes. Workers
+that lose it drain and end.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+from rowlease.clock import now
+from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawned
+from rowlease.worker.host.health import Report
+from rowlease.worker.host.health_reporter import Outlet
+from rowlease.worker.host.signals import TURN, stacks_on_sigquit, write_line
+from rowlease.worker.host.supervised import SupervisedWorker, ending
+from rowlease.worker.summary import Summary
+from rowlease.worker.times import REPORT, STALLED, SUPERVISOR_FAREWELL
+
+#: The exit code of a mistake: the same command would end the same way again.
+USAGE = 2
+#: What the workers get for the first and the second `stop`. Both stop a worker; two of one kind
+#: might reach it as one.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: How a worker ends on those before it listens to them.
+STOPPED_EARLY = (-signal.SIGTERM, -signal.SIGINT, 130)
+
+
+class Supervisor:
+    """Keeps workers running until it is stopped, or in burst mode until nothing is left to do.
+
+    Args:
+        command: starts a worker, with the number of its end of the channel at the place of "{}".
+        count: how many workers.
+        grace: that of the workers.
+        burst: a worker that ends as it should is not replaced, nor one that ends with an error.
+        environment: of the workers.
+        outlets: are shown a report every `interval` seconds.
+
+    Attributes:
+        num_restarts: how often a worker was replaced.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        events: Events,
+        *,
+        grace: timedelta,
+        burst: bool = False,
+        environment: Mapping[str, str] | None = None,
+        outlets: Sequence[Outlet] = (),
+        interval: float = REPORT,
+    ) -> None:
+        self._command = command
+        self._events = events
+        self._grace = grace
+        self._burst = burst
+        self._environment = environment
+        self._outlets = outlets
+        self._interval = interval
+        self._workers = [SupervisedWorker(number) for number in range(1, count + 1)]
+        self._stops = 0
+        self._kill_at: float | None = None
+        self._was_ready = False
+        self._looked_at = now()
+        self._summaries: list[Summary] = []
+        self._selector = selectors.DefaultSelector()
+        self.num_restarts = 0
+        self.exit_code = 0
+
+    def stop(self) -> None:
+        """Have the workers drain; called again: have them hand back at once what they run."""
+        self._stops += 1
+
+    def report(self) -> Report:
+        """How all of them are, together. Safe from any thread."""
+        at = now()
+        each = [worker.report(at) for worker in self._workers]
+        why = [sentence for one in each for sentence in one.why]
+        looked = at - self._looked_at
+        if looked > STALLED:
+            why.append(f"the supervisor has stood still for {looked:.0f} s")
+        return Report(
+            all(one.live for one in each) and looked <= STALLED,
+            all(one.ready for one in each) and looked <= STALLED,
+            tuple(why),
+            self._stops > 0,
+            sum(one.slots for one in each),
+            sum(one.busy for one in each),
+            sum(one.finished for one in each) + sum(one.finished for one in self._summaries),
+        )
+
+    def run(self) -> Summary:
+        """Supervise until every worker has ended; `exit_code` says how that went.
+
+        SIGTERM and Ctrl-C call `stop`. SIGQUIT writes the stacks of all processes to stderr. Call
+        it in the main thread, once.
+        """
+        began_at = now()
+        with self._signals(), stacks_on_sigquit(self._show_stacks):
+            show_at = 0.0
+            while not all(worker.is_over for worker in self._workers):
+                self._looked_at = at = now()
+                self._obey(at)
+                for worker in self._workers:
+                    if worker.start_at is not None and at >= worker.start_at:
+                        self._start(worker)
+                if at >= show_at:
+                    self._show()
+                    show_at = at + self._interval
+                times = [worker.start_at for worker in self._workers if worker.start_at is not None]
+                self._wait(min([show_at, *times]) - now())
+        self._selector.close()
+        for outlet in self._outlets:
+            outlet.close()
+        done = Summary.of(self._summaries)
+        return done._replace(seconds=now() - began_at)
+
+    # -- one worker ------------------------------------------------------------------------------
+
+    def _start(self, worker: SupervisedWorker) -> None:
+        try:
+            worker.start(self._command, self._environment)
+        except OSError as error:
+            self._died(worker, None, f"could not be started: {error}")
+            return
+        assert worker.process
+        assert worker.channel
+        self._selector.register(worker.channel, selectors.EVENT_READ, worker)
+        self._events.emit(WorkerSpawned(worker.number, worker.process.pid))
+
+    def _hear(self, worker: SupervisedWorker) -> None:
+        if worker.channel is None:
+            return
+        if not worker.channel.read():
+            self._selector.unregister(worker.channel)
+        elif (report := worker.channel.report) is not None:
+            worker.heard_at = now()
+            self._was_ready = self._was_ready or report.ready
+
+    def _reap(self) -> None:
+        for worker in self._workers:
+            if worker.process is None or (code := worker.process.poll()) is None:
+                continue
+            channel, worker.channel = worker.channel, None
+            assert channel is not None
+            while channel.fileno() in self._selector.get_map():
+                if not channel.read():
+                    self._selector.unregister(channel)
+            channel.close()
+            pid, worker.process = worker.process.pid, None
+            if channel.summary:
+                self._summaries.append(channel.summary)
+            self._ended(worker, pid, code)
+
+    def _ended(self, worker: SupervisedWorker, pid: int, code: int) -> None:
+        if self._stops or (self._burst and code >= 0):
+            asked = self._stops > 0 and code in STOPPED_EARLY
+            if code != 0 and not asked:
+                self.exit_code = self.exit_code or max(code, 1)
+                self._events.emit(WorkerDied(worker.number, pid, ending(code), None))
+        elif code == USAGE and not self._was_ready:
+            self.exit_code = code
+            self._events.emit(WorkerDied(worker.number, pid, ending(code), None))
+            self.stop()
+        else:
+            self._died(worker, pid, ending(code))
+
+    def _died(self, worker: SupervisedWorker, pid: int | None, how: str) -> None:
+        self.num_restarts += 1
+        self._events.emit(WorkerDied(worker.number, pid, how, worker.start_again()))
+
+    # -- all of them -----------------------------------------------------------------------------
+
+    def _obey(self, at: float) -> None:
+        """Pass signals on; end by force what does not end."""
+        if not self._stops:
+            return
+        if self._kill_at is None:
+            self._events.emit(SupervisorStopping(self._grace))
+            self._kill_at = at + self._grace.total_seconds() + SUPERVISOR_FAREWELL
+        if self._stops > 1:
+            self._kill_at = min(self._kill_at, at + SUPERVISOR_FAREWELL)
+        for worker in self._workers:
+            worker.start_at = None
+            for number in STOP_SIGNALS[worker.signals_sent : self._stops]:
+                worker.signals_sent += 1
+                worker.send(number)
+            if at >= self._kill_at:
+                worker.send(signal.SIGKILL)  # its children see that it is gone
+
+    def _show(self) -> None:
+        report = self.report()
+        for outlet in self._outlets:
+            outlet.show(report)
+
+    def _wait(self, pause: float) -> None:
+        for key, _ in self._selector.select(max(0.0, pause)):
+            if isinstance(key.data, SupervisedWorker):
+                self._hear(key.data)
+            else:
+                with suppress(BlockingIOError):
+                    while key.data.recv(4096):
+                        pass
+        self._reap()
+
+    def _show_stacks(self) -> None:
+        for worker in self._workers:
+            # Before its first report it may not be ready for the signal, and would end by it.
+            if worker.process and worker.channel and (report := worker.channel.report):
+                write_line(f"worker {worker.number} (process {worker.process.pid}), {report}:")
+                worker.send(signal.SIGQUIT)
+                time.sleep(TURN * (2 + report.slots))
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Signals end the wait; SIGCHLD does nothing but that."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self._selector.register(ours, selectors.EVENT_READ, ours)
+        wakeup = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        handlers = {
+            number: signal.signal(number, handler)
+            for number, handler in (
+                (signal.SIGTERM, lambda *_: self.stop()),
+                (signal.SIGINT, lambda *_: self.stop()),
+                (signal.SIGCHLD, lambda *_: None),
+            )
+        }
+        try:
+            yield
+        finally:
+            for number, before in handlers.items():
+                signal.signal(number, before)
+            signal.set_wakeup_fd(wakeup)
+            self._selector.unregister(ours)
+            ours.close()
+            theirs.close()

@@ -1,0 +1,71 @@
+"""Tells systemd how the service is: ready, stopping, alive, and a line of status.
+
+Source: sd_notify(3), the protocol itself: one datagram of `NAME=value` lines.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import MutableMapping
+from contextlib import suppress
+
+from rowlease.worker.host.health import Report
+
+#: Characters of a status that systemctl shows on one line.
+MAX_STATUS = 300
+
+
+class Systemd:
+    """Sends reports to systemd's notification socket.
+
+    Args:
+        address: the socket's path; one that begins with @ has no file.
+        watchdog: seconds within which systemd wants to hear that the service is alive, or None.
+    """
+
+    def __init__(self, address: str, watchdog: float | None = None) -> None:
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self.watchdog = watchdog
+        self._sent: set[str] = set()
+        self._status = ""
+
+    @classmethod
+    def of_environment(cls, environment: MutableMapping[str, str] = os.environ) -> Systemd | None:
+        """What the service manager asks for, or None where there is none.
+
+        The variables are taken out: a child process that spoke in this one's name would confuse it.
+        """
+        address = environment.pop("NOTIFY_SOCKET", "")
+        microseconds = environment.pop("WATCHDOG_USEC", "")
+        pid = environment.pop("WATCHDOG_PID", "")
+        if not address.startswith(("/", "@")):
+            return None
+        mine = not pid or pid == str(os.getpid())
+        watchdog = int(microseconds) / 1e6 if microseconds.isdecimal() and mine else None
+        return cls(address, watchdog)
+
+    def show(self, report: Report) -> None:
+        """Say what systemd does not know yet."""
+        lines = []
+        if report.ready and "READY" not in self._sent:
+            self._sent.add("READY")
+            lines.append("READY=1")
+        if report.draining and "STOPPING" not in self._sent:
+            self._sent.add("STOPPING")
+            lines.append("STOPPING=1")
+        if report.live and self.watchdog:
+            lines.append("WATCHDOG=1")
+        status = " ".join(str(report).split())[:MAX_STATUS]
+        if status != self._status:
+            self._status = status
+            lines.append(f"STATUS={status}")
+        if lines:
+            with suppress(OSError):  # a manager that is restarting hears the next one
+                self._socket.sendto("\n".join(lines).encode(), self._address)
+
+    def close(self) -> None:
+        """Release the socket."""
+        self._socket.close()

@@ -1,0 +1,114 @@
+"""The loop of a child process: runs one task after the other, as its worker asks by a pipe.
+
+Which request runs is marked in memory that both share, because a message per start would cost as
+much as a small task.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from typing import Any
+
+from rowlease.clock import now
+from rowlease.context import Context, running
+from rowlease.errors import SoftTimeLimitExceeded
+from rowlease.model import Failure
+from rowlease.task_loading import load_set_up
+from rowlease.tasks import Task
+from rowlease.worker.attempt import Ending, NotRun, Returned, describe, failed
+from rowlease.worker.slots import wire
+from rowlease.worker.slots.shared_memory import (
+    BEGUN,
+    MEMORY_BYTES,
+    STARTED,
+    TAKEN_FROM,
+    TAKEN_TO,
+    SharedMemoryView,
+)
+
+
+def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd: int) -> None:
+    """Import the tasks, and serve until the worker closes the pipe."""
+    try:
+        tasks = load_set_up(set_up)
+    except BaseException as error:
+        wire.write(outcomes_fd, wire.BROKEN, 0.0, describe(error).encode())
+        return
+    wire.write(outcomes_fd, wire.READY, 0.0, b"")
+    with mmap.mmap(memory_fd, MEMORY_BYTES) as memory, memoryview(memory) as view:
+        serve(tasks, wire.read_frames(requests_fd), outcomes_fd, view)
+
+
+def serve(
+    tasks: list[Task],
+    frames: Iterator[tuple[tuple[Any, ...], bytes]],
+    outcomes_fd: int,
+    memory: memoryview,
+) -> None:
+    pid = os.getpid()
+    spare = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
+    with memory.cast("Q") as marks, memory.cast("d") as times:
+        view = SharedMemoryView(memory, marks, times)
+        for number, (about, payload) in enumerate(frames, 1):
+            _, task_number, lease_ends, request_id, token, attempt, of = about
+            started = now()
+            times[STARTED] = started
+            marks[BEGUN] = number  # first mark it, then look whether the worker has taken it back
+            ending: Ending
+            if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
+                ending = NotRun()
+            else:
+                running.set(Context(request_id, token, attempt, of, number, lease_ends, view))
+                ending = run(tasks[task_number], payload)
+                if os.getpid() != pid:
+                    os._exit(0)  # a process that the task forked has come back from it
+                mend(spare)
+            code, body = wire.packed(ending)
+            wire.write(outcomes_fd, code, now() - started, body)
+
+
+def run(task: Task, payload: bytes) -> Returned | Failure:
+    """Run one request; whatever the task raises becomes text."""
+    try:
+        with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():
+            return Returned(task.run(payload.decode()))
+    except BaseException as error:
+        return failed(task, error)
+
+
+@contextmanager
+def soft_limit(limit: timedelta) -> Iterator[None]:
+    """Raise SoftTimeLimitExceeded in the task when its time is up."""
+
+    def expire(*_: object) -> None:
+        raise SoftTimeLimitExceeded(f"the task ran past its soft time limit of {limit}")
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def mend(spare: list[tuple[int, int, str]]) -> None:
+    """Open stdout and stderr again if a task has closed them: the next one may want to print."""
+    for fd, copy, name in spare:
+        if not is_open(fd):
+            os.dup2(copy, fd)
+        if getattr(getattr(sys, name), "closed", False):
+            setattr(sys, name, os.fdopen(fd, "w", buffering=1, closefd=False))
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.get_inheritable(fd)  # the cheapest of its questions
+    except OSError:
+        return False
+    return True

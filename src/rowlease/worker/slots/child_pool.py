@@ -1,0 +1,167 @@
+"""Slots that are child processes, started together, watched, and replaced when they die."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from rowlease.clock import now
+from rowlease.errors import ConfigError
+from rowlease.events import ChildDied, ChildStarted, Events
+from rowlease.worker.slots.child_process import ChildProcess
+from rowlease.worker.slots.slot import Answer, Death
+from rowlease.worker.times import SLOTS_FAREWELL
+
+#: Seconds before a child that did not start is tried again; doubled each time.
+FIRST_RESTART, LAST_RESTART = 0.1, 5.0
+
+
+class ChildPool:
+    """The child processes of a worker. All but `wake` belongs to one thread.
+
+    Args:
+        set_up: what a child needs to start (`rowlease.task_loading.set_up`).
+        count: how many children.
+
+    Attributes:
+        children: those that live, ready or not.
+        num_deaths: how many have died.
+    """
+
+    unit = "process"
+
+    def __init__(self, set_up: bytes, count: int, events: Events) -> None:
+        self.children: list[ChildProcess] = []
+        self.num_deaths = 0
+        self._set_up = set_up
+        self._count = count
+        self._events = events
+        self._starts = [(0.0, slot) for slot in range(count)]
+        self._restart_pause = 0.0
+        self._import_error: str | None = None
+        self._answers: list[Answer] = []
+        self._deaths: list[Death] = []
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._woken = socket.socketpair()
+        self._waker.setblocking(False)
+        self._woken.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._on_wake)
+
+    def start(self, cancelled: Callable[[], bool]) -> None:
+        """Start all children at once and wait until they are ready, or nobody wants them any more.
+
+        One that dies before it is ready is started again, as later on: the kernel takes children
+        first when memory is short.
+
+        Raises:
+            ConfigError: one of them could not import the tasks.
+        """
+        while not cancelled() and sum(one.ready for one in self.children) < self._count:
+            self.poll(1.0)
+            if self._import_error is not None:
+                raise ConfigError(
+                    f"a child process could not import the tasks: {self._import_error}"
+                )
+
+    def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
+        """Wait up to `pause` seconds for something to happen, and return what did."""
+        at = now()
+        for start in [start for start in self._starts if start[0] <= at]:
+            self._starts.remove(start)
+            self._start(start[1])
+        for child in self.children:
+            self._watch_writing(child)
+            child.end_if_silent(at)
+        until = min((start[0] for start in self._starts), default=at + pause)
+        for key, _ in self._selector.select(max(0.0, min(pause, until - at))):
+            key.data()
+        answers, self._answers = self._answers, []
+        deaths, self._deaths = self._deaths, []
+        return answers, deaths
+
+    def wake(self) -> None:
+        """End a `poll` that waits. Safe in any thread, and in signal handlers."""
+        with suppress(OSError):
+            self._waker.send(b"\0")
+
+    def close(self) -> None:
+        """End all children, by force where they do not go, and release everything."""
+        for child in self.children:
+            child.dismiss()
+        until = now() + SLOTS_FAREWELL
+        for child in self.children:
+            child.close(max(0.0, until - now()))
+        self.children.clear()
+        self._selector.close()
+        self._waker.close()
+        self._woken.close()
+
+    # -- one child -------------------------------------------------------------------------------
+
+    def _start(self, slot: int) -> None:
+        try:
+            child = ChildProcess(slot, self._set_up)
+        except OSError as error:
+            self._deaths.append(Death(f"could not be started: {error}", None, []))
+            self._start_later(slot)
+            return
+        self.children.append(child)
+        self._selector.register(child.outcomes_fd, selectors.EVENT_READ, partial(self._read, child))
+        if child.pidfd is not None:
+            self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self._bury, child))
+
+    def _start_later(self, slot: int) -> None:
+        self._restart_pause = min(LAST_RESTART, max(FIRST_RESTART, 2 * self._restart_pause))
+        self._starts.append((now() + self._restart_pause, slot))
+
+    def _watch_writing(self, child: ChildProcess) -> None:
+        if child.wants_to_write == child.is_watched_for_writing:
+            return
+        child.is_watched_for_writing = child.wants_to_write
+        if child.wants_to_write:
+            self._selector.register(child.requests_fd, selectors.EVENT_WRITE, child.write)
+        else:
+            self._selector.unregister(child.requests_fd)
+
+    def _read(self, child: ChildProcess) -> None:
+        if child not in self.children:
+            return  # buried in this same round
+        was_ready = child.ready
+        self._answers += child.read()
+        if child.ready and not was_ready:
+            self._restart_pause = 0.0
+            self._events.emit(ChildStarted(child.slot, child.pid))
+        if child.is_silent:
+            self._selector.unregister(child.outcomes_fd)
+            if child.pidfd is None:
+                self._bury(child)
+
+    def _bury(self, child: ChildProcess) -> None:
+        """It has died: read what it has answered, release it and start another."""
+        if not child.is_silent:
+            self._read(child)
+        if not child.is_silent:
+            self._selector.unregister(child.outcomes_fd)
+        running, others = child.left_behind()
+        if child.pidfd is not None:
+            self._selector.unregister(child.pidfd)
+        if child.is_watched_for_writing:
+            self._selector.unregister(child.requests_fd)
+        self.children.remove(child)
+        how = child.close()
+        self._import_error = self._import_error or child.import_error
+        self.num_deaths += 1
+        self._deaths.append(Death(how, running, others))
+        self._events.emit(ChildDied(child.slot, child.pid, how, running and running[0].request))
+        if child.ready:
+            self._start(child.slot)
+        else:
+            self._start_later(child.slot)
+
+    def _on_wake(self) -> None:
+        with suppress(BlockingIOError):
+            while self._woken.recv(4096):
+                pass

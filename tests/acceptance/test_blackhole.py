@@ -1,0 +1,157 @@
+"""A worker whose database acknowledges everything and answers nothing.
+
+tests/stress/test_blackhole.py does the same under load, for a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from rowlease.events import (
+    CallAnswered,
+    CallStuck,
+    ChildDied,
+    Finished,
+    RenewalsLost,
+    RenewalsRecovered,
+    Started,
+    WorkerStopped,
+)
+from rowlease.store import Store, open_store
+from rowlease.worker import call_monitor as calls
+from tests.acceptance.test_worker import Heard, Sql, open_gate, put, rest, working
+from tests.freezing import Freezer
+
+LEASE = timedelta(seconds=3)
+
+
+@pytest.fixture
+def proxy(dsn: str) -> Iterator[Freezer]:
+    with Freezer(dsn) as opened:
+        yield opened
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A pipe: who reads it waits until a test writes to it."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def test_a_renewal_that_is_not_answered_goes_out_again_on_a_new_connection(
+    proxy: Freezer, store: Store, sql: Sql, gate: Path
+) -> None:
+    put(store, {"do": "wait", "gate": str(gate)})
+    with closing(open_store(proxy.dsn)) as through, working(through, lease=LEASE) as (_, heard):
+        heard.first(Started)
+        use_several_connections(through)
+        proxy.freeze()
+        began = monotonic()
+        lost = heard.first(RenewalsLost)
+        assert lost.call == "renew"
+        assert lost.error.startswith("renew: the database at postgresql://")
+        assert "did not answer within 0.5 s" in lost.error
+        heard.first(RenewalsRecovered)
+        assert monotonic() - began < LEASE.total_seconds()
+        open_gate(gate)
+        assert heard.first(Finished).request.num_attempts == 1
+        put(store, "ok")
+        heard.first(Finished)
+    assert again(heard, Started, RenewalsLost, ChildDied) == [Started]  # of the second request
+
+
+def test_a_worker_that_cannot_renew_claims_nothing_and_recovers_when_it_can(
+    proxy: Freezer, store: Store, sql: Sql, gate: Path
+) -> None:
+    put(store, {"do": "wait", "gate": str(gate)})
+    with working(proxy.dsn, lease=LEASE, concurrency=2) as (worker, heard):
+        first = heard.first(Started).request
+        proxy.freeze(new_ones=True)
+        heard.first(RenewalsLost)
+        put(store, "ok")
+        until = monotonic() + LEASE.total_seconds()
+        while "leases cannot be renewed since" not in str(report := worker.health.report()):
+            assert monotonic() < until  # health may hear of it after the test
+        assert (report.live, report.ready) == (True, False)
+        assert "could not be renewed" in heard.first(ChildDied).how
+        assert sql("select max(num_attempts) from rowlease.queue where kind = 'act'") == [(1,)]
+        proxy.thaw()
+        began = monotonic()
+        heard.first(RenewalsRecovered)
+        second = heard.first(Started, lambda event: event.request.request_id == first.request_id)
+        assert monotonic() - began < LEASE.total_seconds()
+        assert second.request.lock_token > first.lock_token
+        open_gate(gate)
+        for _ in range(2):
+            heard.first(Finished)
+    assert again(heard, RenewalsLost, ChildDied) == []
+    assert len(again(heard, Started)) == 1  # of the other request
+
+
+def test_what_could_not_be_renewed_is_not_claimed_though_claims_would_pass(
+    store: Store, sql: Sql, gate: Path
+) -> None:
+    (first,) = put(store, {"do": "wait", "gate": str(gate)})
+    with working(store, lease=LEASE, concurrency=2) as (_, heard):
+        heard.first(Started)
+        sql("alter routine rowlease.renew rename to renew_taken_away")
+        assert "lacks what this version calls" in heard.first(RenewalsLost).error
+        (second,) = put(store, "ok")
+        heard.first(ChildDied)
+        assert sql("select num_attempts from rowlease.queue where request_id = %s", [second]) == [
+            (0,)
+        ]
+        sql("alter routine rowlease.renew_taken_away rename to renew")
+        heard.first(RenewalsRecovered)
+        open_gate(gate)
+        assert {heard.first(Finished).request.request_id for _ in range(2)} == {first, second}
+
+
+def test_a_call_that_hangs_is_told_while_it_hangs_and_when_it_is_answered(
+    store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "CALL_SILENT", 1.0)
+    sql("select pg_advisory_lock(1)")
+    sql(
+        "create or replace function rowlease_internal.fold_depth(p_limit integer) returns bigint"
+        " language plpgsql as 'begin perform pg_advisory_xact_lock(1); return 0; end'"
+    )
+    with working(store) as (_, heard):
+        stuck = heard.first(CallStuck, lambda event: event.call == "maintain")
+        assert (stuck.caller, stuck.seconds > 1.0) == ("housekeeping", True)
+        put(store, "ok")
+        heard.first(Finished)
+        sql("select pg_advisory_unlock(1)")
+        answered = heard.first(CallAnswered, lambda event: event.call == "maintain")
+        assert answered.seconds > stuck.seconds
+
+
+def use_several_connections(store: Store) -> None:
+    """More than the worker's other threads take away before leases are renewed."""
+    together = threading.Barrier(4)
+
+    def call() -> None:
+        together.wait()
+        store.depth()
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+def again(heard: Heard, *kinds: type) -> list[type]:
+    """What else of these kinds was told; nothing is missing, since the worker has stopped."""
+    found = rest(heard)
+    assert any(isinstance(event, WorkerStopped) for event in found)
+    return [type(event) for event in found if isinstance(event, kinds)]

@@ -1,0 +1,185 @@
+"""Child processes that end badly, and what tasks leave behind in them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.events import ChildDied, Finished
+from rowlease.model import NewRequest
+from rowlease.store import Store
+from rowlease.tasks import task
+from tests.acceptance.test_supervisor import working as supervised
+from tests.acceptance.test_worker import errors, line, worker_process
+from tests.acceptance.test_worker import working as working_with
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+LEASE = timedelta(seconds=30)
+
+
+@task
+def leave_a_thread() -> None:
+    """A thread that the interpreter would wait for at its end."""
+    threading.Thread(target=threading.Event().wait, daemon=False).start()
+
+
+@task
+def close_all() -> None:
+    """As code does that wants to become a daemon."""
+    os.closerange(3, 256)
+
+
+@task
+def close_all_and_stay() -> None:
+    os.closerange(3, 256)
+    threading.Event().wait()
+
+
+@task
+def start_sleep(told: str) -> None:
+    """A process of the task's own, which outlives the attempt."""
+    Path(told).write_text(str(subprocess.Popen(["sleep", "333"]).pid))
+
+
+@task
+def wait_beside_sleep(told: str) -> None:
+    start_sleep(told)
+    threading.Event().wait()
+
+
+@task
+def close_all_beside_sleep(told: str) -> None:
+    start_sleep(told)
+    os.closerange(3, 256)
+    threading.Event().wait()
+
+
+@task
+def ping() -> str:
+    return "pong"
+
+
+TASKS = [
+    leave_a_thread,
+    close_all,
+    close_all_and_stay,
+    start_sleep,
+    wait_beside_sleep,
+    close_all_beside_sleep,
+    ping,
+]
+
+
+def put(store: Store, kind: str, **given: Any) -> int:
+    payload = "{" + ", ".join(f'"{key}": "{value}"' for key, value in given.items()) + "}"
+    (answer,) = store.enqueue_many(
+        "default", [NewRequest(kind=kind, payload=payload, max_attempts=1)]
+    )
+    return answer.request_id or 0
+
+
+def test_a_child_does_not_wait_for_threads_that_tasks_have_left(store: Store, sql: Sql) -> None:
+    put(store, "leave_a_thread")
+    broken = put(store, "close_all")
+    put(store, "ping")
+    with working_with(store, TASKS) as (_, heard):
+        heard.first(Finished)
+        assert heard.first(ChildDied).how == "exited with code 1"
+        assert heard.first(Finished).request.kind == "ping"
+    assert errors(sql) == {broken: "the process running this request exited with code 1"}
+
+
+def test_a_child_that_has_closed_its_pipe_and_goes_on_is_killed(store: Store, sql: Sql) -> None:
+    silent = put(store, "close_all_and_stay")
+    put(store, "ping")
+    how = "was killed because it had closed the pipe to its worker and did not end"
+    with working_with(store, TASKS) as (_, heard):
+        assert heard.first(ChildDied).how == how
+        assert heard.first(Finished).request.kind == "ping"
+    assert errors(sql) == {silent: f"the process running this request {how}"}
+
+
+@pytest.mark.parametrize("kind", ["wait_beside_sleep", "close_all_beside_sleep"])
+def test_what_a_task_has_started_dies_with_a_killed_worker(
+    kind: str, dsn: str, store: Store, sql: Sql, tmp_path: Path
+) -> None:
+    told = tmp_path / "pid"
+    put(store, kind, told=told)
+    with worker_process(dsn, __name__, concurrency=1, lease=LEASE) as process:
+        line(process, "started request_id")
+        with ExitStack() as stack:
+            sleep = process_of(told, stack)
+            process.kill()
+            assert select.select([sleep], [], [], LEASE.total_seconds())[0]
+    assert sql("select lock_expires_time > clock_timestamp() from rowlease.queue") == [(True,)]
+
+
+def test_what_a_task_has_started_dies_with_a_worker_that_ends(store: Store, tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    put(store, "start_sleep", told=told)
+    with ExitStack() as stack:
+        with working_with(store, TASKS) as (_, heard):
+            heard.first(Finished)
+            sleep = process_of(told, stack)
+            assert not select.select([sleep], [], [], 0)[0]
+        assert select.select([sleep], [], [], LEASE.total_seconds())[0]
+
+
+def process_of(told: Path, stack: ExitStack) -> int:
+    """A descriptor of the process whose number a task has written there; killed at the end."""
+    while not (told.exists() and (text := told.read_text())):
+        pass
+    fd = os.pidfd_open(int(text))
+
+    def end() -> None:
+        if not select.select([fd], [], [], 0)[0]:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        os.close(fd)
+
+    stack.callback(end)
+    return fd
+
+
+#: The first child process that imports it is killed, as the kernel does when memory is short.
+DIES_ONCE = """
+import os
+import signal
+import sys
+from rowlease import task
+
+if sys.modules["__main__"].__file__.endswith("child_main.py"):
+    try:
+        os.close(os.open("mark", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        pass
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@task
+def ping():
+    return "pong"
+"""
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_child_that_is_killed_before_it_is_ready_is_started_again(
+    processes: str, dsn: str, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "dies_once.py").write_text(DIES_ONCE)
+    put(store, "ping")
+    options = ("--processes", processes, "--burst")
+    with supervised(dsn, tmp_path, *options, tasks="dies_once") as command:
+        assert command.event("child_died")["how"] == "was killed by signal 9 (SIGKILL)"
+        code, summary = command.ended()
+    assert (code, summary["finished"], summary["crashed"]) == (0, 1, 1)
+    assert summary.get("restarts", 0) == 0

@@ -1,0 +1,203 @@
+"""A task that completes its request in the transaction of its effects: they happen exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from rowlease import LeaseLost, current
+from rowlease.events import Events, Finished, Renewed, Started
+from rowlease.model import NewRequest
+from rowlease.store import Store
+from rowlease.tasks import Task, task
+from rowlease.testing import drain
+from rowlease.worker import Worker
+from tests.acceptance.test_worker import SHORT_LEASE, line, open_gate, worker_process, working
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+EFFECT = "insert into payment (request_id, by) values (%s, %s)"
+#: How a task may go on when it has completed its request; then what it returns or raises.
+ENDS = ("commit, return", "commit, raise", "roll back, return", "roll back, raise", "raise inside")
+
+
+@task
+def pay(dsn: str, end: str = ENDS[0], wait: str | None = None) -> str:
+    attempt = current()
+    with psycopg.connect(dsn) as connection:
+        connection.execute(EFFECT, (attempt.request_id, attempt.lock_token))
+        attempt.complete(connection, {"paid": 5})
+        finish(connection, end)
+    if wait:
+        Path(wait).read_text()
+    return said(end)
+
+
+@task
+async def pay_later(dsn: str, end: str) -> str:
+    attempt = current()
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await connection.execute(EFFECT, (attempt.request_id, attempt.lock_token))
+        await attempt.complete(connection, {"paid": 5})
+        if end == "raise inside":
+            raise RuntimeError("no luck today")
+        if end.startswith("roll back"):
+            await connection.rollback()
+    return said(end)
+
+
+@task
+def pay_slowly(dsn: str, gate: str, done: str) -> None:
+    """The first attempt waits with its effect not committed, and tells how it ended."""
+    attempt = current()
+    told = "committed"
+    try:
+        with psycopg.connect(dsn) as connection:
+            connection.execute(EFFECT, (attempt.request_id, attempt.lock_token))
+            if attempt.attempt == 1:
+                Path(gate).read_text()
+            attempt.complete(connection, attempt.attempt)
+    except LeaseLost as error:
+        told = error.outcome
+        raise
+    finally:
+        if attempt.attempt == 1:
+            Path(done).write_text(told)
+
+
+def finish(connection: psycopg.Connection, end: str) -> None:
+    if end == "raise inside":
+        raise RuntimeError("no luck today")
+    if end.startswith("roll back"):
+        connection.rollback()
+
+
+def said(end: str) -> str:
+    if end.endswith("raise"):
+        raise RuntimeError("no luck today")
+    return "returned"
+
+
+@pytest.fixture(autouse=True)
+def _payments(sql: Sql) -> Iterator[None]:
+    sql("create table payment (request_id bigint, by bigint)")
+    yield
+    sql("drop table payment")
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A pipe: who reads it waits until a test writes to it."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def put(store: Store, kind: str = "pay", **payload: Any) -> int:
+    request = NewRequest(kind=kind, payload=json.dumps(payload), max_attempts=1)
+    (answer,) = store.enqueue_many("default", [request])
+    assert answer.request_id
+    return answer.request_id
+
+
+def state(sql: Sql) -> tuple[str, Any, int]:
+    """Of the one request: its status and result, and how often its effect happened."""
+    ((status, result),) = sql("select status, result from rowlease.requests")
+    ((effects,),) = sql("select count(*) from payment")
+    return status, result, effects
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    ("executor", "kind"),
+    [
+        ("process", "pay"),
+        ("process", "pay_later"),
+        ("thread", "pay"),
+        ("thread", "pay_later"),
+        ("coroutine", "pay_later"),
+    ],
+)
+def test_the_effect_and_the_completion_commit_together(
+    executor: str, kind: str, end: str, dsn: str, store: Store, sql: Sql
+) -> None:
+    put(store, kind, dsn=dsn, end=end)
+    tasks: list[Task] = [pay_later] if executor == "coroutine" else [pay, pay_later]
+    summary = Worker(
+        store, tasks, burst=True, executor=executor, concurrency=1, events=Events()
+    ).run()
+    committed, raised = end.startswith("commit"), "raise" in end
+    assert (summary.claimed, summary.lost) == (1, 0)
+    assert (summary.finished, summary.failed) == ((0, 1) if raised else (1, 0))
+    # What was committed stands, whatever the task says afterwards.
+    if committed:
+        assert state(sql) == ("Complete", {"paid": 5}, 1)
+    else:
+        assert state(sql) == (("Failed", None, 0) if raised else ("Complete", "returned", 0))
+
+
+def test_a_task_may_go_on_after_the_commit_for_longer_than_its_lease(
+    dsn: str, store: Store, sql: Sql, gate: Path
+) -> None:
+    put(store, dsn=dsn, wait=str(gate))
+    with working(store, [pay], lease=SHORT_LEASE) as (_, heard):
+        lease = heard.first(Started).request.lock_expires_time
+        heard.first(Renewed)
+        while sql("select clock_timestamp() < %s", [lease]) == [(True,)]:
+            pass
+        open_gate(gate)
+        heard.first(Finished)
+    assert state(sql) == ("Complete", {"paid": 5}, 1)
+
+
+def test_a_worker_that_was_stopped_beyond_its_lease_has_no_effect(
+    dsn: str, store: Store, sql: Sql, gate: Path, tmp_path: Path
+) -> None:
+    """Its child is not stopped, and completes the request when another worker has done so."""
+    done = tmp_path / "done"
+    os.mkfifo(done)
+    request = put(store, "pay_slowly", dsn=dsn, gate=str(gate), done=str(done))
+    sql("update rowlease.queue set max_attempts = 9")
+    with worker_process(dsn, __name__, concurrency=1, lease=SHORT_LEASE) as stopped:
+        line(stopped, "started request_id")
+        ((late,),) = sql("select lock_token from rowlease.queue")
+        stopped.send_signal(signal.SIGSTOP)
+        with working(store, [pay_slowly]) as (_, heard):
+            heard.first(Finished)
+        open_gate(gate)
+        assert done.read_text() == "lease_lost"
+        stopped.send_signal(signal.SIGCONT)
+        line(stopped, "lease lost")
+        stopped.terminate()
+        assert "1 lost" in line(stopped, "0 finished")
+    ((owner,),) = sql("select lock_token from rowlease.queue_history")
+    assert owner > late
+    assert sql("select request_id, by from payment") == [(request, owner)]
+    assert state(sql) == ("Complete", 2, 1)
+
+
+def test_under_drain_too(dsn: str, store: Store, sql: Sql) -> None:
+    put(store, dsn=dsn)
+    (ran,) = drain(store, [pay])
+    assert (ran.outcome, ran.error) == ("repeat", None)
+    assert state(sql) == ("Complete", {"paid": 5}, 1)
+
+
+def test_under_drain_a_lost_lease_is_raised(dsn: str, store: Store, sql: Sql) -> None:
+    @task
+    def robbed() -> None:
+        sql("update rowlease.queue set lock_token = lock_token + 1")
+        with psycopg.connect(dsn) as connection:
+            connection.execute(EFFECT, (1, 1))
+            current().complete(connection)
+
+    put(store, "robbed")
+    with pytest.raises(LeaseLost, match="another worker may own it"):
+        drain(store, [robbed])
+    assert state(sql) == ("Processing", None, 0)

@@ -1,0 +1,261 @@
+"""What the database refuses of one request ends that attempt; the worker and the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from rowlease.context import current
+from rowlease.events import (
+    Failed,
+    Finished,
+    OutcomeRefused,
+    ProgressKept,
+    ScheduleFired,
+    StoreLost,
+    StoreRecovered,
+    WorkerIdle,
+)
+from rowlease.model import NewRequest
+from rowlease.store import Store, migrate, open_store
+from rowlease.tasks import task
+from rowlease.worker.slots import wire
+from tests.acceptance.test_worker import Sql, errors, working
+from tests.conftest import in_database
+
+DEEP = 20_000
+
+
+@task
+def ok() -> str:
+    return "ok"
+
+
+@task
+def deep() -> object:
+    """JSON that a server's stack does not hold; Python's own limit is lower."""
+    sys.setrecursionlimit(10 * DEEP)
+    result: list[Any] = []
+    for _ in range(DEEP):
+        result = [result]
+    return result
+
+
+@task
+def euro(do: str) -> str:
+    if do == "raise":
+        raise ValueError("5 €")
+    return "5 €"
+
+
+@task
+def note(text: str, gate: str) -> None:
+    """Says something of itself and waits at a pipe."""
+    current().progress(0.5, text)
+    with open(gate) as opened:
+        opened.read()
+
+
+@task
+def write_into_pipes(form: str) -> None:
+    """As a task does that takes a descriptor for its own: no worker may take that for an answer."""
+    garbage = {
+        "no such code": wire.OUTCOME.pack(0, 200, 0.0),
+        "endless": wire.OUTCOME.pack(2**32 - 1, wire.DONE, 0.0),
+        "no text": wire.OUTCOME.pack(1, wire.DONE, 0.0) + b"\xff",
+        "no seconds": wire.OUTCOME.pack(1, wire.RETRY, 0.0) + b"x",
+        "no number": wire.OUTCOME.pack(0, wire.DONE, float("nan")),
+    }[form]
+    for fd in range(3, 32):
+        try:
+            if "pipe" in os.readlink(f"/proc/self/fd/{fd}"):
+                os.write(fd, garbage)
+        except OSError:
+            continue  # closed, or open for reading
+
+
+@task(executor="coroutine")
+async def stop_the_loop() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+
+
+@task(executor="coroutine")
+async def ok_in_the_loop() -> None: ...
+
+
+TASKS = [ok, deep, euro, note, write_into_pipes]
+
+
+def put(store: Store, *kinds: tuple[str, str], **options: Any) -> list[int]:
+    options = {"max_attempts": 1, **options}
+    requests = [NewRequest(kind=kind, payload=payload, **options) for kind, payload in kinds]
+    return [answer.request_id or 0 for answer in store.enqueue_many("default", requests)]
+
+
+@pytest.fixture
+def latin1(server_dsn: str) -> Iterator[str]:
+    """A database that lacks most characters."""
+    name = f"rowlease_test_latin1_{os.getpid()}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        provider = "locale_provider libc" if connection.info.server_version >= 150_000 else ""
+        connection.execute(
+            f"create database {name} template template0 encoding 'LATIN1' {provider}"
+            " lc_collate 'C' lc_ctype 'C'"
+        )
+        try:
+            dsn = in_database(server_dsn, name)
+            migrate(dsn)
+            yield dsn
+        finally:
+            connection.execute(f"drop database {name} with (force)")
+
+
+def test_a_result_that_is_nested_too_deep_fails_and_the_others_go_through(
+    store: Store, sql: Sql
+) -> None:
+    first, poison, last = put(store, ("ok", "{}"), ("deep", "{}"), ("ok", "{}"))
+    with working(store, TASKS) as (_, heard):
+        assert {heard.first(Finished).request.request_id for _ in range(2)} == {first, last}
+        said = heard.first(Failed)
+    assert said.request.request_id == poison
+    assert errors(sql)[poison].startswith("the database refused the result: stack depth limit")
+
+
+def test_what_the_database_s_encoding_lacks_fails_its_own_request(latin1: str) -> None:
+    with closing(open_store(latin1)) as store, psycopg.connect(latin1, autocommit=True) as look:
+        returned, raised, good = put(
+            store, ("euro", '{"do": "return"}'), ("euro", '{"do": "raise"}'), ("ok", "{}")
+        )
+        with working(store, TASKS) as (_, heard):
+            assert heard.first(Finished).request.request_id == good
+            for _ in range(2):
+                heard.first(Failed)
+        found: dict[int, str] = dict(
+            look.execute("select request_id, last_error from rowlease.queue").fetchall()
+        )
+    assert found[returned].startswith("the database refused the result: a text holds")
+    assert found[raised].startswith("ValueError: 5 \\u20ac\n\nTraceback")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [("bad \0 note", "bad \N{REPLACEMENT CHARACTER} note"), ("\ud800", "?")]
+)
+def test_a_note_that_no_database_holds_is_kept_as_it_can_be(
+    text: str, kept: str, store: Store, sql: Sql, tmp_path: Any
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    put(store, ("note", f'{{"text": {json.dumps(text)}, "gate": "{gate}"}}'))
+    with working(store, TASKS, lease=timedelta(seconds=1)) as (_, heard):
+        assert heard.first(ProgressKept).count == 1
+        assert sql("select note from rowlease.progress") == [(kept,)]
+        gate.write_text("")
+        heard.first(Finished)
+
+
+def test_a_note_that_the_encoding_lacks_is_kept_escaped(latin1: str, tmp_path: Any) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with closing(open_store(latin1)) as store, psycopg.connect(latin1, autocommit=True) as look:
+        put(store, ("note", f'{{"text": "5 \\u20ac", "gate": "{gate}"}}'))
+        with working(store, TASKS, lease=timedelta(seconds=1)) as (_, heard):
+            heard.first(ProgressKept)
+            found = look.execute("select note from rowlease.progress").fetchall()
+            gate.write_text("")
+            heard.first(Finished)
+    assert found == [("5 \\u20ac",)]
+
+
+def test_an_outcome_that_is_refused_whatever_it_says_is_let_go_and_told(
+    store: Store, sql: Sql
+) -> None:
+    sql(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin"
+        " if new.last_error like 'the database refused%' then raise exception 'not even that';"
+        " end if; return new; end $$;"
+        "create trigger refuse before update on rowlease.queue"
+        " for each row execute function public.refuse()"
+    )
+    poison, good = put(store, ("deep", "{}"), ("ok", "{}"))
+    with working(store, TASKS) as (_, heard):
+        assert heard.first(Finished).request.request_id == good
+        said = heard.first(OutcomeRefused)
+        assert said.request.request_id == poison
+        assert "not even that" in said.error
+        put(store, ("ok", "{}"))
+        heard.first(Finished)
+    # It is still leased: the lease runs out, which counts as a crash.
+    assert sql("select request_id, status from rowlease.queue") == [(poison, "Processing")]
+
+
+@pytest.mark.parametrize("form", ["no such code", "endless", "no text", "no seconds", "no number"])
+def test_what_a_task_writes_into_the_pipe_ends_its_process_alone(form: str, store: Store) -> None:
+    put(store, ("write_into_pipes", f'{{"form": "{form}"}}'), ("ok", "{}"))
+    with working(store, TASKS) as (_, heard):
+        assert heard.first(Finished, lambda event: event.request.kind == "ok")
+
+
+def test_a_loop_that_a_task_has_stopped_runs_on(store: Store) -> None:
+    put(store, ("stop_the_loop", "{}"), ("ok_in_the_loop", "{}"))
+    with working(store, [stop_the_loop, ok_in_the_loop], concurrency=2) as (_, heard):
+        assert {heard.first(Finished).request.kind for _ in range(2)} == {
+            "stop_the_loop",
+            "ok_in_the_loop",
+        }
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["-infinity", "infinity", "0001-01-01 00:00+00", "4000-01-01 BC", "9999-12-31 23:59:59+00"],
+)
+def test_a_time_that_was_set_by_hand_ends_no_worker(time: str, store: Store, sql: Sql) -> None:
+    put_schedules(store, "odd", "plain")
+    sql("update rowlease.schedule set next_time = %s where schedule_name = 'odd'", [time])
+    sql(
+        "update rowlease.schedule set next_time = date_trunc('minute', now())"
+        " where schedule_name <> 'odd'"
+    )
+    put(store, ("ok", "{}"))
+    sql("update rowlease.queue set requested_time = %s", [time])
+    with working(store, TASKS) as (_, heard):
+        assert heard.first(ScheduleFired, lambda event: event.schedule == "plain")
+        for _ in range(2):
+            heard.first(Finished)
+
+
+def test_a_routine_that_is_gone_for_a_moment_ends_no_worker(store: Store, sql: Sql) -> None:
+    with working(store, TASKS) as (_, heard):
+        heard.first(WorkerIdle)
+        sql("alter routine rowlease.exchange rename to exchange_taken_away")
+        put(store, ("ok", "{}"))
+        assert "lacks what this version calls" in heard.first(StoreLost).error
+        sql("alter routine rowlease.exchange_taken_away rename to exchange")
+        heard.first(StoreRecovered)
+        heard.first(Finished)
+
+
+def put_schedules(store: Store, *names: str) -> None:
+    for name in names:
+        store.put_schedule(name, "* * * * *", "ok")
+
+
+@pytest.mark.parametrize("time", ["-infinity", "infinity"])
+def test_a_lease_s_end_that_was_set_by_hand_stops_no_claim(
+    time: str, store: Store, sql: Sql
+) -> None:
+    put(store, ("ok", "{}"))
+    store.dequeue("gone", ["default"], 1)
+    sql("update rowlease.queue set lock_expires_time = %s", [time])
+    put(store, ("ok", "{}"))
+    with working(store, TASKS) as (_, heard):
+        heard.first(Finished)

@@ -1,0 +1,58 @@
+"""A rolling deploy: workers of two releases take from one queue, and only one knows a new task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rowlease.events import Failed, Finished, KindUnknown, WorkerIdle
+from rowlease.model import NewRequest
+from rowlease.store import Store
+from rowlease.tasks import task
+from tests.acceptance.test_worker import statuses, working
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+ATTEMPTS = "select distinct num_attempts, num_crashes from rowlease.requests"
+
+
+@task
+def old_task() -> None: ...
+
+
+@task
+def new_task() -> None: ...
+
+
+def put(store: Store, kind: str, count: int) -> None:
+    store.enqueue_many("default", [NewRequest(kind=kind, max_attempts=1)] * count)
+
+
+def test_what_a_new_release_enqueues_is_done_by_it_and_never_a_dead_letter(
+    store: Store, sql: Sql
+) -> None:
+    with working(store, [old_task]) as (_, old):
+        old.first(WorkerIdle)
+        put(store, "new_task", 4)
+        assert old.first(KindUnknown) == KindUnknown("default", "new_task", dead=False)
+        with working(store, [old_task, new_task], concurrency=4) as (_, new):
+            put(store, "old_task", 4)
+            for _ in range(4):
+                new.first(Finished, lambda event: event.request.kind == "new_task")
+    for heard in (old, new):
+        assert [event for event in heard.all if isinstance(event, KindUnknown | Failed)] == []
+    assert sql("select count(*) from rowlease.queue where status = 'Failed'") == [(0,)]
+    assert sql(ATTEMPTS + " where kind = 'new_task'") == [(1, 0)]
+    assert statuses(sql)["Complete"] >= 4
+
+
+def test_a_kind_that_no_worker_knows_for_long_ends_as_a_dead_letter_that_says_so(
+    store: Store, sql: Sql
+) -> None:
+    store.configure_queue("default", unknown_kind_seconds=1)
+    with working(store, [old_task]) as (_, heard):
+        put(store, "nobodys", 3)
+        heard.first(KindUnknown, lambda event: event.dead)
+    dead = sql(
+        "select distinct num_attempts, last_error from rowlease.queue where status = 'Failed'"
+    )
+    assert dead == [(0, 'no live worker of queue "default" has known kind "nobodys" for 1 s')]

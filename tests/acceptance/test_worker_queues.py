@@ -1,0 +1,125 @@
+"""Which queues a worker listens to when nobody says: those of its tasks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rowlease.client import Client
+from rowlease.errors import InvalidRequest
+from rowlease.events import Event, Events, QueueLeftOut, WorkerStarted
+from rowlease.model import NewRequest
+from rowlease.store import Store
+from rowlease.tasks import Task, task
+from rowlease.worker import Worker
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+@task
+async def plain() -> str:
+    return "plain"
+
+
+@task(queue="web")
+async def ping(host: str = "a") -> str:
+    return host
+
+
+@task(queue="web")
+async def fetch(url: str = "b") -> str:
+    return url
+
+
+class Ran:
+    """What a worker did that runs until nothing is left, and what it told."""
+
+    def __init__(self, store: Store, tasks: list[Task], **settings: Any) -> None:
+        seen: list[Event] = []
+        events = Events()
+        events.subscribe(seen.append)
+        self.summary = Worker(store, tasks, burst=True, events=events, **settings).run()
+        (self.queues,) = (event.queues for event in seen if isinstance(event, WorkerStarted))
+        self.left_out = [event for event in seen if isinstance(event, QueueLeftOut)]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "queues"),
+    [
+        ([plain], {"default"}),
+        ([ping], {"web"}),
+        ([ping, fetch], {"web"}),
+        ([ping, plain], {"web", "default"}),
+    ],
+)
+def test_a_worker_listens_to_the_queues_of_its_tasks(
+    tasks: list[Task], queues: set[str], store: Store
+) -> None:
+    store.configure_queue("web")
+    store.configure_queue("other")
+    for each in tasks:
+        store.enqueue_many(each.queue or "default", [NewRequest(kind=each.name)])
+    ran = Ran(store, tasks)
+    assert set(ran.queues) == queues
+    assert (ran.summary.finished, ran.summary.claimed) == (len(tasks), len(tasks))
+    assert ran.left_out == []
+
+
+def test_each_of_its_queues_gets_a_share(store: Store, sql: Sql) -> None:
+    store.configure_queue("web")
+    for each in (ping, plain):
+        store.enqueue_many(each.queue or "default", [NewRequest(kind=each.name)] * 40)
+    Ran(store, [ping, plain], concurrency=2)
+    ((between,),) = sql(
+        "select count(*) from rowlease.queue_history where queue_name = 'default'"
+        "   and locked_time < (select max(locked_time) from rowlease.queue_history"
+        "                       where queue_name = 'web')"
+    )
+    assert 0 < between < 40, "one of them waited until the other was empty"
+
+
+def test_what_is_said_wins_and_what_it_leaves_out_is_told(store: Store) -> None:
+    store.configure_queue("web")
+    store.enqueue_many("web", [NewRequest(kind="ping")])
+    ran = Ran(store, [ping, fetch, plain], queues=["default"])
+    assert (ran.queues, ran.summary.claimed) == (("default",), 0)
+    assert ran.left_out == [QueueLeftOut("web", "ping, fetch")]
+    assert Ran(store, [ping, plain], queues=["web"]).left_out == []  # plain names none
+
+
+def test_a_queue_that_does_not_exist_is_said_before_anything_starts(store: Store) -> None:
+    seen: list[Event] = []
+    events = Events()
+    events.subscribe(seen.append)
+    with pytest.raises(
+        InvalidRequest,
+        match=r'^queue "web" does not exist; create it with rowlease.configure_queue, '
+        r"or name the queues to listen to \(task ping has this one\)$",
+    ):
+        Worker(store, [plain, ping], events=events).run()
+    with pytest.raises(InvalidRequest, match=r'^queue "other" does not exist; create it with'):
+        Worker(store, [plain], ["default", "other"], events=events).run()
+    assert seen == []
+
+
+def test_the_command_listens_to_the_queues_of_its_tasks(dsn: str, store: Store) -> None:
+    store.configure_queue("web")
+    with Client(dsn) as client:
+        client.enqueue(ping)
+        client.enqueue(plain)
+    command = [sys.executable, "-m", "rowlease", "worker", f"{__name__}:ping", "--burst"]
+
+    def work(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, "--dsn", dsn, *more], capture_output=True, text=True, timeout=60
+        )
+
+    left_out = work("--queue", "default")
+    assert "WARNING queue left out queue=web tasks=ping" in left_out.stderr
+    ran = work()
+    assert ran.stdout.startswith("1 finished in "), ran.stderr
+    assert "queue left out" not in ran.stderr

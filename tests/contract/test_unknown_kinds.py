@@ -1,0 +1,228 @@
+"""Requests of kinds that a worker does not know are left to those that may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+
+from rowlease.errors import InvalidRequest, RoutineError
+from rowlease.model import LeasedRequest, Outcome
+from tests.contract import sessions
+from tests.contract.sessions import Clock, Session
+
+module_database, dsn = sessions.module_database, sessions.emptied_database
+
+LONG = timedelta(seconds=600)
+NOBODY = 'no live worker of queue "default" has known kind "new" for 600 s'
+
+
+def beat(
+    store: Session,
+    worker: str = "two",
+    kinds: Sequence[str] | None = ("new",),
+    queue: str = "default",
+) -> None:
+    store.worker_heartbeat(
+        worker, host="h", pid=1, version="1", queues=[queue], slots=1, busy=0, kinds=kinds
+    )
+
+
+def decline(store: Session, held: Sequence[LeasedRequest] | None = None) -> list[bool]:
+    """Lease one request and decline it."""
+    held = store.take("one") if held is None else held
+    assert held
+    answers, dead = store.decline(held, ["not known here"] * len(held))
+    assert answers == [Outcome.OK] * len(held)
+    return dead
+
+
+def decline_until(store: Session, clock: Clock, seconds: int) -> list[bool]:
+    """Decline the request again and again, the last time after so many seconds."""
+    dead = decline(store)
+    for step in [seconds % 30] * (seconds % 30 > 0) + [30] * (seconds // 30):
+        clock.advance(seconds=step)
+        dead = decline(store)
+    return dead
+
+
+def test_a_declined_request_is_due_again_a_little_later_and_no_attempt_is_counted(
+    store: Session, clock: Clock
+) -> None:
+    (request,) = store.put(kind="new", max_attempts=1)
+    for _ in range(3):
+        assert decline(store) == [False]
+        row = store.row(request)
+        assert (row["status"], row["num_attempts"], row["num_crashes"]) == ("Scheduled", 0, 0)
+        assert (row["num_abandons"], row["last_error"]) == (0, "not known here")
+        assert (row["locked_by"], row["lock_expires_time"], row["started_time"]) == (None,) * 3
+        assert row["due_time"] - clock.now == timedelta(seconds=1)
+        assert store.depth() == store.counted()
+        assert store.take("one") == []
+        clock.advance(seconds=1)
+    (held,) = store.take("two")
+    assert store.complete([held]) == [Outcome.OK]
+    assert store.row(request)["num_attempts"] == 1
+
+
+@pytest.mark.parametrize(("unknown", "delay"), [(0, 1), (3, 1), (40, 10), (300, 30)])
+def test_the_longer_nobody_knows_it_the_later_it_is_due(
+    store: Session, clock: Clock, unknown: int, delay: int
+) -> None:
+    (request,) = store.put(kind="new")
+    decline_until(store, clock, unknown)
+    assert store.row(request)["due_time"] - clock.now == timedelta(seconds=delay)
+
+
+def test_it_is_due_soon_while_a_live_worker_knows_it(store: Session, clock: Clock) -> None:
+    (request,) = store.put(kind="new")
+    decline_until(store, clock, 300)
+    clock.advance(seconds=30)
+    beat(store)
+    assert decline(store) == [False]
+    assert store.row(request)["due_time"] - clock.now == timedelta(seconds=2)
+
+
+def test_it_is_a_dead_letter_when_nobody_has_known_it_for_long_enough(
+    store: Session, clock: Clock
+) -> None:
+    (request,) = store.put(kind="new")
+    assert decline_until(store, clock, 599) == [False]
+    clock.advance(seconds=30)
+    assert decline(store) == [True]
+    row = store.row(request)
+    assert (row["status"], row["last_error"], row["num_attempts"]) == ("Failed", NOBODY, 0)
+    assert row["completion_time"] == clock.now
+    assert store.depth() == store.counted()
+
+
+@pytest.mark.parametrize("knows", ["the kind", "does not say"])
+def test_while_a_live_worker_may_know_it_it_is_never_a_dead_letter(
+    store: Session, clock: Clock, knows: str
+) -> None:
+    store.configure_queue("default", unknown_kind_seconds=0)
+    store.put(kind="new")
+    for _ in range(50):
+        beat(store, kinds=["old", "new"] if knows == "the kind" else None)
+        assert decline(store) == [False]
+        clock.advance(seconds=29)
+
+
+@pytest.mark.parametrize("why", ["another kind", "another queue", "silent"])
+def test_who_does_not_know_it_here_and_now_does_not_save_it(
+    store: Session, clock: Clock, why: str
+) -> None:
+    store.configure_queue("other")
+    store.put(kind="new")
+    decline(store)
+    if why == "silent":
+        beat(store)
+        clock.advance(seconds=30)
+        decline(store)
+    start = clock.now
+    dead = [False]
+    while not dead[0]:
+        clock.advance(seconds=30)
+        assert clock.now - start <= LONG
+        if why != "silent":
+            beat(
+                store,
+                kinds=["new"] if why == "another queue" else ["ne", "news"],
+                queue="other" if why == "another queue" else "default",
+            )
+        dead = decline(store)
+    assert clock.now - start == LONG
+
+
+def test_the_time_begins_anew_when_somebody_has_known_it_meanwhile(
+    store: Session, clock: Clock
+) -> None:
+    store.put(kind="new")
+    decline_until(store, clock, 590)
+    beat(store)
+    store.remove_worker("two")
+    clock.advance(seconds=31)
+    assert decline_until(store, clock, 599) == [False]
+
+
+def test_a_time_in_which_nobody_looked_does_not_count(store: Session, clock: Clock) -> None:
+    store.put(kind="new")
+    decline(store)
+    clock.advance(days=7)
+    assert decline(store) == [False]
+
+
+def test_the_time_is_a_setting_of_the_queue(store: Session, clock: Clock) -> None:
+    assert store.configure_queue("default")["unknown_kind_seconds"] == 600
+    store.configure_queue("default", unknown_kind_seconds=0)
+    store.put(kind="new")
+    assert decline(store) == [True]
+    with pytest.raises(InvalidRequest, match="out of range"):
+        store.configure_queue("default", unknown_kind_seconds=-1)
+
+
+def test_several_kinds_and_queues_are_told_apart(store: Session, clock: Clock) -> None:
+    store.configure_queue("other", unknown_kind_seconds=0)
+    one, two = store.put(kind="new")[0], store.put(kind="newer")[0]
+    (three,) = store.put(kind="new", queue="other")
+    beat(store, kinds=["newer"])
+    held = store.dequeue("one", ["default", "other"], 9).requests
+    answers, dead = store.decline(held, ["x", "y", "z"])
+    assert (answers, dead) == ([Outcome.OK] * 3, [False, False, True])
+    found = [store.row(request) for request in (one, two, three)]
+    assert [row["last_error"][:2] for row in found] == ["x", "y", "no"]
+    assert [row["due_time"] - clock.now for row in found[:2]] == [
+        timedelta(seconds=1),
+        timedelta(seconds=2),
+    ]
+    assert store.depth() == store.counted()
+
+
+def test_a_late_worker_declines_nothing(store: Session, clock: Clock) -> None:
+    (request,) = store.put(kind="new")
+    late = store.take("one")
+    clock.advance(seconds=31)
+    held = store.take("two")
+    before = store.row(request)
+    assert store.decline(late, ["x"]) == ([Outcome.LEASE_LOST], [False])
+    assert store.row(request) == before
+    decline(store, held)
+    assert store.decline(held, ["x"]) == ([Outcome.REPEAT], [False])
+    with pytest.raises(RoutineError, match="arrays of one length"):
+        store.decline(held, [])
+
+
+def test_a_request_that_is_to_be_cancelled_is_cancelled(store: Session) -> None:
+    store.configure_queue("default", unknown_kind_seconds=0)
+    (request,) = store.put(kind="new")
+    held = store.take("one")
+    store.cancel([request])
+    assert store.decline(held, ["x"]) == ([Outcome.OK], [False])
+    assert store.row(request)["status"] == "Cancelled"
+    assert store.depth() == store.counted()
+
+
+@pytest.mark.parametrize("seconds", [0, 600])
+def test_its_group_waits_for_it_unless_it_is_a_dead_letter(
+    store: Session, clock: Clock, seconds: int
+) -> None:
+    store.configure_queue("default", unknown_kind_seconds=seconds)
+    first, second = (store.put(kind=kind, group_key="g")[0] for kind in ("new", "old"))
+    held = store.take("one", 2)
+    assert [one.request_id for one in held] == [first]
+    decline(store, held)
+    assert [one.request_id for one in store.take("one", 2)] == ([] if seconds else [second])
+
+
+def test_sleepers_hear_when_to_look(store: Session, another: Callable[[], Session]) -> None:
+    if not store.can_notify:
+        pytest.skip("there is no bell")
+    sleeper = another()
+    sleeper.execute("select rowlease.announce_idle('{default}', true)")
+    store.put(kind="new")
+    held = store.take("one")
+    heard = store.listening()
+    heard()
+    decline(store, held)
+    assert "default" in heard()

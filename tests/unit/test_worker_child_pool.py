@@ -1,0 +1,286 @@
+"""A slot's child process, without a database."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease.clock import now
+from rowlease.errors import ConfigError
+from rowlease.events import ChildDied, ChildStarted, Event, Events
+from rowlease.model import LeasedRequest
+from rowlease.task_loading import set_up
+from rowlease.tasks import Registry, task
+from rowlease.worker.attempt import NotRun, Returned
+from rowlease.worker.claims.leases import Lease
+from rowlease.worker.slots.child_pool import ChildPool
+from rowlease.worker.slots.slot import Answer, Death
+
+PATIENCE = 60.0  # seconds; only a failing test waits that long
+
+
+@task
+def act(do: str, **given: Any) -> object:
+    match do:
+        case "wait":
+            return Path(given["gate"]).read_text()
+        case "size":
+            return len(given["text"])
+        case "large":
+            return "x" * 1_000_000
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "descriptors":
+            return [fd for fd in map(int, os.listdir("/proc/self/fd")) if inherited(fd)]
+        case "orphan":
+            if os.fork() == 0:
+                threading.Event().wait()
+            os._exit(1)
+        case "exit":
+            os._exit(0)
+        case "hang":
+            threading.Event().wait()
+    return do
+
+
+def inherited(fd: int) -> bool | None:
+    try:
+        return os.get_inheritable(fd)
+    except OSError:
+        return None  # it was there for the listing only
+
+
+def lease(do: str, **given: Any) -> Lease:
+    at = datetime.now(UTC)
+    request = LeasedRequest(
+        *(1, "default", "act", 0, at, at, at, at + timedelta(hours=1), 1, 1, 5, 0, None, None),
+        payload=json.dumps({"do": do, **given}),
+    )
+    return Lease(request, 0, None, now())
+
+
+@pytest.fixture
+def heard() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def slots(heard: list[Event]) -> Iterator[ChildPool]:
+    events = Events()
+    events.subscribe(heard.append)
+    with closing(ChildPool(set_up(Registry([act])), 1, events)) as slots:
+        slots.start(cancelled=lambda: False)
+        yield slots
+
+
+def answers(slots: ChildPool, count: int) -> list[Answer]:
+    """The next `count` outcomes; nothing may die."""
+    found: list[Answer] = []
+    until = time.monotonic() + PATIENCE
+    while len(found) < count:
+        assert time.monotonic() < until
+        more, deaths = slots.poll(1.0)
+        assert not deaths
+        found += more
+    return found
+
+
+def death(slots: ChildPool) -> Death:
+    until = time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < until
+        _, deaths = slots.poll(1.0)
+        if deaths:
+            return deaths[0]
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def begun(lease: Lease) -> None:
+    until = time.monotonic() + PATIENCE
+    while not lease.has_begun():
+        assert time.monotonic() < until
+
+
+def result_of(answer: Answer) -> str:
+    assert isinstance(answer.ending, Returned)
+    assert answer.ending.result is not None
+    return answer.ending.result
+
+
+def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: ChildPool) -> None:
+    (slot,) = slots.children
+    given = [lease("size", text="x" * 1_000_000) for _ in range(8)] + [lease("large")] * 8
+    slot.give(given)
+    assert (slot.wants_to_write, slot.load) == (True, 16)  # a pipe holds far less
+    found = answers(slots, 16)
+    assert [one.ending for one in found[:8]] == [Returned("1000000")] * 8
+    assert {len(result_of(one)) for one in found[8:]} == {1_000_002}
+    assert (slot.wants_to_write, slot.load) == (False, 0)
+
+
+def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: ChildPool) -> None:
+    (slot,) = slots.children
+    stop = lease("stop")
+    slot.give([stop, *(lease("size", text="x" * 1_000_000) for _ in range(3))])
+    begun(stop)
+    assert slots.poll(0) == ([], [])
+    slot.kill()
+    left = death(slots)
+    assert left.how == "was killed by signal 9 (SIGKILL)"
+    assert len(left.others) == 3
+
+
+def test_what_waits_behind_a_long_request_can_be_taken_back(slots: ChildPool, gate: Path) -> None:
+    (slot,) = slots.children
+    long, *others = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
+    slot.give(given)
+    begun(long)
+    assert [one.has_begun() for one in given] == [True, False, False]
+    slot.ask_back(now())
+    assert not slot.is_open
+    assert slot.taken_back() == others
+    assert (slot.load, slot.is_open) == (1, True)
+    slot.give([late := lease("c")])
+    gate.write_text("through")
+    found = answers(slots, 2)
+    assert [one.lease for one in found] == [long, late]
+    assert all(isinstance(one.ending, Returned) for one in found)
+
+
+def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: ChildPool, gate: Path) -> None:
+    """The child went on in between: it says itself that it left the others alone."""
+    (slot,) = slots.children
+    long, *_ = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
+    slot.give(given)
+    begun(long)
+    slot.ask_back(now())
+    gate.write_text("through")
+    found = answers(slots, 3)
+    assert [one.lease for one in found] == given
+    assert [isinstance(one.ending, NotRun) for one in found] == [False, True, True]
+    assert slot.taken_back() == []
+    assert slot.load == 0
+
+
+def test_the_dead_leave_what_they_were_running_and_what_they_never_began(
+    slots: ChildPool, heard: list[Event], gate: Path
+) -> None:
+    (slot,) = slots.children
+    quick, long, *others = given = [lease("a"), lease("wait", gate=str(gate)), lease("b")]
+    slot.give(given)
+    begun(long)
+    os.kill(slot.pid, signal.SIGKILL)
+    found, deaths = slots.poll(PATIENCE)
+    while not deaths:
+        more, deaths = slots.poll(PATIENCE)
+        found += more
+    assert [one.lease for one in found] == [quick]
+    assert deaths[0].running
+    assert deaths[0].running[0] is long
+    assert deaths[0].others == others
+    assert heard[1] == ChildDied(0, slot.pid, "was killed by signal 9 (SIGKILL)", long.request)
+    (successor,) = slots.children
+    successor.give(others)
+    answers(slots, 1)
+
+
+def test_a_death_takes_along_what_the_task_has_started(slots: ChildPool) -> None:
+    """Else the orphan, which holds the pipes, too, would go on unseen."""
+    (slot,) = slots.children
+    slot.give([lease("orphan")])
+    assert death(slots).how == "exited with code 1"
+    until = time.monotonic() + PATIENCE
+    while group_exists(slot.pid):
+        assert time.monotonic() < until
+
+
+def group_exists(number: int) -> bool:
+    try:
+        os.killpg(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_what_a_task_starts_inherits_no_pipe(slots: ChildPool) -> None:
+    (slot,) = slots.children
+    slot.give([lease("descriptors")])
+    (answer,) = answers(slots, 1)
+    assert json.loads(result_of(answer)) == [0, 1, 2]
+
+
+def test_children_hold_their_own_pipes_only(slots: ChildPool, heard: list[Event]) -> None:
+    """Requests, outcomes and the kill pipe: one end of each is the child's."""
+    with closing(ChildPool(set_up(Registry([act])), 1, Events())) as others:
+        others.start(cancelled=lambda: False)
+        first, second = (pipes(one.children[0].pid) for one in (slots, others))
+        assert len(first) == len(second) == 3
+        assert not first & second
+
+
+def pipes(pid: int) -> set[str]:
+    """The pipes a process holds, without its stdin, stdout and stderr."""
+    folder = Path("/proc", str(pid), "fd")
+    found = {os.readlink(fd) for fd in folder.iterdir() if int(fd.name) > 2}
+    return {name for name in found if name.startswith("pipe:")}
+
+
+def test_the_last_words_of_the_dead_are_heard(slots: ChildPool) -> None:
+    """In whatever order the news of them and of the death come."""
+    (slot,) = slots.children
+    assert slot.pidfd is not None
+    slot.give([first := lease("a"), last := lease("exit")])
+    assert select.select([slot.pidfd], [], [], PATIENCE)[0]
+    slots._bury(slot)
+    found, deaths = slots.poll(0)
+    assert [one.lease for one in found] == [first]
+    assert deaths[0].running
+    assert deaths[0].running[0] is last
+
+
+def test_nothing_leaks_over_many_deaths(slots: ChildPool, heard: list[Event]) -> None:
+    gc.collect()  # what other tests have left open is closed now, not in the middle
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        slots.children[0].give([lease("hang")])
+        slots.children[0].kill()
+        death(slots)
+        while not slots.children[0].ready:
+            slots.poll(1.0)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert slots.num_deaths == 5
+    pids = [event.pid for event in heard if isinstance(event, ChildStarted)]
+    assert len(set(pids)) == 6
+
+
+def test_a_child_ends_when_its_worker_lets_go_of_the_pipe(slots: ChildPool) -> None:
+    (slot,) = slots.children
+    assert slot.pidfd is not None
+    slot.dismiss()
+    assert select.select([slot.pidfd], [], [], PATIENCE)[0]
+
+
+def test_a_task_that_others_cannot_import_is_refused() -> None:
+    @task
+    def inner() -> None: ...
+
+    with pytest.raises(ConfigError, match=r"task inner \(.*<locals>.inner\) cannot be imported"):
+        set_up(Registry([inner]))

@@ -1,0 +1,79 @@
+"""Which queue is looked at first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowlease.errors import ConfigError
+from rowlease.worker.claims.queue_order import QueueOrder
+
+
+def claim(queues: QueueOrder, waiting: Counter[str], limit: int) -> Counter[str]:
+    """What `dequeue` does with an order: each queue gives all it has before the next is asked."""
+    got: list[str] = []
+    for name in queues.order():
+        count = min(limit - len(got), waiting[name])
+        waiting[name] -= count
+        got += [name] * count
+    queues.took(got, all_wanted=len(got) == limit)
+    return Counter(got)
+
+
+def test_a_list_keeps_its_order() -> None:
+    queues = QueueOrder(["b", "a"])
+    queues.took(["b", "b"], all_wanted=True)
+    assert queues.order() == ["b", "a"]
+
+
+@given(
+    weights=st.dictionaries(st.sampled_from("abcde"), st.integers(1, 1000), min_size=1),
+    limit=st.integers(1, 50),
+)
+def test_while_all_have_requests_each_gets_its_share(weights: dict[str, int], limit: int) -> None:
+    queues = QueueOrder(weights)
+    got: Counter[str] = Counter()
+    for _ in range(300):
+        got += claim(queues, Counter(dict.fromkeys(weights, limit)), limit)
+    # None is further ahead of another than one claim takes it.
+    distances = {name: got[name] / weight for name, weight in weights.items()}
+    step = limit / min(weights.values())
+    assert max(distances.values()) - min(distances.values()) <= step + 1e-9
+
+
+def test_a_queue_that_was_empty_does_not_catch_up() -> None:
+    queues = QueueOrder({"a": 1, "b": 1})
+    waiting = Counter(a=1000)
+    for _ in range(10):
+        claim(queues, waiting, 10)
+    waiting["b"] = 1000
+    got: Counter[str] = Counter()
+    for _ in range(10):
+        got += claim(queues, waiting, 10)
+    assert got == {"a": 50, "b": 50}
+
+
+def test_when_all_is_done_nobody_has_anything_to_catch_up_on() -> None:
+    queues = QueueOrder({"a": 1, "b": 1})
+    claim(queues, Counter(a=7), 10)
+    assert queues.order() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("queues", "said"),
+    [
+        ("default", "a list of different names"),
+        ([], "a list of different names"),
+        ({}, "a list of different names"),
+        (["a", "a"], "a list of different names"),
+        ({"a": 0}, "the weight of queue a is 0; it must be 1 to 1000"),
+        ({"a": 1001}, "the weight of queue a is 1001; it must be 1 to 1000"),
+    ],
+)
+def test_wrong_queues_are_refused_in_a_sentence(queues: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        QueueOrder(queues)

@@ -1,0 +1,78 @@
+"""The order of the time limits that depend on each other."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rowlease.store import deadlines
+from rowlease.worker import times
+from rowlease.worker.claims import receiver
+from rowlease.worker.host.health_reporter import interval_of
+
+SLOWEST_BEAT = times.HEARTBEAT * (1 + times.HEARTBEAT_SPREAD)
+#: Where a worker is looked for in SQL, and how long it may have been silent.
+SILENCES = {
+    "finish/internal/note_unknown.sql": times.WORKER_GONE,
+    "operate/internal/explain_waiting.sql": times.WORKER_GONE,
+    "dequeue/internal/{}.sql": times.CLAIMED_LATELY,
+}
+
+
+def test_a_worker_is_called_silent_when_two_heartbeats_are_missed_and_gone_later() -> None:
+    assert 2 * SLOWEST_BEAT < times.WORKER_SILENT
+    assert times.HEARTBEAT_ANSWER <= times.HEARTBEAT
+    assert times.WORKER_SILENT < times.WORKER_GONE
+
+
+def test_an_idle_worker_without_notifications_claims_often_enough_to_be_served_first() -> None:
+    assert 1.2 * receiver.POLL_WITHOUT_NOTIFICATIONS < times.CLAIMED_LATELY
+
+
+def test_a_process_is_called_stuck_when_it_has_missed_several_chances() -> None:
+    assert 5 * times.REPORT <= times.REPORT_SILENT
+    assert 5 * times.STEP <= times.STALLED
+    assert interval_of([]) == times.REPORT
+
+
+def test_a_call_is_worth_a_line_before_it_is_given_up_and_stuck_only_after() -> None:
+    longest = deadlines.of("maintain", deadlines.CALL)  # no other call of a worker takes longer
+    assert SLOWEST_BEAT < times.CALL_SILENT
+    assert timedelta(seconds=times.CALL_SILENT) < longest < timedelta(seconds=times.CALL_STUCK)
+
+
+def test_whoever_waits_for_an_end_waits_longer_than_what_it_waits_for() -> None:
+    inside = times.WORKER_FAREWELL + times.WORKER_FAREWELL + times.SLOTS_FAREWELL
+    assert inside < times.SUPERVISOR_FAREWELL < times.POOL_FAREWELL
+
+
+@pytest.mark.parametrize("lease", [2.0, 30.0, 300.0, 86_400.0])
+def test_a_renewal_goes_out_twice_before_the_task_is_killed(lease: float) -> None:
+    look = min(times.LONGEST_LOOK, lease / times.LOOKS_PER_LEASE)
+    answer = min(deadlines.CALL.total_seconds(), max(times.RENEW_LEAST, lease * times.RENEW_SHARE))
+    killed = lease - min(times.LEASE_MARGIN, lease * times.LEASE_MARGIN_SHARE)
+    first = lease * times.RENEW_FROM + look
+    assert first + answer + look + answer <= killed
+
+
+@pytest.mark.parametrize("share", [times.RENEW_SHARE, times.EXCHANGE_SHARE])
+def test_a_call_that_leases_hang_on_leaves_time_of_the_lease(share: float) -> None:
+    assert share <= 1 / 2
+
+
+@pytest.mark.parametrize(
+    ("engine", "held_back", "pattern"),
+    [
+        ("postgresql", "is_held_back", r"heartbeat_time > p_now - interval '(\d+) seconds'"),
+        ("sqlserver", "dequeue_one", r"HeartbeatTime > dateadd\(second, -(\d+), @p_now\)"),
+    ],
+)
+def test_the_routines_have_the_same_silences(
+    engine: str, held_back: str, pattern: str, repository: Path
+) -> None:
+    for file, seconds in SILENCES.items():
+        text = (repository / "sql" / engine / file.format(held_back)).read_text(encoding="utf-8")
+        assert [float(found) for found in re.findall(pattern, text)] == [seconds], file
