@@ -18,7 +18,9 @@ import pytest
 from rowlease.events import ChildDied, Finished
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.tasks import task
+from rowlease.task_loading import set_up
+from rowlease.tasks import Registry, task
+from rowlease.worker.slots.child_process import ChildProcess
 from tests.acceptance.test_supervisor import working as supervised
 from tests.acceptance.test_worker import errors, line, worker_process
 from tests.acceptance.test_worker import working as working_with
@@ -122,6 +124,25 @@ def test_what_a_task_has_started_dies_with_a_killed_worker(
             process.kill()
             assert select.select([sleep], [], [], LEASE.total_seconds())[0]
     assert sql("select lock_expires_time > clock_timestamp() from rowlease.queue") == [(True,)]
+
+
+def test_a_child_outlives_the_thread_that_started_it() -> None:
+    """Its worker's end is what kills it, by the kill pipe. PR_SET_PDEATHSIG would kill it here."""
+    started: list[ChildProcess] = []
+    thread = threading.Thread(target=lambda: started.append(started_child()))
+    thread.start()
+    thread.join()
+    (child,) = started
+    child.dismiss()
+    assert child.close(patience=LEASE.total_seconds()) == "exited with code 0"
+
+
+def started_child() -> ChildProcess:
+    child = ChildProcess(0, set_up(Registry(TASKS)))
+    while not child.ready:
+        select.select([child.outcomes_fd], [], [])
+        child.read()
+    return child
 
 
 def test_what_a_task_has_started_dies_with_a_worker_that_ends(store: Store, tmp_path: Path) -> None:

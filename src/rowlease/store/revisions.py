@@ -65,20 +65,34 @@ class Difference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """What a database says of its schema.
+    """What a database says of its schema to every client.
 
     Attributes:
         revision: of its tables.
         oldest_client: the revision that a client must know at least; None if no release has yet
             put its routines into these tables.
-        release: whose routines these are; None likewise.
-        routines_hash: their fingerprint; None likewise.
     """
 
     revision: str
     oldest_client: str | None
-    release: str | None = None
-    routines_hash: str | None = None
+
+
+class Installed(NamedTuple):
+    """What a database has, for those who may change it.
+
+    Attributes:
+        schema: its tables.
+        release: whose routines these are; None if no release has yet put any into these tables.
+        routines_hash: their fingerprint; None likewise.
+    """
+
+    schema: Schema
+    release: str | None
+    routines_hash: str | None
+
+    @property
+    def revision(self) -> str:
+        return self.schema.revision
 
     def is_newer(self, where: str) -> bool:
         """Has a newer release migrated the database?
@@ -88,7 +102,7 @@ class Schema(NamedTuple):
         """
         newer = self.revision not in revisions() or is_older(self.release or "")
         if newer:
-            check_schema(self, where)
+            check_schema(self.schema, where)
         return newer
 
     def is_current(self, engine: str) -> bool:
@@ -153,7 +167,7 @@ def bring_up(
     connection: sa.Connection,
     engine: str,
     where: str,
-    read: Callable[[sa.Connection], Schema | None],
+    read: Callable[[sa.Connection], Installed | None],
     put_routines: Callable[[sa.Connection], None],
 ) -> Migrated:
     """Bring a database to this release: tables by Alembic, then routines, if anything differs.
@@ -162,7 +176,7 @@ def bring_up(
         connection: in the transaction that holds the migration's lock.
         engine: "postgresql" or "sqlserver".
         where: the database's name for people, without a password.
-        read: what the database says of its schema; None if it has none.
+        read: what the database has; None if it has no schema.
         put_routines: puts this release's routines in place of those that are there.
     """
     files = len(scripts(engine))

@@ -22,6 +22,7 @@ from rowlease.store.revisions import (
     OLDEST_CLIENT,
     SCRIPT_TITLE,
     Difference,
+    Installed,
     Migrated,
     Schema,
     bring_up,
@@ -64,12 +65,12 @@ def migration_sql(dsn: str) -> str:
 def schema_differences(dsn: str) -> list[Difference]:
     """See `rowlease.store.schema_differences`."""
     with _transaction(dsn) as connection:
-        schema = _read(connection)
-        if schema is not None and schema.is_newer(redact(dsn)):
+        found = _read(connection)
+        if found is not None and found.is_newer(redact(dsn)):
             raise SchemaMismatch(
                 f"the database at {redact(dsn)} is of a newer release; that release can compare it"
             )
-        check_schema(schema, redact(dsn))
+        check_schema(found and found.schema, redact(dsn))
         driver: Any = connection.connection.driver_connection
         return differences(driver)
 
@@ -98,7 +99,7 @@ def _connection(connector: Connector) -> psycopg.Connection:
     return connection
 
 
-def _read(connection: sa.Connection) -> Schema | None:
+def _read(connection: sa.Connection) -> Installed | None:
     if connection.scalar(sa.text("select to_regclass('rowlease.alembic_version')")) is None:
         return None
     row = connection.execute(
@@ -107,7 +108,7 @@ def _read(connection: sa.Connection) -> Schema | None:
             "  from rowlease.alembic_version v left join rowlease.schema_info i on true"
         )
     ).one_or_none()
-    return None if row is None else Schema(*row)
+    return None if row is None else Installed(Schema(*row[:2]), *row[2:])
 
 
 def _put_routines(connection: sa.Connection) -> None:

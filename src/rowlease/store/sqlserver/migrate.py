@@ -18,6 +18,7 @@ from rowlease.store.revisions import (
     NOTHING_TO_DO,
     OLDEST_CLIENT,
     SCRIPT_TITLE,
+    Installed,
     Migrated,
     Schema,
     bring_up,
@@ -109,14 +110,14 @@ def _transaction(connection: sa.Connection) -> Iterator[None]:
         raise
 
 
-def _read(connection: sa.Connection) -> Schema | None:
+def _read(connection: sa.Connection) -> Installed | None:
     if connection.exec_driver_sql("select object_id(N'rowlease.alembic_version')").scalar() is None:
         return None
     row = connection.exec_driver_sql(
         "select v.version_num, i.OldestClient, i.Release, i.RoutinesHash"
         "  from rowlease.alembic_version as v left join rowlease.SchemaInfo as i on 1 = 1"
     ).one_or_none()
-    return None if row is None else Schema(*row)
+    return None if row is None else Installed(Schema(*row[:2]), *row[2:])
 
 
 def _put_routines(connection: sa.Connection) -> None:

@@ -17,18 +17,15 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-PR_SET_PDEATHSIG = 1
 #: As in `rowlease.worker.slots.wire`.
 SET_UP = struct.Struct("=I")
 
 
-def main(
-    requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int, worker_pid: int
-) -> None:
+def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) -> None:
     """Serve until the worker closes the pipe."""
     for fd in (requests_fd, outcomes_fd, memory_fd, kill_pipe_fd):
         os.set_inheritable(fd, False)  # a task's own children must not keep the pipes open
-    die_with(worker_pid)
+    offer_to_the_oom_killer()
     # Before READY, after which it may come. Only this thread: the others run on meanwhile.
     faulthandler.register(signal.SIGQUIT, 2, all_threads=False)
     set_up = read_set_up(requests_fd)
@@ -59,20 +56,10 @@ def read_exactly(fd: int, size: int) -> bytes | None:
     return data
 
 
-def die_with(worker_pid: int) -> None:
-    """Have the kernel kill this process when the worker dies; and prefer it when memory is out."""
-    if sys.platform != "linux":
-        return  # the end of the pipe ends an idle child; a busy one ends after its task
-    import ctypes
-
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != worker_pid:
-        os._exit(1)
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("500")
-    except OSError:
-        pass
+def offer_to_the_oom_killer() -> None:
+    """When memory is short, this process goes before its worker. Linux alone has the setting."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("500")
 
 
 def end(code: int) -> None:

@@ -74,7 +74,7 @@ class ChildProcess:
             # In a process group of its own: Ctrl-C is for the worker, and a kill takes along
             # what the task has started.
             self._process = subprocess.Popen(
-                [*PROGRAM, *map(str, inherited), str(os.getpid())],
+                [*PROGRAM, *map(str, inherited)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=inherited,
                 process_group=0,

@@ -5,6 +5,10 @@ of SIGIO, when something happens to the pipe; the only thing that can happen is 
 end is closed, by `cut` or by the end of its process, whatever ended that. So no other process has
 to watch, and no number of a process can be mistaken for another's.
 
+Nothing else may kill the child when its worker dies. PR_SET_PDEATHSIG would, as soon as the thread
+that started the child is gone; the child's end of the pipe is then closed too early, and in some
+cases what its tasks have started survives.
+
 Source: fcntl(2), F_SETOWN, F_SETSIG and O_ASYNC. Only Linux has F_SETSIG.
 """
 
