@@ -19,7 +19,7 @@ from rowlease.events import ChildDied, Finished
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.task_loading import set_up
-from rowlease.tasks import Registry, task
+from rowlease.tasks import Registry, Task, task
 from rowlease.worker.slots.child_process import ChildProcess
 from tests.acceptance.test_supervisor import working as supervised
 from tests.acceptance.test_worker import errors, line, worker_process
@@ -71,7 +71,7 @@ def ping() -> str:
     return "pong"
 
 
-TASKS = [
+TASKS: list[Task] = [
     leave_a_thread,
     close_all,
     close_all_and_stay,
