@@ -32,6 +32,8 @@ OLDER = "* older scripts"
 OUTCOMES = ("passed", "failed", "skipped", "not run")
 #: Written by benchmarks/sqlserver_claims.py, and kept.
 CLAIMS = "## What keeps two claims apart"
+#: For pytest. This command has imported xdist, in which pytest can then rewrite no assertion.
+QUIETLY = ("-q", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 
 def available() -> list[str]:
@@ -197,14 +199,14 @@ def main(arguments: list[str]) -> int:
     begun, recorder = runs.begun(), Recorder()
     match arguments:
         case ["--join", *files]:
-            code = pytest.main([FOLDER, "-q", "--collect-only", "--no-summary"], [recorder])
+            code = pytest.main([FOLDER, *QUIETLY, "--collect-only", "--no-summary"], [recorder])
             run = runs.joined([runs.kept(Path(file)) for file in files], recorder.results)
         case ["--part", file, *rest]:
-            code = pytest.main(["-q", *rest], [recorder])
+            code = pytest.main([*QUIETLY, *rest], [recorder])
             runs.ended(begun, recorder.results).keep(Path(file))
             return int(code)
         case _:
-            code = pytest.main([FOLDER, "-q", *arguments], [recorder])
+            code = pytest.main([FOLDER, *QUIETLY, *arguments], [recorder])
             run = runs.ended(begun, recorder.results)
     PAGE.write_text(page(run, section(written(), CLAIMS)), encoding="utf-8")
     return int(code)
