@@ -56,7 +56,7 @@ TRIED = {
         "Two fifths are the call of enqueue, about half the claim, processor time of PL/pgSQL: a "
         "durable insert takes 0.25 ms there. It is no shorter in coroutines, so the child process "
         "is not what takes it. Tried (decision 30): a claim of fewer statements, which took off "
-        "8 %; an empty claim that prepares no update, and none while producers ring (1.44 times "
+        "8 %; an empty claim that prepares no update, and none while producers notify (1.44 times "
         "Graphile's p50 in place of 1.75); a receipt that is written once (decision 26: 0.88 of "
         "the call); no CHECK constraints at all (0.8 of an enqueue's processor time, 0.9 of a "
         "claim's: not kept, they guard the tables against slips)."

@@ -25,7 +25,7 @@ from rowlease.model import (
     check_type,
     shown,
 )
-from rowlease.store import Doorbell, Producing, Store
+from rowlease.store import Notifications, Producing, Store
 from rowlease.tasks import DEFAULT_QUEUE, Task
 
 #: How long a call is made again that failed for now: longer than most failovers take.
@@ -37,11 +37,11 @@ SHARE_OF_A_TRY, SHORTEST_SHARE = 1 / 3, 1 / 30
 FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
 #: Characters of a receipt.
 LONGEST_RECEIPT = 100
-#: Seconds after which a producer that waits for a full queue asks again, whether the bell rang or
-#: not. Its place lasts two seconds, and a place ahead of it may have become free without a bell.
+#: Seconds after which a producer that waits for a full queue asks again, whether notified or not.
+#: Its place lasts two seconds, and a place ahead of it may have become free without a notification.
 PATIENCE = 1.0
-#: The same where there is no bell.
-PATIENCE_WITHOUT_BELL = 0.1
+#: The same where no notifications come.
+PATIENCE_WITHOUT_NOTIFICATIONS = 0.1
 
 
 class Client:
@@ -199,7 +199,7 @@ class Client:
         answers = call(wait=wait)
         if _is_full(answers):
             with _Room(self.store, queue, deadline) as room:
-                # At once, because there may have been room before the bell was there.
+                # At once, because there may have been room before it listened.
                 while _is_full(answers):
                     left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
                     answers = call(wait=left, waiter_id=answers[0].request_id)
@@ -287,42 +287,42 @@ def _is_full(answers: list[Enqueued]) -> bool:
 
 
 class _Room:
-    """Waits until a full queue may have room: for its bell, or where there is none, a moment."""
+    """Waits until a full queue may have room: for a notification, or where none come, a moment."""
 
     def __init__(self, store: Producing, queue: str, deadline: float) -> None:
         self._store = store
         self._queue = queue
         self._deadline = deadline
-        self._bell: Doorbell | None = None
+        self._notifications: Notifications | None = None
 
     def __enter__(self) -> Self:
         if self._store.can_notify:
             left = timedelta(seconds=max(0.1, self._deadline - time.monotonic()))
             with suppress(StoreError):
-                self._bell = self._store.within(left).doorbell([self._queue], room=True)
+                self._notifications = self._store.within(left).listen([self._queue], room=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bell is not None:
-            self._bell.close()
+        if self._notifications is not None:
+            self._notifications.close()
 
     def wait_until(self, deadline: float) -> None:
         """Return when there may be room, but not after the deadline (of `time.monotonic`)."""
-        patience = PATIENCE if self._bell is not None else PATIENCE_WITHOUT_BELL
+        patience = PATIENCE if self._notifications else PATIENCE_WITHOUT_NOTIFICATIONS
         deadline = min(deadline, time.monotonic() + patience * random.uniform(0.5, 1))
         while (left := deadline - time.monotonic()) > 0:
-            if self._bell is None:
+            if self._notifications is None:
                 time.sleep(left)
-            elif self._rang(self._bell, left):
+            elif self._is_notified(self._notifications, left):
                 return
 
-    def _rang(self, bell: Doorbell, seconds: float) -> bool:
+    def _is_notified(self, notifications: Notifications, seconds: float) -> bool:
         try:
-            return bell.wait(timedelta(seconds=seconds))
+            return notifications.wait(timedelta(seconds=seconds))
         except Exception:
-            # Whatever went wrong with it: one can do without.
-            bell.close()
-            self._bell = None
+            # Without notifications it asks again after a moment.
+            notifications.close()
+            self._notifications = None
             return True
 
 

@@ -53,7 +53,7 @@ class WorkerStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdle(Event):
-    """The queues are empty and slots are free: it sleeps until the bell rings or a time comes."""
+    """The queues are empty and slots are free: it sleeps until a notification or a time comes."""
 
     announced: bool
 
@@ -272,8 +272,8 @@ class HousekeepingRefused(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class BellLost(Event):
-    """Nothing rings when something is enqueued: an idle worker polls until it has a new bell."""
+class NotificationsLost(Event):
+    """The listening connection is lost: an idle worker polls until there is a new one."""
 
     error: str
 
@@ -301,7 +301,7 @@ LEVELS: dict[type[Event], int] = {
     CallStuck: logging.WARNING,
     CallAnswered: logging.INFO,
     ScheduleNotFired: logging.WARNING,
-    BellLost: logging.WARNING,
+    NotificationsLost: logging.WARNING,
     HousekeepingRefused: logging.WARNING,
     StoreRecovered: logging.INFO,
 }

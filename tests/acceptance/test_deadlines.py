@@ -206,20 +206,23 @@ def test_bulk_writing_and_reading_end_when_the_session_goes_silent(
         assert seconds_of(lambda: store.copy_staged(columns, blocks()), StoreTimeout) < 2 * SOON
         proxy.thaw()
         store.enqueue_many("default", [NewRequest(kind="x")] * 20_000)
-        (part,) = store.slices("queue", {}, 1)
-        rows = store.read_slice("queue", ["request_id", "payload"], {}, part)
+        (part,) = store.id_ranges("queue", {}, 1)
+        rows = store.read_range("queue", ["request_id", "payload"], {}, part)
         next(rows)
         proxy.freeze()
         assert seconds_of(lambda: list(rows), StoreTimeout) < 2 * SOON
 
 
-def test_a_bell_whose_session_went_silent_says_so(
+def test_a_listener_whose_session_went_silent_raises(
     through: Store, proxy: Freezer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.store.deadlines.BELL_SILENT", 0.3)
-    monkeypatch.setattr("rowlease.store.deadlines.BELL_ANSWER", 3.0)
-    with closing(through.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
-        assert not bell.wait(timedelta(seconds=1))
+    monkeypatch.setattr("rowlease.store.deadlines.LISTENER_SILENT", 0.3)
+    monkeypatch.setattr("rowlease.store.deadlines.LISTENER_ANSWER", 3.0)
+    with closing(through.listen(["default"])) as listener:
+        listener.announce_idle(True)
+        assert not listener.wait(timedelta(seconds=1))
         proxy.freeze()
-        assert seconds_of(lambda: bell.wait(timedelta(seconds=60)), psycopg.OperationalError) < SOON
+        assert (
+            seconds_of(lambda: listener.wait(timedelta(seconds=60)), psycopg.OperationalError)
+            < SOON
+        )

@@ -102,7 +102,7 @@ def test_migrate_leaves_nothing_behind_that_the_next_trips_over(proxy: str) -> N
         assert not migrate(proxy).changed
 
 
-def test_a_direct_connection_keeps_its_bell(dsn: str) -> None:
+def test_a_direct_connection_has_notifications(dsn: str) -> None:
     with connect(dsn) as store:
         assert store.can_notify
 

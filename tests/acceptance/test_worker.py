@@ -600,10 +600,10 @@ def test_a_worker_that_was_stopped_beyond_its_lease_is_refused_and_says_so(
 # -- waking up, and a database that is away ------------------------------------------------------
 
 
-def test_an_idle_worker_starts_a_request_when_the_bell_rings(
+def test_an_idle_worker_starts_a_request_at_a_notification(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nor does it look for what its floor may have passed over: without the bell it sleeps an hour.
+    # Nor does it look below its floor: without a notification it sleeps an hour.
     monkeypatch.setattr(receiver, "FLOOR_DROPPED", 0.0)
     with working(store, poll=HOUR) as (_, heard):
         for _ in range(3):
@@ -618,7 +618,7 @@ def test_an_idle_worker_starts_what_is_due_later(store: Store) -> None:
         heard.first(Finished)
 
 
-def test_a_worker_whose_bell_is_lost_gets_another(store: Store, sql: Sql) -> None:
+def test_a_worker_that_lost_its_listener_connects_again(store: Store, sql: Sql) -> None:
     with working(store, poll=HOUR) as (_, heard):
         heard.first(WorkerIdle)
         sql(

@@ -206,7 +206,7 @@ class Session(Store):
 
     @abstractmethod
     def listening(self, room: bool = False) -> Callable[[], list[str]]:
-        """Hear the bell from now on: each call gives the queues it rang for since the last."""
+        """Listen from now on: each call gives the queues notified since the last call."""
 
     def put(self, count: int = 1, queue: str = "default", **fields: Any) -> list[int]:
         """Enqueue equal requests; their ids."""
@@ -526,8 +526,8 @@ class PostgresSession(PostgresStore, Session):
             # What was committed before is delivered before: no need to wait for silence.
             channel = "rowlease_room" if room else "rowlease"
             self._observer.execute("select pg_notify(%s, '')", (channel,))
-            rung = (notify.payload for notify in ear.notifies())
-            return list(takewhile(bool, rung))
+            notified = (notify.payload for notify in ear.notifies())
+            return list(takewhile(bool, notified))
 
         return heard
 

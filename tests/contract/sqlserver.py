@@ -58,7 +58,7 @@ STAGED_AT_ONCE = 200
 #: Connections that earlier sessions have left, by DSN.
 KEPT: dict[str, list[Any]] = defaultdict(list)
 NO_PAGES = "what a call costs is counted in PostgreSQL's own statistics of pages"
-NO_BELL = "this engine has no bell"
+NO_NOTIFICATIONS = "this engine sends no notifications"
 
 
 # -- a server --------------------------------------------------------------------------------------
@@ -503,7 +503,7 @@ class MssqlSession(SqlServerStore, Session):
         pytest.skip(NO_PAGES)
 
     def listening(self, room: bool = False) -> Callable[[], list[str]]:
-        pytest.skip(NO_BELL)
+        pytest.skip(NO_NOTIFICATIONS)
 
     @contextmanager
     def acting_as(self, role: str) -> Iterator[None]:

@@ -325,12 +325,12 @@ def test_a_receipt_counts_only_once_there_was_room(store: Session) -> None:
     assert again == (done.request_id, Outcome.REPEAT)
 
 
-# -- the bell of those that wait for room ------------------------------------------------------
+# -- notifications for producers that wait for room --------------------------------------------
 
 
-def test_a_claim_rings_for_producers_that_wait_and_for_nobody_else(store: Session) -> None:
+def test_a_claim_notifies_only_if_producers_wait(store: Session) -> None:
     if not store.can_notify:
-        pytest.skip("this engine has no bell")
+        pytest.skip("this engine sends no notifications")
     full(store, 2)
     heard = store.listening(room=True)
     store.take()
@@ -341,9 +341,9 @@ def test_a_claim_rings_for_producers_that_wait_and_for_nobody_else(store: Sessio
     assert heard() == ["default"]
 
 
-def test_who_is_admitted_rings_for_the_next(store: Session) -> None:
+def test_an_admitted_producer_notifies_the_next(store: Session) -> None:
     if not store.can_notify:
-        pytest.skip("this engine has no bell")
+        pytest.skip("this engine sends no notifications")
     full(store, 2)
     first, _ = offer(store), offer(store)
     store.take(limit=2)
@@ -352,9 +352,9 @@ def test_who_is_admitted_rings_for_the_next(store: Session) -> None:
     assert heard() == ["default"]
 
 
-def test_a_larger_capacity_rings(store: Session) -> None:
+def test_a_larger_capacity_notifies(store: Session) -> None:
     if not store.can_notify:
-        pytest.skip("this engine has no bell")
+        pytest.skip("this engine sends no notifications")
     full(store)
     heard = store.listening(room=True)
     store.configure_queue("default", capacity=2)
@@ -391,8 +391,8 @@ def waiters_are_gone(store: Session) -> bool:
     return all(until <= now for (until,) in store.rows("queue_waiter", "expires_time"))
 
 
-@pytest.mark.only_on("postgresql", why="elsewhere there is no bell to lose")
-def test_a_client_without_its_bell_gets_in_all_the_same(
+@pytest.mark.only_on("postgresql", why="no other engine has notifications")
+def test_a_client_that_lost_its_notifications_is_admitted(
     store: Session, producers: Callable[[int], Future[Enqueued]]
 ) -> None:
     full(store)

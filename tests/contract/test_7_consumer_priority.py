@@ -155,7 +155,7 @@ def test_a_killed_worker_holds_others_back_for_two_seconds_at_most(
 
 
 def test_who_was_held_back_is_told_to_ask_again_soon(two: Session) -> None:
-    """The one it steps back for may be dead, and then nobody rings."""
+    """The worker that it makes way for may be dead, and then nothing notifies it."""
     held_back = claim(two, "low")
     assert held_back.wait is not None
     assert held_back.wait <= timedelta(seconds=0.5)
@@ -192,9 +192,9 @@ def test_where_all_are_equal_nothing_is_read_or_written(store: Session) -> None:
 
 @contextmanager
 def idle(store: Session) -> Iterator[None]:
-    """Somebody sleeps on the queue `default`, so that whoever has something to say rings."""
+    """A worker is idle on the queue `default`, so that notifications are sent."""
     if not store.can_notify:
-        pytest.skip("this engine has no bell")
-    with closing(store.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
+        pytest.skip("this engine sends no notifications")
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
         yield

@@ -1,4 +1,4 @@
-"""Promise 8: an idle worker is woken, and nobody rings while no one is idle."""
+"""Promise 8: an idle worker is notified, and no notification is sent while no worker is idle."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ Heard = Callable[[], list[str]]
 
 
 @pytest.fixture(autouse=True)
-def _a_bell(store: Session) -> None:
+def _has_notifications(store: Session) -> None:
     if not store.can_notify:
-        pytest.skip("this engine has no bell")
+        pytest.skip("this engine sends no notifications")
 
 
 @pytest.fixture
 def heard(store: Session) -> Heard:
-    """For which queues the bell rang since the last call."""
+    """The queues that were notified since the last call."""
     return store.listening()
 
 
 @pytest.fixture
 def idle(store: Session) -> Iterator[None]:
-    """A worker sleeps on the queue `default`."""
-    with closing(store.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
+    """A worker is idle on the queue `default`."""
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
         yield
 
 
 @pytest.mark.parametrize("count", [1, 100])
-def test_an_enqueue_rings_once_while_somebody_is_idle(
+def test_an_enqueue_notifies_once_while_a_worker_is_idle(
     store: Session, heard: Heard, idle: None, count: int
 ) -> None:
     store.put(count)
@@ -44,26 +44,26 @@ def test_an_enqueue_rings_once_while_somebody_is_idle(
 
 
 @pytest.mark.parametrize("count", [1, 100])
-def test_an_enqueue_does_not_ring_while_nobody_is_idle(
+def test_an_enqueue_does_not_notify_while_no_worker_is_idle(
     store: Session, heard: Heard, count: int
 ) -> None:
     store.put(count)
     assert heard() == []
 
 
-def test_nobody_is_idle_any_more_who_has_said_so(store: Session, heard: Heard) -> None:
-    with closing(store.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
-        bell.announce_idle(False)
+def test_a_worker_can_retract_that_it_is_idle(store: Session, heard: Heard) -> None:
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
+        listener.announce_idle(False)
         store.put()
         assert heard() == []
 
 
-def test_who_is_idle_twice_is_idle_once(store: Session, heard: Heard) -> None:
-    with closing(store.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
-        bell.announce_idle(True)
-        bell.announce_idle(False)
+def test_announcing_idleness_twice_is_the_same_as_once(store: Session, heard: Heard) -> None:
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
+        listener.announce_idle(True)
+        listener.announce_idle(False)
         store.put()
         assert heard() == []
 
@@ -77,20 +77,20 @@ def test_a_connection_that_ends_is_not_idle(store: Session, another: Another) ->
     assert heard() == []
 
 
-def test_who_falls_asleep_hears_the_bell_though_a_stranger_holds_its_lock(
+def test_an_idle_worker_is_notified_though_another_session_holds_its_lock(
     store: Session, heard: Heard
 ) -> None:
-    with store.squatting("default"), closing(store.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
+    with store.squatting("default"), closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
         store.put()
         assert heard() == ["default"]
-        bell.announce_idle(False)
+        listener.announce_idle(False)
 
 
-def test_one_of_two_that_wakes_leaves_the_other_idle(store: Session, heard: Heard) -> None:
+def test_a_worker_that_wakes_leaves_another_one_idle(store: Session, heard: Heard) -> None:
     with (
-        closing(store.doorbell(["default"])) as first,
-        closing(store.doorbell(["default"])) as second,
+        closing(store.listen(["default"])) as first,
+        closing(store.listen(["default"])) as second,
     ):
         first.announce_idle(True)
         second.announce_idle(True)
@@ -106,7 +106,7 @@ def test_idleness_writes_no_row(store: Session, idle: None) -> None:
     assert store.rows("worker", "*") == []
 
 
-def test_idleness_is_of_the_queues_it_was_announced_for(
+def test_idleness_counts_for_the_announced_queues_only(
     store: Session, heard: Heard, idle: None
 ) -> None:
     store.configure_queue("other")
@@ -117,10 +117,10 @@ def test_idleness_is_of_the_queues_it_was_announced_for(
     assert heard() == ["default"]
 
 
-def test_inside_a_callers_transaction_it_always_rings(
+def test_a_callers_transaction_always_notifies(
     store: Session, another: Another, heard: Heard
 ) -> None:
-    """The commit may be far away, and somebody may fall asleep before it."""
+    """The commit may be far away, and a worker may become idle before it."""
     caller = another()
     caller.begin()
     for _ in range(3):
@@ -130,19 +130,21 @@ def test_inside_a_callers_transaction_it_always_rings(
     assert heard() == ["default"]
 
 
-def test_an_insert_into_the_inbox_always_rings_and_once(store: Session, heard: Heard) -> None:
+def test_an_insert_into_the_inbox_always_notifies_once(store: Session, heard: Heard) -> None:
     store.insert_many("inbox", [{"kind": "a"}] * 10)
     assert heard() == ["default"]
 
 
-def test_a_load_rings_once(store: Session, heard: Heard) -> None:
+def test_a_load_notifies_once(store: Session, heard: Heard) -> None:
     run = store.staged("load", [{"row_id": place, "kind": "a"} for place in range(10)])
     assert heard() == []
     store.promote("load", run, 10)
     assert heard() == ["default"]
 
 
-def test_a_thousand_enqueues_do_not_ring_while_nobody_is_idle(store: Session, heard: Heard) -> None:
+def test_a_thousand_enqueues_do_not_notify_while_no_worker_is_idle(
+    store: Session, heard: Heard
+) -> None:
     store.execute(
         "do $$ begin for i in 1..1000 loop"
         " perform rowlease.enqueue('default', 'a', p_in_transaction => false);"
@@ -153,7 +155,9 @@ def test_a_thousand_enqueues_do_not_ring_while_nobody_is_idle(store: Session, he
 
 
 @pytest.mark.parametrize("how", ["abandon", "retry at once", "resume", "requeue", "unblock"])
-def test_what_can_run_again_rings(store: Session, heard: Heard, idle: None, how: str) -> None:
+def test_a_request_that_can_run_again_notifies(
+    store: Session, heard: Heard, idle: None, how: str
+) -> None:
     first, _ = store.put(2, group_key="g")
     leased = store.take()
     heard()
@@ -176,7 +180,7 @@ def test_what_can_run_again_rings(store: Session, heard: Heard, idle: None, how:
 
 
 @pytest.mark.parametrize("how", ["scheduled", "retry", "expired"])
-def test_maintain_rings_for_what_it_moves(
+def test_maintain_notifies_for_requests_that_it_moves(
     store: Session, heard: Heard, idle: None, clock: Clock, how: str
 ) -> None:
     if how == "scheduled":
@@ -194,7 +198,7 @@ def test_maintain_rings_for_what_it_moves(
     assert heard() == ["default"]
 
 
-def test_nothing_that_only_ends_rings(store: Session, heard: Heard, idle: None) -> None:
+def test_an_end_does_not_notify(store: Session, heard: Heard, idle: None) -> None:
     store.put(4)
     heard()
     done, cancelled, failed, retried = store.take(limit=4)
@@ -208,44 +212,44 @@ def test_nothing_that_only_ends_rings(store: Session, heard: Heard, idle: None) 
     assert heard() == []
 
 
-def test_a_producer_that_looked_before_and_commits_after_is_found_by_the_claim_that_follows(
+def test_the_claim_after_the_announcement_finds_a_request_that_was_not_notified(
     store: Session, another: Another, heard: Heard
 ) -> None:
-    """The race that a look before the commit cannot close: the worker claims after announcing."""
+    """A producer checks for idle workers before its commit, so a worker claims after announcing."""
     producer = another()
     producer.begin()
     producer.execute("select rowlease.enqueue('default', 'a', p_in_transaction => false)")
     floor = store.dequeue("one", ["default"], 1).floor
-    with closing(store.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
         producer.commit()
         assert heard() == []
         assert len(store.take(floor=floor)) == 1
 
 
-def test_an_enqueue_after_the_announcement_rings(store: Session, heard: Heard) -> None:
-    with closing(store.doorbell(["default"])) as bell:
-        bell.announce_idle(True)
+def test_an_enqueue_after_the_announcement_notifies(store: Session, heard: Heard) -> None:
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
         assert store.take() == []
         store.put()
         assert heard() == ["default"]
 
 
-def test_a_doorbell_rings_for_its_queues_alone(store: Session) -> None:
+def test_a_listener_is_notified_for_its_queues_only(store: Session) -> None:
     store.configure_queue("other")
-    with closing(store.doorbell(["other"])) as bell:
-        bell.announce_idle(True)
+    with closing(store.listen(["other"])) as listener:
+        listener.announce_idle(True)
         store.promote("load", store.staged("load", [{"row_id": 1, "kind": "a"}]), 1)
-        assert not bell.wait(timedelta(0))
+        assert not listener.wait(timedelta(0))
         store.put(queue="other")
-        assert bell.wait(timedelta(seconds=30))
+        assert listener.wait(timedelta(seconds=30))
 
 
-def test_the_producers_bell_is_another_than_the_workers(store: Session) -> None:
+def test_producers_and_workers_have_separate_notifications(store: Session) -> None:
     store.configure_queue("default", capacity=1)
     with (
-        closing(store.doorbell(["default"])) as work,
-        closing(store.doorbell(["default"], room=True)) as room,
+        closing(store.listen(["default"])) as work,
+        closing(store.listen(["default"], room=True)) as room,
     ):
         work.announce_idle(True)
         store.put()

@@ -76,7 +76,7 @@ def test_a_lower_limit_takes_nothing_away_and_holds_from_then_on(store: Session)
 
 
 def test_who_finds_the_limit_reached_is_told_to_ask_again_soon(store: Session) -> None:
-    """The worker whose request ends may not be the one that waits, and nobody rings for it."""
+    """The worker whose request ends may not be the one that waits, and nothing notifies it."""
     store.configure_queue("default", max_in_flight=1)
     store.put(2)
     store.take()
@@ -86,7 +86,7 @@ def test_who_finds_the_limit_reached_is_told_to_ask_again_soon(store: Session) -
     assert claim.wait <= timedelta(seconds=0.5)
 
 
-@pytest.mark.only_on("postgresql", why="elsewhere nobody rings, so a claim is repeated anyway")
+@pytest.mark.only_on("postgresql", why="elsewhere workers poll, so a claim is repeated anyway")
 def test_who_takes_the_last_place_is_told_to_ask_again_soon(store: Session) -> None:
     """It does not claim once more before it sleeps; another's request may end meanwhile."""
     store.configure_queue("default", max_in_flight=1)

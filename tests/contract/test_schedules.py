@@ -175,16 +175,16 @@ def test_a_firing_wakes_those_who_sleep(
     store: Session, another: Callable[[], Session], clock: Clock
 ) -> None:
     if not store.can_notify:
-        pytest.skip("this engine has no bell")
+        pytest.skip("this engine sends no notifications")
     plan(store)
-    bell = store.listening()
+    heard = store.listening()
     clock.advance(hours=1)
     assert fire(store) == 1
-    assert bell() == []  # nobody sleeps
+    assert heard() == []  # no worker is idle
     another().execute("select rowlease.announce_idle('{default}', true)")
     clock.advance(hours=1)
     assert fire(store) == 1
-    assert bell() == ["default"]
+    assert heard() == ["default"]
 
 
 def test_the_same_token_fires_once(store: Session, clock: Clock) -> None:

@@ -217,7 +217,7 @@ def test_its_group_waits_for_it_unless_it_is_a_dead_letter(
 
 def test_sleepers_hear_when_to_look(store: Session, another: Callable[[], Session]) -> None:
     if not store.can_notify:
-        pytest.skip("there is no bell")
+        pytest.skip("this engine sends no notifications")
     sleeper = another()
     sleeper.execute("select rowlease.announce_idle('{default}', true)")
     store.put(kind="new")

@@ -13,7 +13,7 @@ import pytest
 
 from rowlease.demo import check, job, run_demo
 from rowlease.demo import run as demo_run
-from rowlease.demo.drain import Sample, WorkerProcess, drain
+from rowlease.demo.drain import DrainSample, WorkerProcess, drain
 from rowlease.demo.ledger import close_run, find_run
 from rowlease.demo.source import COLUMNS, Input, prepare
 from rowlease.demo.tasks import flight
@@ -230,7 +230,7 @@ def test_a_worker_that_dies_is_started_again(store: Store, source: Input, tmp_pa
     enqueued(store, source)
     workers = [FakeWorker(store, 4, -9), FakeWorker(store, 6, 0)]
     said: list[str] = []
-    samples: list[Sample] = []
+    samples: list[DrainSample] = []
     done = drain(store, lambda: workers.pop(0), samples.append, said.append, tmp_path / "log")
     assert len(said) == 1
     assert said[0].startswith("The worker was ended by SIGKILL; starting it again.")
@@ -252,9 +252,9 @@ def test_a_worker_that_never_starts_is_given_up(
 def test_an_interrupted_drain_stops_its_worker(store: Store, source: Input, tmp_path: Path) -> None:
     enqueued(store, source)
     worker = FakeWorker(store, 0, 0)
-    looks: list[Sample] = []
+    looks: list[DrainSample] = []
 
-    def interrupt(sample: Sample) -> None:
+    def interrupt(sample: DrainSample) -> None:
         looks.append(sample)
         if len(looks) == 2:
             raise KeyboardInterrupt

@@ -15,10 +15,10 @@ from rowlease import task
 from rowlease.errors import ConfigError, RowleaseError
 from rowlease.model import Failure
 from rowlease.spark import work
-from rowlease.spark.executor_worker import Driver, Plan, places, run
+from rowlease.spark.executor_worker import Plan, SparkDriver, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.job import reason
-from rowlease.spark.observer import Observer, Progress
+from rowlease.spark.observer import Observer, PoolProgress
 from rowlease.store import Store
 from rowlease.worker import Summary
 
@@ -48,7 +48,7 @@ def test_on_this_machine_a_pool_is_one_worker(
     shutil.copy(Path(__file__).parent / "pool_tasks.py", file)
     spark.sparkContext.addPyFile(str(file))
     sql("select rowlease.enqueue('default', 'nap') from generate_series(1, 20)")
-    told: list[Progress] = []
+    told: list[PoolProgress] = []
     group = "spark.jobGroup.id"
     before = spark.sparkContext.getLocalProperty(group)
     summary = work(spark, "tasks_that_travel:nap", dsn=dsn, progress=told.append)
@@ -88,7 +88,7 @@ def test_executors_are_counted_once_there_are_some(spark: Any) -> None:
 
 
 def test_executors_work_while_the_driver_is_there(dsn: str, store: Store, sql: Sql) -> None:
-    driver = Driver(store, plan(dsn))
+    driver = SparkDriver(store, plan(dsn))
     assert not driver.is_there()
     beat(store, "spark:test")
     assert driver.is_there()
@@ -101,7 +101,7 @@ def test_a_driver_that_was_silent_for_long_before_the_executor_looked_has_time_t
 ) -> None:
     beat(store, "spark:test")
     sql("update rowlease.worker set heartbeat_time = heartbeat_time - interval '10 min'")
-    assert Driver(store, plan(dsn)).is_there(), "30 s of our own clock must have passed, too"
+    assert SparkDriver(store, plan(dsn)).is_there(), "30 s of our own clock must have passed, too"
 
 
 def test_an_executor_that_comes_when_the_pool_is_over_leases_nothing(dsn: str, sql: Sql) -> None:
@@ -147,7 +147,7 @@ def test_progress_counts_the_queues_and_the_pools_own_workers(
     store.complete(claim.requests[:2])
     store.fail(claim.requests[2:3], [Failure("x", None, dead=True)])
     found = observer.look()
-    assert found._replace(seconds=0.0, rate=0.0) == Progress(0.0, 2, 1, 0.0, 6, 1, 8, 5)
+    assert found._replace(seconds=0.0, rate=0.0) == PoolProgress(0.0, 2, 1, 0.0, 6, 1, 8, 5)
     assert found.rate > 0
     assert str(found._replace(rate=1234.5)) == (
         "2 finished (1,234/s), 1 failed, 6 waiting, 1 leased, 8 slots"

@@ -34,7 +34,7 @@ WITH_SQL = {
     "store/postgresql/catalogue.py": "reads the server's catalogue, of databases of any release",
     "store/postgresql/connection.py": "asks who is at the other end, before there is a schema",
     "store/postgresql/databases.py": "makes the database that the schema then goes into",
-    "store/postgresql/doorbell.py": "calls routines on a connection of its own",
+    "store/postgresql/notifications.py": "calls routines on a connection of its own",
     "store/postgresql/migrate.py": "asks what is there, where there may be no routine yet",
     "store/postgresql/scratch.py": "makes the databases of tests, and drops them",
     "store/postgresql/store.py": "builds the calls of the routines from their headers",

@@ -13,7 +13,7 @@ from rowlease.errors import StoreError, StoreUnavailable
 from rowlease.model import Depth, QueueState, WorkerState
 from rowlease.store import Store
 from rowlease.top.frame import Frame, duration
-from rowlease.top.sample import Queue, Sample, Sampler
+from rowlease.top.sample import Queue, Sampler, TopSample
 from rowlease.top.screen import again
 
 QUEUES = [
@@ -31,7 +31,7 @@ WORKERS = [
 WHERE = "postgresql://app:***@host/queue"
 
 
-def shown(sample: Sample, width: int, height: int = 30, **options: object) -> str:
+def shown(sample: TopSample, width: int, height: int = 30, **options: object) -> str:
     console = Console(
         file=(file := io.StringIO()),
         width=width,
@@ -44,7 +44,7 @@ def shown(sample: Sample, width: int, height: int = 30, **options: object) -> st
 
 @pytest.mark.parametrize("width", [40, 50, 56, 70, 80, 100, 200])
 def test_numbers_are_whole_and_lines_fit_however_narrow_it_is(width: int) -> None:
-    text = shown(Sample(QUEUES, WORKERS), width, color_system=None)
+    text = shown(TopSample(QUEUES, WORKERS), width, color_system=None)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) == 10
@@ -54,20 +54,20 @@ def test_numbers_are_whole_and_lines_fit_however_narrow_it_is(width: int) -> Non
 
 
 def test_a_wide_terminal_shows_all_there_is() -> None:
-    text = shown(Sample(QUEUES, WORKERS), 200, color_system=None)
+    text = shown(TopSample(QUEUES, WORKERS), 200, color_system=None)
     for part in ("9: 12  0: 12,045", "120", "mail, default", WHERE, "7/8 slots busy", "812", "1.2"):
         assert part in text
 
 
 def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "\x1b[33m" in shown(Sample(QUEUES, WORKERS), 80, color_system="standard")
+    assert "\x1b[33m" in shown(TopSample(QUEUES, WORKERS), 80, color_system="standard")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[33m" not in shown(Sample(QUEUES, WORKERS), 80, color_system="standard")
+    assert "\x1b[33m" not in shown(TopSample(QUEUES, WORKERS), 80, color_system="standard")
 
 
 @pytest.mark.parametrize("height", [4, 12, 24])
 def test_what_there_is_no_room_for_is_counted(height: int) -> None:
-    many = Sample(QUEUES[:1] * 50, WORKERS[:1] * 50)
+    many = TopSample(QUEUES[:1] * 50, WORKERS[:1] * 50)
     lines = shown(many, 80, height, color_system=None).splitlines()
     left = [int(line.split()[1]) for line in lines if line.endswith("more") or " more " in line]
     assert len(left) == 2
@@ -77,12 +77,12 @@ def test_what_there_is_no_room_for_is_counted(height: int) -> None:
 
 
 def test_without_a_terminal_everything_is_printed() -> None:
-    many = Sample(QUEUES[:1] * 50, WORKERS[:1] * 50)
+    many = TopSample(QUEUES[:1] * 50, WORKERS[:1] * 50)
     assert len(shown(many, 80, 24, force_terminal=False).splitlines()) == 105
 
 
 def test_nothing_at_all_is_a_frame_too() -> None:
-    assert "none" in shown(Sample([], []), 80, color_system=None)
+    assert "none" in shown(TopSample([], []), 80, color_system=None)
 
 
 @pytest.mark.parametrize(

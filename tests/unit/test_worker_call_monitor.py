@@ -16,7 +16,7 @@ PATIENCE = 30.0  # seconds; only a failing test waits that long
 
 
 class Slow:
-    """A store and its doorbell, whose calls last until the test lets them end."""
+    """A store and its notifications, whose calls last until the test lets them end."""
 
     where = "here"
 
@@ -38,7 +38,7 @@ class Slow:
 
     renew = maintain
 
-    def doorbell(self, queues: list[str], *, room: bool) -> Slow:
+    def listen(self, queues: list[str], *, room: bool) -> Slow:
         return self
 
 
@@ -49,8 +49,8 @@ def through(calls: CallMonitor, store: Slow) -> Any:
 
 def test_what_a_thread_waits_for_can_be_seen() -> None:
     store, calls, answers = Slow(), CallMonitor(Events()), []
-    bell = through(calls, store).within(timedelta(seconds=1)).doorbell([], room=False)
-    for noted, name in ((through(calls, store), "maintain"), (bell, "doorbell.maintain")):
+    listener = through(calls, store).within(timedelta(seconds=1)).listen([], room=False)
+    for noted, name in ((through(calls, store), "maintain"), (listener, "listen.maintain")):
         store.begun.clear()
         store.may_end.clear()
         thread = threading.Thread(

@@ -26,13 +26,13 @@ from rowlease.events import (
 )
 from rowlease.worker.call_monitor import Call
 from rowlease.worker.host import health as module
-from rowlease.worker.host.health import Health, Report
+from rowlease.worker.host.health import Health, HealthReport
 from rowlease.worker.host.health_reporter import HealthReporter, interval_of
 from rowlease.worker.host.probes import HealthFile, HealthServer, answer, read_address
 from rowlease.worker.host.systemd import Systemd
 from rowlease.worker.times import CALL_SILENT, CALL_STUCK, STALLED
 
-READY = Report(True, True, (), slots=4, busy=1, finished=1234)
+READY = HealthReport(True, True, (), slots=4, busy=1, finished=1234)
 
 
 class Parts:
@@ -83,7 +83,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_before_its_slots_are_warm_a_worker_is_live_and_not_ready(events: Events) -> None:
     report = Health(events, 4).report()
-    assert report == Report(True, False, ("its slots are not warm yet",), slots=4)
+    assert report == HealthReport(True, False, ("its slots are not warm yet",), slots=4)
 
 
 def test_a_worker_that_runs_is_ready(health: Health) -> None:
@@ -185,7 +185,7 @@ def test_one_that_drains_is_live_to_its_end(
         ("/_replace", READY, 404),
     ],
 )
-def test_a_path_is_answered(path: str, report: Report, code: int) -> None:
+def test_a_path_is_answered(path: str, report: HealthReport, code: int) -> None:
     assert answer(path, report)[0] == code
 
 
@@ -296,10 +296,10 @@ def test_a_watchdog_of_another_process_is_not_fed(tmp_path: Path) -> None:
 
 def test_a_beacon_shows_at_once_what_has_changed() -> None:
     changed = threading.Event()
-    shown: queue.Queue[Report | None] = queue.Queue()
+    shown: queue.Queue[HealthReport | None] = queue.Queue()
 
     class Outlet:
-        def show(self, report: Report) -> None:
+        def show(self, report: HealthReport) -> None:
             shown.put(report)
 
         def close(self) -> None:

@@ -21,7 +21,6 @@ from rowlease.errors import (
 )
 from rowlease.events import (
     Abandoned,
-    BellLost,
     Claimed,
     Disowned,
     Event,
@@ -30,6 +29,7 @@ from rowlease.events import (
     Finished,
     KindUnknown,
     LeaseLost,
+    NotificationsLost,
     OutcomeRefused,
     StoreLost,
     StoreRecovered,
@@ -69,9 +69,9 @@ def request(number: int, kind: str = "print") -> LeasedRequest:
 
 
 class World:
-    """A store, slots, leases and a bell, all in one, and a receiver with its pump among them."""
+    """A store, slots, leases and a listener in one, and a receiver with its pump among them."""
 
-    def __init__(self, *, burst: bool = False, bell: bool = True) -> None:
+    def __init__(self, *, burst: bool = False, can_listen: bool = True) -> None:
         self.time = 1000.0
         self.capacity, self.idle, self.held = 2, 2, 0
         self.claims: list[Claim] = []
@@ -90,7 +90,7 @@ class World:
         self.shortest = 30.0
         self.failing_since: float | None = None
         self.times: list[timedelta] = []
-        self.bell: list[str] = []
+        self.idleness: list[str] = []
         self.is_announced = False
         self.ended = False
         self.heard: list[Event] = []
@@ -103,7 +103,7 @@ class World:
             this,
             this,
             events,
-            listener=this if bell else None,
+            listener=this if can_listen else None,
             poll=5.0,
             drained=self.end if burst else None,
         )
@@ -180,10 +180,10 @@ class World:
         return [(number, Outcome.OK) for number in late]
 
     def announce(self) -> None:
-        self.bell.append("announce")
+        self.idleness.append("announce")
 
     def retract(self) -> None:
-        self.bell.append("retract")
+        self.idleness.append("retract")
 
     def end(self) -> None:
         self.ended = True
@@ -274,7 +274,7 @@ def test_outcomes_go_out_at_once_when_the_queue_was_empty(world: World) -> None:
 
 def test_an_idle_worker_announces_itself_and_looks_three_times_more(world: World) -> None:
     world.exchange_now()
-    assert world.bell == ["announce"]
+    assert world.idleness == ["announce"]
     assert world.pause() == pytest.approx(5.0, rel=0.2)
     world.is_announced = True
     world.receiver.announced()
@@ -289,7 +289,7 @@ def test_an_idle_worker_announces_itself_and_looks_three_times_more(world: World
 
 
 def test_a_sleeper_looks_once_more_when_its_floor_is_dropped(world: World) -> None:
-    world.receiver.ring()
+    world.receiver.notified()
     world.claims = [Claim([], more=False, wait=timedelta(seconds=0.5), floor="f")]
     world.exchange_now()
     world.time += world.pause()
@@ -318,17 +318,17 @@ def test_an_answer_that_says_more_is_asked_again_at_once(world: World) -> None:
     assert world.taken
 
 
-def test_who_took_the_only_one_waits_for_the_bell(world: World) -> None:
+def test_after_claiming_a_single_request_it_waits_for_a_notification(world: World) -> None:
     world.claims = [found(1, more=False)]
     world.exchange_now()
-    assert world.pause() <= 0  # nobody rings yet
+    assert world.pause() <= 0  # no producer sends notifications yet
     world.exchange_now()
     world.is_announced = True
     world.finish(world.taken[0])
     world.claims = [found(2, more=False)]
     world.exchange_now()
     assert world.pause() == pytest.approx(FLOOR_DROPPED)  # a late commit may be below the floor
-    world.receiver.ring()
+    world.receiver.notified()
     world.claims = [found(3)]
     world.exchange_now()
     assert world.taken[-1].request.request_id == 3
@@ -340,13 +340,13 @@ def test_who_took_several_claims_on(world: World) -> None:
     world.is_announced = True
     world.capacity = world.idle = 5
     world.claims = [found(1, 2, more=False)]
-    world.receiver.ring()
+    world.receiver.notified()
     world.exchange_now()
     assert world.pause() <= 0
 
 
-@pytest.mark.parametrize("world", [{"bell": False}], indirect=True)
-def test_who_has_no_bell_claims_until_there_is_nothing(world: World) -> None:
+@pytest.mark.parametrize("world", [{"can_listen": False}], indirect=True)
+def test_without_notifications_it_claims_until_nothing_is_left(world: World) -> None:
     world.claims = [found(1, more=False)]
     world.exchange_now()
     assert world.pause() <= 0
@@ -356,13 +356,13 @@ def test_who_is_busy_for_long_is_announced_no_more(world: World) -> None:
     world.exchange_now()
     world.is_announced = True
     world.claims = [found(1), found(2), found(3)]
-    world.receiver.ring()
+    world.receiver.notified()
     world.exchange_now()
-    assert world.bell == ["announce"]
+    assert world.idleness == ["announce"]
     world.time += STILL_IDLE + 0.1
-    world.receiver.ring()
+    world.receiver.notified()
     world.exchange_now()
-    assert world.bell == ["announce", "retract"]
+    assert world.idleness == ["announce", "retract"]
 
 
 def test_full_slots_are_busy_too(world: World) -> None:
@@ -370,10 +370,10 @@ def test_full_slots_are_busy_too(world: World) -> None:
     world.held = 2
     world.time += STILL_IDLE + 0.1
     world.receiver._wait(0.0)
-    assert world.bell == ["announce", "retract"]
+    assert world.idleness == ["announce", "retract"]
 
 
-@pytest.mark.parametrize("world", [{"burst": True, "bell": False}], indirect=True)
+@pytest.mark.parametrize("world", [{"burst": True, "can_listen": False}], indirect=True)
 def test_a_burst_ends_when_nothing_is_found_and_nothing_held(world: World) -> None:
     world.claims = [found(1)]
     world.exchange_now()
@@ -387,10 +387,10 @@ def test_a_burst_ends_when_nothing_is_found_and_nothing_held(world: World) -> No
 
 
 def test_a_ring_during_a_claim_is_not_lost(world: World) -> None:
-    """The claim may have looked before what it rings for was there."""
+    """The claim may have looked before the announced request was there."""
     world.exchange_now()
-    world.meanwhile = world.receiver.ring
-    world.receiver.ring()
+    world.meanwhile = world.receiver.notified
+    world.receiver.notified()
     world.exchange_now()
     world.meanwhile = lambda: None
     world.exchange_now()
@@ -422,7 +422,7 @@ def test_a_store_that_is_away_is_tried_again_ever_later(world: World) -> None:
 
 def test_a_ring_is_not_lost_with_a_claim_that_failed(world: World) -> None:
     world.exchange_now()
-    world.receiver.ring()
+    world.receiver.notified()
     world.error = StoreUnavailable("away")
     world.exchange_now()
     world.error = None
@@ -444,7 +444,7 @@ def test_a_store_that_refuses_for_good_ends_the_receiver(world: World) -> None:
 )
 def test_a_store_that_has_answered_may_refuse_for_a_minute(world: World, error: Exception) -> None:
     world.exchange_now()
-    world.receiver.ring()
+    world.receiver.notified()
     world.error = error
     began = world.time
 
@@ -523,7 +523,7 @@ def test_while_leases_cannot_be_renewed_nothing_is_claimed_and_outcomes_go_out(
     world.claims = [found(1)]
     world.exchange_now()
     world.failing_since = world.time
-    world.receiver.ring()
+    world.receiver.notified()
     assert world.pause() == math.inf
     world.finish(*world.taken)
     assert world.exchange_now()["limit"] == 0
@@ -772,18 +772,18 @@ def test_results_that_are_all_empty_are_not_sent_as_null_json(world: World) -> N
     assert world.calls[0]["completed"] == [(lease.request, None)]
 
 
-# -- the bell ------------------------------------------------------------------------------------
+# -- the listener --------------------------------------------------------------------------------
 
 
-class Doorbells:
-    """A store whose doorbells do what a script says, step by step."""
+class ScriptedNotifications:
+    """A store whose notifications follow a script, step by step."""
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
         self.did: list[str] = []
         self.listener: Listener | None = None
 
-    def doorbell(self, queues: Sequence[str]) -> Doorbells:
+    def listen(self, queues: Sequence[str]) -> ScriptedNotifications:
         self.did.append("connect")
         return self
 
@@ -801,24 +801,24 @@ class Doorbells:
             self.listener.announce()
         elif step == "retract":
             self.listener.retract()
-        return step == "ring"
+        return step == "notify"
 
     def close(self) -> None:
         self.did.append("close")
 
-    def ring(self) -> None:
-        self.did.append("rung")
+    def notified(self) -> None:
+        self.did.append("notified")
 
     def announced(self) -> None:
         self.did.append("announced")
 
 
-def test_a_bell_announces_when_asked_rings_and_comes_back_after_a_loss(
+def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rowlease.worker.claims.listener.FIRST_RETRY", 0.0)
     lost = OSError("cut off")
-    store = Doorbells("announce", "ring", "retract", "announce", lost, lost, "ring")
+    store = ScriptedNotifications("announce", "notify", "retract", "announce", lost, lost, "notify")
     heard: list[Event] = []
     events = Events()
     events.subscribe(heard.append)
@@ -826,9 +826,9 @@ def test_a_bell_announces_when_asked_rings_and_comes_back_after_a_loss(
     monkeypatch.setattr("rowlease.worker.claims.listener.QUIET_WAIT", 0.0)
     store.listener.run(store)
     assert store.did == [
-        *("connect", "idle", "announced", "rung", "busy", "idle", "announced", "close"),
+        *("connect", "idle", "announced", "notified", "busy", "idle", "announced", "close"),
         *("connect", "idle", "announced", "close"),
-        *("connect", "idle", "announced", "rung", "close"),
+        *("connect", "idle", "announced", "notified", "close"),
     ]
-    assert heard == [BellLost("cut off"), BellLost("cut off")]
+    assert heard == [NotificationsLost("cut off"), NotificationsLost("cut off")]
     assert not store.listener.is_announced

@@ -14,7 +14,7 @@ from rowlease.events import Event, Events, WorkerDied, WorkerSpawned
 from rowlease.worker.host import supervised as seat_module
 from rowlease.worker.host import supervisor as module
 from rowlease.worker.host.channel import SupervisorsEnd, WorkersEnd
-from rowlease.worker.host.health import Report
+from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.supervised import SupervisedWorker
 from rowlease.worker.host.supervisor import Supervisor
 from rowlease.worker.summary import Summary
@@ -126,9 +126,9 @@ class Stop:
 
     def __init__(self, times: int = 1) -> None:
         self._times = times
-        self.reports: list[Report] = []
+        self.reports: list[HealthReport] = []
 
-    def show(self, report: Report) -> None:
+    def show(self, report: HealthReport) -> None:
         self.reports.append(report)
         if report.ready:
             for _ in range(self._times):
@@ -156,7 +156,7 @@ def test_what_the_workers_say_is_put_together() -> None:
     assert not first.ready
     assert first.why == ("worker 1 is starting", "worker 2 is starting")
     ready = next(report for report in stop.reports if report.ready)
-    assert ready == Report(True, True, (), False, slots=4, busy=2, finished=10)
+    assert ready == HealthReport(True, True, (), False, slots=4, busy=2, finished=10)
     assert last.draining
     assert stop.closed
     assert (done.claimed, done.finished, done.slots, run.exit_code) == (6, 4, 4, 0)
@@ -191,7 +191,7 @@ def test_silence_makes_a_worker_not_live() -> None:
     worker = SupervisedWorker(7)
     worker.process = object()  # type: ignore[assignment]
     worker.channel = SupervisorsEnd()
-    worker.channel.report = Report(True, True, (), slots=2)
+    worker.channel.report = HealthReport(True, True, (), slots=2)
     assert worker.report(REPORT_SILENT).ready
     silent = worker.report(REPORT_SILENT + 1)
     assert not silent.live
@@ -214,7 +214,7 @@ def test_the_line_carries_reports_and_its_end() -> None:
     ends = SupervisorsEnd()
     gone = threading.Event()
     worker = WorkersEnd(ends.theirs.detach(), gone=gone.set)
-    sent = Report(False, False, ("a", "b"), True, 1, 2, 3)
+    sent = HealthReport(False, False, ("a", "b"), True, 1, 2, 3)
     worker.show(sent)
     worker.summary(SUMMARY)
     assert ends.read()

@@ -38,7 +38,7 @@ begin
     end if;
   end loop;
   what := 'put right';
-  num_rows := rowlease_internal.heal(p_limit);
+  num_rows := rowlease_internal.recount_queues(p_limit);
   if num_rows > 0 then return next; end if;
 
   what := 'counts folded';

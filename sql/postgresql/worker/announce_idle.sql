@@ -1,13 +1,13 @@
--- announce_idle: record that this connection's worker sleeps, or no longer does.
+-- announce_idle: record that this connection's worker is idle, or no longer is.
 -- params:   p_queue_names text[], p_idle boolean
 -- returns:  void
 -- errors:   none
 -- locks:    one session advisory lock per queue, shared, after at most 1 s of waiting; it ends with
 --           the connection at the latest
--- why:      producers ring only while somebody sleeps (wake_workers). No row is written. Who has
---           announced must claim once more before sleeping: a producer that looked before may
---           commit after. Anybody who may connect can hold the lock exclusively; while it is held,
---           every producer rings, so the worker needs no lock of its own.
+-- why:      producers notify only while a worker is idle (wake_workers). No row is written. After
+--           announcing, a worker must claim once more before it sleeps: a producer that checked
+--           before may commit after. Any session can hold the lock exclusively; while it does,
+--           every producer notifies, so the worker needs no lock of its own.
 create or replace function rowlease.announce_idle(p_queue_names text[], p_idle boolean) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

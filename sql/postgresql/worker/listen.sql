@@ -1,5 +1,5 @@
 -- listen: listen for notifications on this connection.
--- params:   p_room boolean -- the producers' bell (a full queue has room) instead of the workers'
+-- params:   p_room boolean -- notifications for producers (a full queue has room) instead of workers
 -- returns:  void
 -- errors:   none
 -- locks:    none

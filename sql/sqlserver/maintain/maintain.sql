@@ -2,7 +2,7 @@
 -- params:   p_limit int -- how many rows a step may touch
 -- returns:  what text, num_rows bigint -- one row per step that did something
 -- errors:   none
--- locks:    a lock of its own, without waiting; rows of queue, skipping locked ones; as heal; the
+-- locks:    a lock of its own, without waiting; rows of queue, skipping locked ones; as recount_queues; the
 --           counts' lock, without waiting
 -- why:      one caller at a time does it, the others return at once. Every step is bounded and
 --           skips what is locked, so it may run on any worker beside the work. Counts come last: who
@@ -13,7 +13,7 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100) = N'', @granted bit, @rows int;
-declare @days int, @staged bigint, @folded bigint, @healed bigint, @many int = @p_limit * 10;
+declare @days int, @staged bigint, @folded bigint, @corrected bigint, @many int = @p_limit * 10;
 declare @done table (Place int identity primary key, What nvarchar(30) not null,
                      NumRows bigint not null);
 begin transaction;
@@ -49,8 +49,8 @@ begin
   delete top (@p_limit) from rowlease.QueueHistory with (rowlock, readpast)
    where CompletionTime < dateadd(day, -@days, @now);
   insert into @done (What, NumRows) values (N'history dropped', @@rowcount);
-  exec rowlease_internal.heal @p_limit, @healed output;
-  insert into @done (What, NumRows) values (N'put right', @healed);
+  exec rowlease_internal.recount_queues @p_limit, @corrected output;
+  insert into @done (What, NumRows) values (N'put right', @corrected);
   exec rowlease_internal.fold_depth @many, @folded output;
   insert into @done (What, NumRows) values (N'counts folded', @folded);
 end;

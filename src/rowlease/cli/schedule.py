@@ -101,7 +101,7 @@ def add(
 
     \b
     CRON is minute hour day month weekday:
-      rowlease schedule add nightly "0 3 * * *" tidy --time-zone Europe/Berlin
+      rowlease schedule add nightly "0 3 * * *" clean_up --time-zone Europe/Berlin
     """
     from rowlease.cron import Cron
     from rowlease.database import connect

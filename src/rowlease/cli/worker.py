@@ -17,7 +17,7 @@ from rowlease.cli.options import dsn_option, duration, json_option, show_json
 
 if TYPE_CHECKING:
     from rowlease.worker import Worker
-    from rowlease.worker.host.health import Report
+    from rowlease.worker.host.health import HealthReport
     from rowlease.worker.host.health_reporter import Outlet
 
 
@@ -240,7 +240,7 @@ def opened(tasks: str, dsn: str | None, limits: dict[str, Any]) -> Iterator[Work
 
 
 @contextmanager
-def probed(address: str | None, report: Callable[[], Report]) -> Iterator[None]:
+def probed(address: str | None, report: Callable[[], HealthReport]) -> Iterator[None]:
     """Answer probes over HTTP meanwhile, where that is asked for."""
     if address is None:
         yield

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rowlease.demo.drain import Sample
+from rowlease.demo.drain import DrainSample
 from rowlease.demo.job import LABELS
 from rowlease.theme import colour_of
 
@@ -57,17 +57,17 @@ class Steps:
         self._console.print(f"          {what}", highlight=False, soft_wrap=True)
 
 
-class Progress:
+class ProgressBars:
     """The queue as it empties: depth per priority, rate, time left, time passed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._recent: deque[Sample] = deque()
+        self._recent: deque[DrainSample] = deque()
         self._full: dict[int, int] = {}
         self._next_line = 0.0
         self._live: Live | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressBars:
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -77,7 +77,7 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, sample: Sample) -> None:
+    def show(self, sample: DrainSample) -> None:
         """Take in a sample and bring the display up to date."""
         self._recent.append(sample)
         while self._recent[0].seconds < sample.seconds - RATE_WINDOW:
@@ -90,7 +90,7 @@ class Progress:
             self._console.print(self._line(sample), highlight=False, soft_wrap=True)
             self._next_line = sample.seconds + LINE_EVERY
 
-    def _bars(self, sample: Sample) -> Table:
+    def _bars(self, sample: DrainSample) -> Table:
         table = Table.grid(padding=(0, 2))
         table.add_column(justify="right")
         table.add_column()
@@ -107,7 +107,7 @@ class Progress:
             )
         return table
 
-    def _line(self, sample: Sample) -> Text:
+    def _line(self, sample: DrainSample) -> Text:
         first = self._recent[0]
         passed = sample.seconds - first.seconds
         rate = (first.total - sample.total) / passed if passed else 0.0

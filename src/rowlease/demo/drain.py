@@ -26,7 +26,7 @@ MAX_FAILURES = 3
 GRACE = 15
 
 
-class Sample(NamedTuple):
+class DrainSample(NamedTuple):
     """What waited or ran at one moment.
 
     Attributes:
@@ -53,7 +53,7 @@ class Drained(NamedTuple):
         failed: dead letters in the queue.
     """
 
-    samples: list[Sample]
+    samples: list[DrainSample]
     restarts: list[float]
     summaries: list[dict[str, Any]]
     failed: int
@@ -128,7 +128,7 @@ class WorkerProcess:
 def drain(
     store: Store,
     start_worker: Callable[[], WorkerProcess],
-    show: Callable[[Sample], object],
+    show: Callable[[DrainSample], object],
     say: Callable[[str], object],
     log: Path,
 ) -> Drained:
@@ -178,16 +178,16 @@ def drain(
     return Drained(_trimmed(samples), restarts, summaries, failed)
 
 
-def _look(store: Reading, seconds: float) -> Sample:
+def _look(store: Reading, seconds: float) -> DrainSample:
     """What waits or runs now."""
     depths = {
         depth.priority: depth.scheduled + depth.pending + depth.processing
         for depth in store.depth(QUEUE)
     }
-    return Sample(seconds, {priority: count for priority, count in depths.items() if count})
+    return DrainSample(seconds, {priority: count for priority, count in depths.items() if count})
 
 
-def _trimmed(samples: list[Sample]) -> list[Sample]:
+def _trimmed(samples: list[DrainSample]) -> list[DrainSample]:
     """Without the end, where the queue is empty and the worker says goodbye."""
     empty = [place for place, sample in enumerate(samples) if not sample.total]
     return samples[: empty[0] + 1] if empty and empty[0] > 0 else samples

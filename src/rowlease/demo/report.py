@@ -17,7 +17,7 @@ from rowlease.demo.source import Input
 from rowlease.theme import table
 
 
-class Report(NamedTuple):
+class DemoReport(NamedTuple):
     """Everything that one run of the demo has measured and compared.
 
     Attributes:
@@ -60,7 +60,7 @@ class Report(NamedTuple):
         return 1 - sum(summary["task_seconds"] for summary in told) / whole if whole else None
 
 
-def as_json(report: Report) -> str:
+def as_json(report: DemoReport) -> str:
     """The report as one line of JSON: seconds, rows per second, counts."""
     compared = report.compared
     return json.dumps(
@@ -85,7 +85,7 @@ def as_json(report: Report) -> str:
     )
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: DemoReport, console: Console) -> None:
     """The report as tables for people."""
     console.print(carriers_table(report.carriers))
     console.print(waits_table(report.waits))
@@ -144,7 +144,7 @@ def waits_table(rows: list[Wait]) -> Table:
     return made
 
 
-def stages_table(report: Report) -> Table:
+def stages_table(report: DemoReport) -> Table:
     """How fast each stage was."""
     made = table("How fast", "stage", "seconds", "rows/s")
     seconds = {**report.seconds, "drain": report.drained.seconds}

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from rowlease.demo import check, job, plot, report
-from rowlease.demo.display import Progress, Steps
+from rowlease.demo.display import ProgressBars, Steps
 from rowlease.demo.drain import Drained, WorkerProcess, drain
 from rowlease.demo.ledger import Run, close_run, find_run
 from rowlease.demo.source import Input, prepare
@@ -86,7 +86,7 @@ def _run(
     output: Path,
     concurrency: int | None,
     console: Console,
-) -> report.Report:
+) -> report.DemoReport:
     if find_spec("matplotlib") is None:
         raise ConfigError("the demo draws with Matplotlib; run `pip install 'rowlease[demo]'`")
     steps = Steps(console)
@@ -141,7 +141,7 @@ def _drain(
     steps: Steps,
 ) -> Drained:
     log = output / "worker.log"
-    with steps.step("drain", ""), Progress(console) as progress:
+    with steps.step("drain", ""), ProgressBars(console) as progress:
         drained = drain(
             store, lambda: WorkerProcess(dsn, concurrency, log), progress.show, steps.say, log
         )
@@ -165,7 +165,7 @@ def _check(
     drained: Drained,
     output: Path,
     steps: Steps,
-) -> report.Report:
+) -> report.DemoReport:
     expected = job.expected(flights).persist()
     found = check.finished(spark, dsn, run.load_id).persist()
     with steps.step("expect", "Spark computes what should come out"):
@@ -193,7 +193,7 @@ def _check(
             f"{prepared.name}: requests in the queue by priority, the latest flights first",
             picture,
         )
-    return report.Report(
+    return report.DemoReport(
         prepared,
         run.load_id,
         run.promoted,

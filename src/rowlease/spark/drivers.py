@@ -15,7 +15,7 @@ from rowlease.store import is_sqlserver
 JARS_VARIABLE = "ROWLEASE_JDBC_JARS"
 
 
-class Driver(NamedTuple):
+class JdbcDriver(NamedTuple):
     """A JDBC driver, resolved by Spark from Maven Central where ROWLEASE_JDBC_JARS names no jar.
 
     Attributes:
@@ -35,13 +35,13 @@ class Driver(NamedTuple):
         return f"{group}_{artifact}-{version}.jar"
 
 
-POSTGRESQL = Driver(
+POSTGRESQL = JdbcDriver(
     "PostgreSQL",
     "org.postgresql:postgresql:42.7.14",
     "org.postgresql.Driver",
     "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
 )
-SQLSERVER = Driver(
+SQLSERVER = JdbcDriver(
     "SQL Server",
     "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11",
     "com.microsoft.sqlserver.jdbc.SQLServerDriver",
@@ -51,12 +51,12 @@ SQLSERVER = Driver(
 EXCLUDES = "org.checkerframework:checker-qual"
 
 
-def drivers_for(dsn: str | None) -> list[Driver]:
+def drivers_for(dsn: str | None) -> list[JdbcDriver]:
     """The drivers of a session: PostgreSQL's always, and last the one that this database needs."""
     return [POSTGRESQL, SQLSERVER] if dsn is not None and is_sqlserver(dsn) else [POSTGRESQL]
 
 
-def driver_settings(drivers: list[Driver]) -> dict[str, str]:
+def driver_settings(drivers: list[JdbcDriver]) -> dict[str, str]:
     """Where Spark finds the JDBC drivers: jars of ROWLEASE_JDBC_JARS, else Maven.
 
     Raises:
@@ -78,7 +78,7 @@ def driver_settings(drivers: list[Driver]) -> dict[str, str]:
     }
 
 
-def check_driver(session: Any, driver: Driver) -> None:
+def check_driver(session: Any, driver: JdbcDriver) -> None:
     """Find a driver in a running session.
 
     Raises:

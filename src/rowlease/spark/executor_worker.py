@@ -129,7 +129,7 @@ def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | Rowlease
     context = TaskContext.get()
     try:
         with closing(open_store(plan.dsn, application_name=APPLICATION)) as store:
-            driver = Driver(store, plan)
+            driver = SparkDriver(store, plan)
             if not driver.is_there():
                 if context is not None and context.attemptNumber() > 0:
                     time.sleep(plan.late)
@@ -147,7 +147,7 @@ def said(error: RowleaseError, hint: str = "") -> RowleaseError:
     return type(error)(f"{sentence}; {hint}" if hint else sentence)
 
 
-class Driver:
+class SparkDriver:
     """Whether the pool's driver still wants it, as the database says.
 
     Executors need no way to the driver but the database, and Spark has no word for a task that it
@@ -174,7 +174,7 @@ class Driver:
 
 
 @contextmanager
-def stopped_by(driver: Driver, worker: Worker, pause: float) -> Iterator[None]:
+def stopped_by(driver: SparkDriver, worker: Worker, pause: float) -> Iterator[None]:
     """Stop the worker when the driver is not there any more; look every `pause` seconds."""
     ended = threading.Event()
 

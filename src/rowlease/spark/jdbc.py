@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
-from rowlease.spark.drivers import Driver, drivers_for
+from rowlease.spark.drivers import JdbcDriver, drivers_for
 from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
 
 #: Letters, digits and a few signs that mean nothing to SQL, to a JDBC driver or to Spark.
@@ -105,7 +105,7 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
     """What rowlease calls an error of PySpark's; None if the database is not behind it."""
     found = _innermost_sql_exception(error)
     if found is None:
-        driver: Driver = drivers_for(dsn)[-1]
+        driver: JdbcDriver = drivers_for(dsn)[-1]
         if driver.class_name in str(error):
             return ConfigError(
                 f"{doing}: this Spark session has no {driver.database} JDBC driver; start it with "

@@ -13,7 +13,7 @@ from rowlease.worker.times import WORKER_SILENT
 logger = logging.getLogger("rowlease")
 
 
-class Progress(NamedTuple):
+class PoolProgress(NamedTuple):
     """How a pool is doing.
 
     Attributes:
@@ -41,7 +41,7 @@ class Progress(NamedTuple):
         return f"{text}, {self.slots} slots"
 
 
-def log_progress(progress: Progress) -> None:
+def log_progress(progress: PoolProgress) -> None:
     """A line for the logger `rowlease`, level INFO."""
     logger.info("rowlease pool: %s", progress)
 
@@ -72,7 +72,7 @@ class Observer:
             return True
         return all(each.paused for each in self._store.list_queues() if each.queue_name in waiting)
 
-    def look(self) -> Progress:
+    def look(self) -> PoolProgress:
         """How it goes now."""
         (began, *first), (before, done, _) = self._began, self._before
         self._before = at, finished, failed = (time.monotonic(), *self._totals())
@@ -83,7 +83,7 @@ class Observer:
             if each.worker_id.startswith(self._prefix)
             and each.silent.total_seconds() <= WORKER_SILENT
         ]
-        return Progress(
+        return PoolProgress(
             at - began,
             finished - first[0],
             failed - first[1],

@@ -22,7 +22,7 @@ from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.job import Job
-from rowlease.spark.observer import Observer, Progress, log_progress
+from rowlease.spark.observer import Observer, PoolProgress, log_progress
 from rowlease.store import Store, open_store
 from rowlease.store.revisions import own_version
 from rowlease.task_loading import registry_of
@@ -54,7 +54,7 @@ def work(
     lease: timedelta | None = None,
     consumer_priority: int = 0,
     grace: timedelta = timedelta(seconds=30),
-    progress: Callable[[Progress], object] = log_progress,
+    progress: Callable[[PoolProgress], object] = log_progress,
 ) -> Summary:
     """Lease and run requests on the executors of a session; returns when the pool has ended.
 
@@ -142,7 +142,11 @@ class Pool:
     """Watches over the job: says that the driver is there, looks, tells, and ends it."""
 
     def __init__(
-        self, store: Store, pool_id: str, queues: list[str], progress: Callable[[Progress], object]
+        self,
+        store: Store,
+        pool_id: str,
+        queues: list[str],
+        progress: Callable[[PoolProgress], object],
     ) -> None:
         self._store = store
         self._pool_id = pool_id

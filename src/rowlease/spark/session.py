@@ -18,7 +18,7 @@ from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError
 from rowlease.spark.drivers import (
     JARS_VARIABLE,
-    Driver,
+    JdbcDriver,
     check_driver,
     driver_settings,
     drivers_for,
@@ -148,7 +148,7 @@ def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
         session.stop()
 
 
-def _launch_jvm(conf: Any, drivers: list[Driver]) -> None:
+def _launch_jvm(conf: Any, drivers: list[JdbcDriver]) -> None:
     """Start Spark's JVM as PySpark would, but read what it writes.
 
     PySpark says only that the JVM has gone; the reason stands on the JVM's stderr.
@@ -236,7 +236,7 @@ class JvmOutput:
         return "".join(self._lines)
 
 
-def why_not_started(output: str, drivers: list[Driver]) -> ConfigError:
+def why_not_started(output: str, drivers: list[JdbcDriver]) -> ConfigError:
     """The sentence for a JVM that ended before Spark was up, from what it wrote."""
     if NOT_RESOLVED.search(output):
         reason = next((a or b for a, b in REASONS.findall(output)), "no repository has it")

@@ -19,8 +19,8 @@ from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.columns import in_words
 from rowlease.spark.load import named_load
-from rowlease.spark.parts import ArrowParts, Parts, StreamParts
-from rowlease.spark.slices import SCHEMAS, RequestReader
+from rowlease.spark.range_partitions import SCHEMAS, RequestReader
+from rowlease.spark.staged_parts import ArrowParts, Parts, StreamParts
 
 #: What a frame may have, and the types that fit.
 WRITTEN = {

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader
 
 from rowlease.errors import ConfigError
-from rowlease.spark.slices import RequestReader
+from rowlease.spark.range_partitions import RequestReader
 from rowlease.spark.source import RowleaseSource
 from rowlease.store import Window
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from rowlease.errors import ConfigError, RowleaseError
 from rowlease.store import deadlines
-from rowlease.store.bulk import BulkStore, Slice, Window
-from rowlease.store.calls import Doorbell
+from rowlease.store.bulk import BulkStore, IdRange, Window
+from rowlease.store.calls import Notifications
 from rowlease.store.consuming import Consuming
 from rowlease.store.dsn import check_engine, is_sqlserver, redact
 from rowlease.store.operating import Operating
@@ -25,13 +25,13 @@ __all__ = [
     "BulkStore",
     "Consuming",
     "Difference",
-    "Doorbell",
+    "IdRange",
     "Migrated",
+    "Notifications",
     "Operating",
     "Producing",
     "Reading",
     "Scheduling",
-    "Slice",
     "Store",
     "Window",
     "bulk_store",

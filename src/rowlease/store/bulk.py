@@ -25,7 +25,7 @@ class Window(NamedTuple):
     until: str | None = None
 
 
-class Slice(NamedTuple):
+class IdRange(NamedTuple):
     """A range of request ids, both ends included; None: no rows at all."""
 
     first: int | None
@@ -47,18 +47,18 @@ class BulkStore(Store):
         """
 
     @abstractmethod
-    def slices(
+    def id_ranges(
         self, table: str, equal: Mapping[str, str], count: int, window: Window | None = None
-    ) -> list[Slice]:
+    ) -> list[IdRange]:
         """Cut the request ids of what is asked for into about equal ranges."""
 
     @abstractmethod
-    def read_slice(
+    def read_range(
         self,
         table: str,
         columns: Sequence[str],
         equal: Mapping[str, str],
-        part: Slice,
+        part: IdRange,
         window: Window | None = None,
     ) -> Iterator[tuple[Any, ...]]:
         """The rows of one range, in one snapshot; never all of them in memory."""

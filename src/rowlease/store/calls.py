@@ -29,14 +29,14 @@ OUTCOME = ("request_id", "outcome")
 V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Request, Schedule, Schema)
 
 
-class Doorbell(Protocol):
-    """Tells an idle worker that something may have been enqueued."""
+class Notifications(Protocol):
+    """The notifications of some queues: requests may have been enqueued, or there may be room."""
 
     def announce_idle(self, idle: bool) -> None:
-        """Say that this worker sleeps (producers then ring) or no longer does."""
+        """Announce that this worker is idle, so that producers notify it, or no longer is."""
 
     def wait(self, timeout: timedelta) -> bool:
-        """Block until the bell rings (True) or the time is over (False)."""
+        """Block until a notification comes (True) or the time is over (False)."""
 
     def close(self) -> None: ...
 
@@ -87,10 +87,10 @@ class Calls(ABC):
         """Can producers wake an idle worker, or must it poll? Sure after the first call."""
 
     @abstractmethod
-    def doorbell(self, queues: Sequence[str], *, room: bool = False) -> Doorbell:
-        """A bell for these queues, on a connection of its own.
+    def listen(self, queues: Sequence[str], *, room: bool = False) -> Notifications:
+        """Listen for notifications of these queues, on a connection of its own.
 
-        It rings when there may be work, or with `room` when a full queue may have room.
+        They come when there may be work, or with `room` when a full queue may have room.
         """
 
     @abstractmethod

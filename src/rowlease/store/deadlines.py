@@ -31,8 +31,8 @@ CONNECT = 10
 #: Milliseconds between the server's checks, during a call, that its client is still connected: a
 #: claim that waited for a lock must not be made for a client that has given up.
 GONE = 1000
-#: Seconds of silence after which a doorbell's session is probed, and seconds for its answer.
-BELL_SILENT, BELL_ANSWER = 10.0, 5.0
+#: Seconds of silence after which a listening session is probed, and seconds for its answer.
+LISTENER_SILENT, LISTENER_ANSWER = 10.0, 5.0
 
 
 def of(routine: str, call_timeout: timedelta) -> timedelta:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rowlease.model import WorkerState
-from rowlease.top.sample import Queue, Sample
+from rowlease.top.sample import Queue, TopSample
 from rowlease.worker.times import WORKER_SILENT
 
 #: Seconds of waiting that deserve a look.
@@ -21,7 +21,7 @@ FURNITURE = 8
 class Frame:
     """A sample as rich shows it; `said` is a line of news, such as an error."""
 
-    def __init__(self, sample: Sample, where: str, said: str = "") -> None:
+    def __init__(self, sample: TopSample, where: str, said: str = "") -> None:
         self._sample = sample
         self._where = where
         self._said = said

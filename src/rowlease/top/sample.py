@@ -34,7 +34,7 @@ class Queue(NamedTuple):
     oldest_seconds: float | None
 
 
-class Sample(NamedTuple):
+class TopSample(NamedTuple):
     """One look at a database."""
 
     queues: list[Queue]
@@ -57,7 +57,7 @@ class Sampler:
         self._store = store
         self._looks: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
 
-    def look(self) -> Sample:
+    def look(self) -> TopSample:
         """What is there now.
 
         Raises:
@@ -88,7 +88,7 @@ class Sampler:
                     None if state.oldest is None else state.oldest.total_seconds(),
                 )
             )
-        return Sample(queues, self._store.list_workers())
+        return TopSample(queues, self._store.list_workers())
 
     def _rates(self, name: str) -> tuple[float | None, float | None]:
         (before, then), (at, now) = self._looks[0], self._looks[-1]

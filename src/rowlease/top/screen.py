@@ -18,7 +18,7 @@ from rich.live import Live
 
 from rowlease.errors import StoreError
 from rowlease.top.frame import Frame
-from rowlease.top.sample import Sample, Sampler
+from rowlease.top.sample import Sampler, TopSample
 
 #: Seconds between two looks.
 INTERVAL = 1.0
@@ -44,7 +44,7 @@ def watch(sampler: Sampler, where: str, console: Console) -> None:
             sample, said = again(sampler, sample)
 
 
-def again(sampler: Sampler, last: Sample) -> tuple[Sample, str]:
+def again(sampler: Sampler, last: TopSample) -> tuple[TopSample, str]:
     """The next sample; the last one and what went wrong, if the database is away."""
     try:
         return sampler.look(), ""

@@ -108,7 +108,7 @@ class CallMonitor:
 
 
 class MonitoredStore:
-    """A store or a doorbell, whose methods are calls."""
+    """A store or its notifications, whose methods are calls."""
 
     def __init__(self, of: Any, calls: CallMonitor, prefix: str) -> None:
         self._of = of
@@ -118,9 +118,9 @@ class MonitoredStore:
     def within(self, timeout: timedelta) -> MonitoredStore:
         return MonitoredStore(self._of.within(timeout), self._calls, self._prefix)
 
-    def doorbell(self, *arguments: Any, **named: Any) -> MonitoredStore:
-        made = self._calls.make("doorbell", lambda: self._of.doorbell(*arguments, **named))
-        return MonitoredStore(made, self._calls, "doorbell.")
+    def listen(self, *arguments: Any, **named: Any) -> MonitoredStore:
+        made = self._calls.make("listen", lambda: self._of.listen(*arguments, **named))
+        return MonitoredStore(made, self._calls, "listen.")
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._of, name)

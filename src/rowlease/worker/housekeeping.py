@@ -68,7 +68,7 @@ class Housekeeping:
             ConfigError: the settings of a task with a schedule are wrong.
             AccessDenied, SchemaMismatch: at the start, or for longer than a worker bears it.
         """
-        chores = [self._beat, *([self._schedules.step] if self._schedules else []), self._tidy]
+        chores = [self._beat, *([self._schedules.step] if self._schedules else []), self._maintain]
         patience = [RetryPolicy() for _ in chores]
         due = [0.0] * len(chores)
         pause = 0.0
@@ -114,6 +114,6 @@ class Housekeeping:
         )
         return HEARTBEAT * random.uniform(1 - HEARTBEAT_SPREAD, 1 + HEARTBEAT_SPREAD)
 
-    def _tidy(self) -> float:
+    def _maintain(self) -> float:
         self._store.maintain()
         return (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)

@@ -84,7 +84,7 @@ class Worker:
             not count.
         grace: how long running tasks may go on after the first `stop`.
         events: gets every event; None makes one that writes to the logger `rowlease`.
-        poll: how long an idle worker sleeps at most, where nothing rings.
+        poll: how long an idle worker sleeps at most without a notification.
         processes: how many workers like this one share the host's cores (1 or more).
 
     Attributes:

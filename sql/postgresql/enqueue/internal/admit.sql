@@ -6,8 +6,8 @@
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
 -- why:      producers of a bounded queue count one after the other, or two of them would both find
 --           the last place free; an unbounded queue is read without a lock. Places that producers
---           ahead wait for (of higher priority, or of the same and earlier) count as taken. Who is
---           admitted after waiting rings for the next, for whom there may be room as well.
+--           ahead wait for (of higher priority, or of the same and earlier) count as taken. A
+--           producer admitted after waiting notifies the next, for which there may be room, too.
 create or replace function rowlease_internal.admit(
   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
   p_waiter_id bigint default null, p_may_wait boolean default false

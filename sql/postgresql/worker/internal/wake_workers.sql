@@ -1,12 +1,12 @@
--- wake_workers: notify sleeping workers.
+-- wake_workers: notify idle workers.
 -- params:   p_queue_name text, p_always boolean
 -- returns:  void
 -- errors:   none
 -- locks:    a session advisory lock, taken without waiting and given back at once
--- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while somebody is idle.
---           An idle worker holds the queue's advisory lock in shared mode: whoever cannot get it
---           alone knows that somebody sleeps. Inside a caller's transaction the commit may be far
---           away and a worker may fall asleep meanwhile, so there it is always sent.
+-- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while a worker is idle.
+--           An idle worker holds the queue's advisory lock in shared mode, so a failed try for an
+--           exclusive one means that a worker is idle. Inside a caller's transaction the commit may
+--           be far away and a worker may become idle meanwhile, so there it is always sent.
 create or replace function rowlease_internal.wake_workers(p_queue_name text, p_always boolean) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

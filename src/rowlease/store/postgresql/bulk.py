@@ -10,7 +10,7 @@ from typing import Any, cast
 from psycopg import sql
 
 from rowlease.store import deadlines
-from rowlease.store.bulk import BulkStore, Slice, Window
+from rowlease.store.bulk import BulkStore, IdRange, Window
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
 
@@ -30,24 +30,24 @@ class PostgresBulkStore(PostgresStore, BulkStore):
             for block in blocks:
                 copy.write(block)
 
-    def slices(
+    def id_ranges(
         self, table: str, equal: Mapping[str, str], count: int, window: Window | None = None
-    ) -> list[Slice]:
+    ) -> list[IdRange]:
         ends = ["min(request_id)", "max(request_id)"]
-        query, values = _selection(table, ends, equal, Slice(0, None), window)
+        query, values = _selection(table, ends, equal, IdRange(0, None), window)
         with self._bulk() as connection:
             ((first, last),) = connection.execute(query, values).fetchall()
         if first is None:
-            return [Slice(None, None)]
+            return [IdRange(None, None)]
         step = -(-(last - first + 1) // count)
-        return [Slice(at, min(last, at + step - 1)) for at in range(first, last + 1, step)]
+        return [IdRange(at, min(last, at + step - 1)) for at in range(first, last + 1, step)]
 
-    def read_slice(
+    def read_range(
         self,
         table: str,
         columns: Sequence[str],
         equal: Mapping[str, str],
-        part: Slice,
+        part: IdRange,
         window: Window | None = None,
     ) -> Iterator[tuple[Any, ...]]:
         if part.first is None:
@@ -70,7 +70,7 @@ def _selection(
     table: str,
     expressions: Sequence[str],
     equal: Mapping[str, str],
-    part: Slice,
+    part: IdRange,
     window: Window | None,
 ) -> tuple[sql.Composed, dict[str, Any]]:
     since, until = window or Window()

@@ -24,11 +24,11 @@ from rowlease.store.postgresql.connection import (
     Unanswered,
     has_no_news,
 )
-from rowlease.store.postgresql.doorbell import PostgresDoorbell
 from rowlease.store.postgresql.dsn import libpq_dsn
 from rowlease.store.postgresql.errors import Error, is_read_only, our_error, unencodable
 from rowlease.store.postgresql.instants import all_rows
 from rowlease.store.postgresql.literals import LITERALS, ArrayLiteral
+from rowlease.store.postgresql.notifications import PostgresNotifications
 from rowlease.store.postgresql.transaction import driver_connection
 from rowlease.store.routines import load_routines
 from rowlease.store.store import Store
@@ -128,10 +128,10 @@ class PostgresStore(Store):
             found.maybe_done = maybe_done
         raise found from error
 
-    def doorbell(self, queues: Sequence[str], *, room: bool = False) -> PostgresDoorbell:
+    def listen(self, queues: Sequence[str], *, room: bool = False) -> PostgresNotifications:
         try:
             connection = self._pool.open(self._time_for("listen").total_seconds())
-            return PostgresDoorbell(connection, queues, room)
+            return PostgresNotifications(connection, queues, room)
         except (psycopg.Error, NotConnected) as error:
             self._raise(error)
 

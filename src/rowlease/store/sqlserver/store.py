@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from rowlease.errors import ConfigError, StoreError
 from rowlease.store import deadlines
-from rowlease.store.calls import Doorbell
+from rowlease.store.calls import Notifications
 from rowlease.store.dsn import redact
 from rowlease.store.error_table import unanswered
 from rowlease.store.pool import NotConnected, Pool, in_thread
@@ -156,5 +156,5 @@ class SqlServerStore(Store):
         )
         return cast("dict[str, Any]", json.loads(found))
 
-    def doorbell(self, queues: Sequence[str], *, room: bool = False) -> Doorbell:
-        raise ConfigError("SQL Server has no bell; a worker polls, and knows how long it may sleep")
+    def listen(self, queues: Sequence[str], *, room: bool = False) -> Notifications:
+        raise ConfigError("SQL Server sends no notifications; a worker polls there")

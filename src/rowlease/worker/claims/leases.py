@@ -21,7 +21,7 @@ from rowlease.events import (
 )
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Consuming, deadlines
-from rowlease.worker.claims.progress import Progress
+from rowlease.worker.claims.progress import ProgressReporter
 from rowlease.worker.retry_policy import RetryPolicy
 from rowlease.worker.times import (
     LEASE_MARGIN,
@@ -143,7 +143,7 @@ class Leases:
         self._store = store
         self._events = events
         self._held: set[Lease] = set()
-        self._progress = Progress(events)
+        self._progress = ProgressReporter(events)
         self._pause = LONGEST_LOOK
         self._stopped = False
         #: Seconds that the shortest lease so far lasts.

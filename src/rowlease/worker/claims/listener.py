@@ -10,8 +10,8 @@ from contextlib import closing
 from datetime import timedelta
 from typing import Protocol
 
-from rowlease.events import BellLost, Events
-from rowlease.store import Consuming, Doorbell
+from rowlease.events import Events, NotificationsLost
+from rowlease.store import Consuming, Notifications
 
 logger = logging.getLogger("rowlease")
 
@@ -26,14 +26,14 @@ FIRST_RETRY, LAST_RETRY = 0.1, 5.0
 class Wakeable(Protocol):
     """Is woken when requests may have come."""
 
-    def ring(self) -> None: ...
+    def notified(self) -> None: ...
     def announced(self) -> None: ...
 
 
 class Listener:
-    """Waits for the doorbell; announces idleness while that is wanted.
+    """Waits for notifications; announces idleness while that is wanted.
 
-    Where the doorbell's connection is lost the receiver polls, until there is a new one.
+    Where its connection is lost the receiver polls, until there is a new one.
     """
 
     def __init__(self, store: Consuming, queues: Sequence[str], events: Events) -> None:
@@ -42,15 +42,15 @@ class Listener:
         self._events = events
         self._wanted = threading.Event()
         self._stopped = threading.Event()
-        #: Producers ring.
+        #: Producers send notifications.
         self.is_announced = False
 
     def announce(self) -> None:
-        """Have producers ring; the receiver hears when they do, if they do not yet."""
+        """Have producers send notifications; calls `receiver.announced` once they do."""
         self._wanted.set()
 
     def retract(self) -> None:
-        """Have them ring no more, soon."""
+        """Have producers stop sending them, soon."""
         if not self._stopped.is_set():
             self._wanted.clear()
 
@@ -65,32 +65,32 @@ class Listener:
         reported = False
         while not self._stopped.is_set():
             try:
-                with closing(self._store.doorbell(self._queues)) as doorbell:
+                with closing(self._store.listen(self._queues)) as notifications:
                     pause, reported = FIRST_RETRY, False
-                    self._listen(doorbell, receiver)
+                    self._listen(notifications, receiver)
             except Exception as error:
-                # Whatever went wrong with it, a worker can do without: it polls.
-                logger.debug("the doorbell failed", exc_info=True)
+                # Without notifications the worker polls.
+                logger.debug("the listener failed", exc_info=True)
                 if not reported:
                     reported = True
-                    self._events.emit(BellLost(str(error)))
+                    self._events.emit(NotificationsLost(str(error)))
             finally:
                 self.is_announced = False
             self._stopped.wait(pause * random.uniform(0.5, 1))
             pause = min(LAST_RETRY, 2 * pause)
 
-    def _listen(self, doorbell: Doorbell, receiver: Wakeable) -> None:
+    def _listen(self, notifications: Notifications, receiver: Wakeable) -> None:
         while not self._stopped.is_set():
             if self._wanted.is_set():
                 if not self.is_announced:
-                    doorbell.announce_idle(True)
+                    notifications.announce_idle(True)
                     self.is_announced = True
                     receiver.announced()
-                if doorbell.wait(WAIT):
-                    receiver.ring()
+                if notifications.wait(WAIT):
+                    receiver.notified()
             else:
                 if self.is_announced:
-                    doorbell.announce_idle(False)
+                    notifications.announce_idle(False)
                     self.is_announced = False
-                doorbell.wait(timedelta(0))  # what came meanwhile must not pile up
+                notifications.wait(timedelta(0))  # what came meanwhile must not pile up
                 self._wanted.wait(QUIET_WAIT)

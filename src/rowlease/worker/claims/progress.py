@@ -20,7 +20,7 @@ class Running(Protocol):
     def progress(self) -> tuple[float, str] | None: ...
 
 
-class Progress:
+class ProgressReporter:
     """Writes down what is new."""
 
     def __init__(self, events: Events) -> None:

@@ -26,7 +26,7 @@ logger = logging.getLogger("rowlease")
 #: Seconds outcomes of a busy worker may wait for a claim to travel with.
 FLUSH = 0.1
 #: Seconds after announcing idleness at which to claim once more: a producer that looked just before
-#: does not ring, and may commit a little later.
+#: sends no notification, and may commit a little later.
 LOOKS = (0.0, 0.02, 0.2)
 #: Seconds after a claim until its floor is dropped: by then a look shows what a late commit, or
 #: `maintain`, had put below it (docs/decisions/0011).
@@ -86,7 +86,7 @@ class Receiver:
         self._claiming = True
         self._give_up_at: float | None = None
         self._next_claim = 0.0
-        self._rung = False
+        self._notified = False
         self._looks: list[float] = []
         self._sure_at = 0.0
         self._last_empty: float | None = None
@@ -107,23 +107,23 @@ class Receiver:
         if self._pause() <= 0:
             self._wake.set()
 
-    def ring(self) -> None:
+    def notified(self) -> None:
         """Something may have been enqueued."""
         self._sure_at = now() + FLOOR_DROPPED
-        self._rung = True
+        self._notified = True
         self._wake.set()
 
     def announced(self) -> None:
-        """Producers ring from now on; those who looked before may not have."""
+        """Producers send notifications from now on; those who looked before may not have."""
         self._looks = list(LOOKS)
         self._sure_at = now() + FLOOR_DROPPED
         self._asleep = False
-        self._rung = True
+        self._notified = True
         self._wake.set()
 
     def sent(self) -> None:
         """Outcomes were delivered beside a claim, which may have made room, or have come back."""
-        self._rung = True
+        self._notified = True
         self._wake.set()
 
     def go_on(self) -> None:
@@ -197,7 +197,7 @@ class Receiver:
         free = slots.capacity - slots.held
         # Not for every single one of many short requests; but a slot must not stand still.
         wanted = free > 0 and self._may_claim and (slots.idle > 0 or 2 * free >= slots.capacity)
-        claim_in = 0.0 if self._rung else self._next_claim - at
+        claim_in = 0.0 if self._notified else self._next_claim - at
         claim_in = min(claim_in if wanted else math.inf, disown_in)
         if waiting_since is None:
             return claim_in
@@ -215,15 +215,15 @@ class Receiver:
         limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
         self.calling_since = now()
         if limit:
-            self._rung = False  # a ring from here on may be for what this claim does not see
+            self._notified = False  # a later one may be for what this claim does not see
         try:
             if now() >= self._pump.lost_claims.look_at and self._pump.disown():
-                self._rung = True
+                self._notified = True
             leases, claim = self._pump.exchange(limit, slots.idle)
         except RowleaseError as error:
             if not self._patience.bears(error):
                 raise
-            self._rung = True  # whatever this claim was to find is still there
+            self._notified = True  # whatever this claim was to find is still there
             self._store_lost(error)
             return
         finally:
@@ -233,7 +233,7 @@ class Receiver:
             return
         if leases:
             slots.take(leases)
-        # After one alone the bell rings for the next; where there were several, more are coming.
+        # After a single one a notification announces the next; several mean that more are coming.
         alone = len(claim.requests) == 1 and self._is_announced()
         if claim.more or (claim.requests and not alone):
             self._busy()
@@ -250,7 +250,7 @@ class Receiver:
                 self._listener.retract()
 
     def _is_announced(self) -> bool:
-        """Will producers ring for whatever comes after this?"""
+        """Will producers send a notification for whatever comes after this?"""
         return self._listener is not None and self._listener.is_announced
 
     def _nothing_left(self, claim: Claim) -> None:

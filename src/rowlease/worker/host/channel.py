@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from rowlease.worker.host.health import Report
+from rowlease.worker.host.health import HealthReport
 from rowlease.worker.summary import Summary
 
 READ_BYTES = 1 << 16
@@ -34,7 +34,7 @@ class WorkersEnd:
         self._sending = threading.Lock()
         threading.Thread(target=self._listen, name="rowlease-channel", daemon=True).start()
 
-    def show(self, report: Report) -> None:
+    def show(self, report: HealthReport) -> None:
         """Send a report."""
         self._send({"report": report})
 
@@ -72,7 +72,7 @@ class SupervisorsEnd:
         self._socket, self.theirs = socket.socketpair()
         self._socket.setblocking(False)
         self._rest = b""
-        self.report: Report | None = None
+        self.report: HealthReport | None = None
         self.summary: Summary | None = None
 
     def fileno(self) -> int:
@@ -95,7 +95,7 @@ class SupervisorsEnd:
             for what, value in json.loads(line).items():
                 if what == "report":
                     live, ready, why, *numbers = value
-                    self.report = Report(live, ready, tuple(why), *numbers)
+                    self.report = HealthReport(live, ready, tuple(why), *numbers)
                 else:
                     self.summary = Summary(*value)
         return bool(data)

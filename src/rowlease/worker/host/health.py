@@ -26,7 +26,7 @@ from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.times import CALL_SILENT, CALL_STUCK, STALLED
 
 
-class Report(NamedTuple):
+class HealthReport(NamedTuple):
     """How a worker is, or all workers of a supervisor.
 
     Attributes:
@@ -101,11 +101,11 @@ class Health:
         self._finished = finished
         self._parts = dispatcher, calls, housekeeping
 
-    def report(self) -> Report:
+    def report(self) -> HealthReport:
         """How it is now."""
         if self._parts is None:
             starting = ("its slots are not warm yet",)
-            return Report(True, False, starting, self._draining, self._slots)
+            return HealthReport(True, False, starting, self._draining, self._slots)
         dispatcher, calls, housekeeping = self._parts
         at = now()
         standstill = at - dispatcher.stepped_at
@@ -133,7 +133,7 @@ class Health:
             why.append(f"the database has not answered for {at - housekeeping.answered_at:.0f} s")
         if self._draining:
             why.append("it drains, and claims no more")
-        return Report(
+        return HealthReport(
             live,
             not why,
             tuple(why),

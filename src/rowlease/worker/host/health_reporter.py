@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rowlease.worker.host.health import Report
+from rowlease.worker.host.health import HealthReport
 from rowlease.worker.times import REPORT
 
 
 class Outlet(Protocol):
     """Gets a report of the worker's health, about once a second."""
 
-    def show(self, report: Report) -> None: ...
+    def show(self, report: HealthReport) -> None: ...
     def close(self) -> None: ...
 
 
@@ -27,7 +27,7 @@ class HealthReporter:
 
     def __init__(
         self,
-        report: Callable[[], Report],
+        report: Callable[[], HealthReport],
         outlets: Sequence[Outlet],
         changed: threading.Event,
         interval: float = REPORT,

@@ -1,4 +1,4 @@
-"""What others ask a worker's health by: HTTP, or files. The answers are `Report`s."""
+"""What others ask a worker's health by: HTTP, or files. The answers are `HealthReport`s."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
 
 from rowlease.errors import ConfigError
-from rowlease.worker.host.health import Report
+from rowlease.worker.host.health import HealthReport
 
 #: Seconds a client of the HTTP server may be silent.
 PATIENCE = 5.0
@@ -32,7 +32,7 @@ class HealthServer:
         port: where it listens.
     """
 
-    def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
+    def __init__(self, host: str, port: int, report: Callable[[], HealthReport]) -> None:
         class Server(ThreadingHTTPServer):
             address_family = AF_INET6 if ":" in host else AF_INET
             daemon_threads = True
@@ -80,7 +80,7 @@ class HealthServer:
         self._server.server_close()
 
 
-def answer(path: str, report: Report) -> tuple[int, dict[str, object]]:
+def answer(path: str, report: HealthReport) -> tuple[int, dict[str, object]]:
     """The status code and the body for a path."""
     asked = path.partition("?")[0].strip("/")
     if asked not in ("live", "ready"):
@@ -127,7 +127,7 @@ class HealthFile:
         except OSError as error:
             raise ConfigError(f"cannot keep the health file {path}: {error.strerror}") from error
 
-    def show(self, report: Report) -> None:
+    def show(self, report: HealthReport) -> None:
         """Touch the files, or let the one grow old and the other be gone."""
         with suppress(OSError):  # a full disk makes it grow old, too
             if report.live:

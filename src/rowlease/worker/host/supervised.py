@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from rowlease.clock import now
 from rowlease.worker.host.channel import SupervisorsEnd
-from rowlease.worker.host.health import Report
+from rowlease.worker.host.health import HealthReport
 from rowlease.worker.times import REPORT_SILENT
 
 #: Seconds before a worker that died is started again: doubled each time, half of it random.
@@ -84,18 +84,18 @@ class SupervisedWorker:
         if self.process:
             self.process.send_signal(number)
 
-    def report(self, at: float) -> Report:
+    def report(self, at: float) -> HealthReport:
         """How its worker is."""
         name = f"worker {self.number}"
         if self.process is None:
             if self.start_at is None:
-                return Report(True, False, (f"{name} has ended",))
+                return HealthReport(True, False, (f"{name} has ended",))
             left = max(0.0, self.start_at - at)
-            return Report(True, False, (f"{name} has died and is started in {left:.0f} s",))
+            return HealthReport(True, False, (f"{name} has died and is started in {left:.0f} s",))
         channel = self.channel
         report = channel.report if channel else None
         if report is None:
-            return Report(True, False, (f"{name} is starting",))
+            return HealthReport(True, False, (f"{name} is starting",))
         why = [f"{name}: {each}" for each in report.why]
         silence = at - self.heard_at
         if silence > REPORT_SILENT:

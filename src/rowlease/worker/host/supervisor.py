@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from rowlease.clock import now
 from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawned
-from rowlease.worker.host.health import Report
+from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.health_reporter import Outlet
 from rowlease.worker.host.signals import TURN, stacks_on_sigquit, write_line
 from rowlease.worker.host.supervised import SupervisedWorker, ending
@@ -80,7 +80,7 @@ class Supervisor:
         """Have the workers drain; called again: have them hand back at once what they run."""
         self._stops += 1
 
-    def report(self) -> Report:
+    def report(self) -> HealthReport:
         """How all of them are, together. Safe from any thread."""
         at = now()
         each = [worker.report(at) for worker in self._workers]
@@ -88,7 +88,7 @@ class Supervisor:
         looked = at - self._looked_at
         if looked > STALLED:
             why.append(f"the supervisor has stood still for {looked:.0f} s")
-        return Report(
+        return HealthReport(
             all(one.live for one in each) and looked <= STALLED,
             all(one.ready for one in each) and looked <= STALLED,
             tuple(why),

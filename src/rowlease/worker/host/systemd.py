@@ -10,7 +10,7 @@ import socket
 from collections.abc import MutableMapping
 from contextlib import suppress
 
-from rowlease.worker.host.health import Report
+from rowlease.worker.host.health import HealthReport
 
 #: Characters of a status that systemctl shows on one line.
 MAX_STATUS = 300
@@ -47,7 +47,7 @@ class Systemd:
         watchdog = int(microseconds) / 1e6 if microseconds.isdecimal() and mine else None
         return cls(address, watchdog)
 
-    def show(self, report: Report) -> None:
+    def show(self, report: HealthReport) -> None:
         """Say what systemd does not know yet."""
         lines = []
         if report.ready and "READY" not in self._sent:

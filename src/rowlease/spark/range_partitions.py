@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rowlease.store import Slice, Window, bulk_store
+from rowlease.store import IdRange, Window, bulk_store
 
 _COLUMNS = {
     "request_id": "bigint", "queue_name": "string", "kind": "string", "status": "string",
@@ -63,10 +63,10 @@ class RequestReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with closing(bulk_store(self._dsn, APPLICATION)) as store:
-            found = store.slices(self._table, self._equal, self._count, self._window)
+            found = store.id_ranges(self._table, self._equal, self._count, self._window)
         return [InputPartition(tuple(each)) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         with closing(bulk_store(self._dsn, APPLICATION)) as store:
-            part = Slice(*partition.value)
-            yield from store.read_slice(self._table, self._columns, self._equal, part, self._window)
+            part = IdRange(*partition.value)
+            yield from store.read_range(self._table, self._columns, self._equal, part, self._window)

@@ -1,7 +1,7 @@
--- heal: find queues whose counts are wrong or whose groups are stuck, and correct them.
--- params:   p_limit int, p_healed bigint output -- p_limit: how many requests a queue may have to be
+-- recount_queues: find queues whose counts are wrong or whose groups are stuck, and correct them.
+-- params:   p_limit int, p_corrected bigint output -- p_limit: how many requests a queue may have to be
 --           looked through
--- returns:  p_healed -- how many counters were wrong, and requests stuck
+-- returns:  p_corrected -- how many counters were wrong, and requests stuck
 -- errors:   51012 as take_lock
 -- locks:    as correct_counts and free_groups
 -- why:      somebody may have changed rows by hand. A queue that has few requests by its counts is
@@ -10,7 +10,7 @@
 --           have become few, or by recount. Where
 --           READ_COMMITTED_SNAPSHOT is off, a look would wait for writers and see many moments; there
 --           it is left to recount.
-create or alter procedure rowlease_internal.heal @p_limit int, @p_healed bigint output
+create or alter procedure rowlease_internal.recount_queues @p_limit int, @p_corrected bigint output
 as
 set nocount on;
 set xact_abort on;
@@ -69,4 +69,4 @@ begin
     exec rowlease_internal.correct_counts @queue;
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
 end;
-set @p_healed = (select count(*) from #corrected);
+set @p_corrected = (select count(*) from #corrected);

@@ -1,4 +1,4 @@
--- heal: find queues whose counts are wrong or whose groups are stuck, and correct them.
+-- recount_queues: find queues whose counts are wrong or whose groups are stuck, and correct them.
 -- params:   p_limit integer -- how many requests a queue may have to be looked through
 -- returns:  bigint -- how many counters were wrong, and requests stuck
 -- errors:   none
@@ -9,7 +9,7 @@
 --           have become few, or by recount. Under a
 --           snapshot that somebody holds, entries of finished requests are stepped over: looks that
 --           take long become rare, one part in a hundred of the time.
-create or replace function rowlease_internal.heal(p_limit integer) returns bigint
+create or replace function rowlease_internal.recount_queues(p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = on set enable_hashjoin = on set enable_mergejoin = on
@@ -19,9 +19,9 @@ declare
   v_cost    interval;
   v_few     text[];
   v_wrong   text[];
-  v_healed  bigint;
+  v_corrected  bigint;
 begin
-  if v_started < nullif(current_setting('rowlease.heal_after', true), '')::timestamptz then
+  if v_started < nullif(current_setting('rowlease.recount_after', true), '')::timestamptz then
     return 0;
   end if;
   with counts as materialized (
@@ -63,13 +63,13 @@ begin
                   from found f where f.queue_name = u.queue_name))
     into v_few, v_wrong
     from queues u;
-  v_healed := (select count(*) from rowlease_internal.free_groups(v_few));
+  v_corrected := (select count(*) from rowlease_internal.free_groups(v_few));
   if v_wrong is not null then
-    v_healed := v_healed + (select count(*) from rowlease_internal.correct_counts(v_wrong));
+    v_corrected := v_corrected + (select count(*) from rowlease_internal.correct_counts(v_wrong));
   end if;
   v_cost := clock_timestamp() - v_started;
   if v_cost > interval '10 ms' then
-    perform set_config('rowlease.heal_after', (clock_timestamp() + 100 * v_cost)::text, false);
+    perform set_config('rowlease.recount_after', (clock_timestamp() + 100 * v_cost)::text, false);
   end if;
-  return v_healed;
+  return v_corrected;
 end $$;

@@ -1,4 +1,4 @@
-"""The doorbell of PostgreSQL: LISTEN on a connection of its own."""
+"""The notifications of PostgreSQL: LISTEN on a connection of its own."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rowlease.store import deadlines
 from rowlease.store.postgresql.connection import BoundedConnection
 
 
-class PostgresDoorbell:
-    """LISTEN on a connection of its own; see `rowlease.store.Doorbell`.
+class PostgresNotifications:
+    """LISTEN on a connection of its own; see `rowlease.store.Notifications`.
 
     An idle worker holds each queue's advisory lock in shared mode; the routine `wake_workers` sends
-    a NOTIFY only while somebody does. A session that is cut off without a word would never ring:
-    when it has been silent for a while it is asked whether it still answers.
+    a NOTIFY only while somebody does. A session that was cut off silently would never
+    hear one, so a session that has been silent for a while is probed.
     """
 
     def __init__(self, connection: BoundedConnection, queues: Sequence[str], room: bool) -> None:
         self._connection = connection
         self._queues = list(queues)
-        connection.patience = deadlines.BELL_ANSWER
+        connection.patience = deadlines.LISTENER_ANSWER
         connection.execute("select rowlease.listen(%s)", (room,))
         self._idle = False
         self._heard_at = time.monotonic()
@@ -37,14 +37,16 @@ class PostgresDoorbell:
     def wait(self, timeout: timedelta) -> bool:
         deadline = time.monotonic() + timeout.total_seconds()
         while True:  # one channel serves all queues: it may be another's
-            left = max(0.0, min(deadline - time.monotonic(), deadlines.BELL_ANSWER / 2))
-            rung = [each.payload for each in self._connection.notifies(timeout=left, stop_after=1)]
-            if rung:
+            left = max(0.0, min(deadline - time.monotonic(), deadlines.LISTENER_ANSWER / 2))
+            notified = [
+                each.payload for each in self._connection.notifies(timeout=left, stop_after=1)
+            ]
+            if notified:
                 self._heard_at = time.monotonic()
-            elif time.monotonic() - self._heard_at > deadlines.BELL_SILENT:
+            elif time.monotonic() - self._heard_at > deadlines.LISTENER_SILENT:
                 self._connection.execute("select")
                 self._heard_at = time.monotonic()
-            if any(queue in self._queues for queue in rung):
+            if any(queue in self._queues for queue in notified):
                 return True
             if time.monotonic() >= deadline:
                 return False
