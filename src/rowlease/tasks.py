@@ -6,21 +6,18 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from rowlease.cron import cron_for
 from rowlease.errors import ConfigError, UnknownTask, WrongArguments
 from rowlease.model import MAX_PAYLOAD_BYTES
+from rowlease.task_settings import Exceptions, TaskKeywords, TaskSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
 #: Where requests go if neither their task nor their producer says.
 DEFAULT_QUEUE = "default"
-#: A kind has as many characters as its column.
-MAX_NAME = 200
 #: How many known tasks an error lists.
 LISTED = 20
 #: Reads the JSON that a text begins with, a short one in a quarter of the time of `json.loads`.
@@ -30,30 +27,19 @@ _encode = json.JSONEncoder(
 ).encode
 
 
-class Task:
-    """A function that requests may name, and what holds for its requests.
+class Task(TaskSettings):
+    """A function that requests may name, and its settings.
 
     Called, it is the plain function: nothing is queued. Made by the decorator `task`.
 
-    Attributes:
+    Args:
         function: what runs; at the top level of a module, because other processes import it.
-        is_coroutine: it is an `async def`.
-        name: what a request's `kind` says; the function's own name if none is given.
-        queue: where its requests go unless the producer says otherwise; None means "default".
-        priority: of its requests, unless the producer says otherwise.
-        max_attempts: of the requests that are enqueued with this task itself, not with its name or
-            from SQL (docs/tasks.md), unless the producer says otherwise; None takes the queue's.
-        time_limit: how long one attempt may run; then its process is killed and the attempt fails.
-        soft_time_limit: how long it may run until SoftTimeLimitExceeded is raised in it.
-        retry_base: how long to wait after the first failed attempt, unless the producer says
-            otherwise; doubled after each, half of it random. None takes the queue's.
-        executor: what its workers run it in: "process", "thread" or "coroutine" (see `Worker`).
-        retry_on: exceptions after which another attempt may help. The default is all.
-        dead_letter_on: exceptions after which none will; they win over `retry_on`.
-        cron: when workers enqueue it: five fields, minute hour day month weekday, read by the wall
-            clock of `time_zone`. It is called without arguments; or, if it has a parameter
-            `scheduled_time`, with the time of the firing (ISO 8601, UTC).
-        catch_up: how many missed firings are made up, the latest ones (1 to 1000).
+        name: what a request's `kind` says; None takes the function's own name.
+        settings: as in `TaskSettings`, which are attributes here, too.
+
+    Attributes:
+        is_coroutine: the function is an `async def`.
+        timetable: when workers enqueue it, if it has `cron`.
 
     Raises:
         ConfigError: one of them is wrong.
@@ -63,56 +49,19 @@ class Task:
         self,
         function: Callable[..., Any],
         name: str | None = None,
-        *,
-        queue: str | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        time_limit: timedelta | None = None,
-        soft_time_limit: timedelta | None = None,
-        retry_base: timedelta | None = None,
-        executor: str | None = None,
-        retry_on: Exceptions = BaseException,
-        dead_letter_on: Exceptions = (),
-        cron: str | None = None,
-        time_zone: str = "UTC",
-        catch_up: int = 1,
+        **settings: Unpack[TaskKeywords],
     ) -> None:
         if not inspect.isroutine(function):
             raise ConfigError(f"a task must be a function, not {function!r}")
         functools.update_wrapper(self, function)
+        super().__init__(name=function.__name__ if name is None else name, **settings)
         self.function = function
         self.is_coroutine = inspect.iscoroutinefunction(function)
-        self.name = function.__name__ if name is None else name
-        self.queue = queue
-        self.priority = priority
-        self.max_attempts = max_attempts
-        self.time_limit = time_limit
-        self.soft_time_limit = soft_time_limit
-        self.retry_base = retry_base
-        self.executor = executor
-        self.retry_on = self._checked("retry_on", retry_on)
-        self.dead_letter_on = self._checked("dead_letter_on", dead_letter_on)
-        self.cron = None if cron is None else cron_for(function, self.name, cron, time_zone)
-        self.catch_up = catch_up
-        if not 1 <= len(self.name) <= MAX_NAME:
-            raise ConfigError(f"the task name {self.name!r} must have 1 to {MAX_NAME} characters")
-        if priority < 0:
-            raise ConfigError(f"task {self.name}: priority is {priority}; it must be 0 or more")
-        if max_attempts is not None and max_attempts < 1:
-            raise ConfigError(
-                f"task {self.name}: max_attempts is {max_attempts}; it must be 1 or more"
-            )
-        if not 1 <= catch_up <= 1000:
-            raise ConfigError(f"task {self.name}: catch_up is {catch_up}; it must be 1 to 1000")
-        for setting in ("time_limit", "soft_time_limit", "retry_base"):
-            given = getattr(self, setting)
-            if given is not None and given <= timedelta(0):
-                raise ConfigError(f"task {self.name}: {setting} is {given}; it must be positive")
-        if time_limit is not None and soft_time_limit is not None and time_limit <= soft_time_limit:
-            raise ConfigError(
-                f"task {self.name}: soft_time_limit is {soft_time_limit}; it must be shorter than "
-                f"time_limit, {time_limit}"
-            )
+        self.timetable = (
+            None if self.cron is None else cron_for(function, self.name, self.cron, self.time_zone)
+        )
+        self._retried = self._kinds("retry_on", self.retry_on)
+        self._hopeless = self._kinds("dead_letter_on", self.dead_letter_on)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -197,9 +146,9 @@ class Task:
     def is_hopeless(self, error: BaseException) -> bool:
         """Is there no use in another attempt after this one ended so?"""
         kind = type(error)
-        return issubclass(kind, self.dead_letter_on) or not issubclass(kind, self.retry_on)
+        return issubclass(kind, self._hopeless) or not issubclass(kind, self._retried)
 
-    def _checked(self, setting: str, given: Exceptions) -> tuple[type[BaseException], ...]:
+    def _kinds(self, setting: str, given: Exceptions) -> tuple[type[BaseException], ...]:
         kinds = (given,) if isinstance(given, type) else tuple(given)
         if wrong := [
             k for k in kinds if not (isinstance(k, type) and issubclass(k, BaseException))
@@ -249,30 +198,19 @@ def task(function: Callable[P, R], /) -> TypedTask[P, R]: ...
 
 @overload
 def task(
-    name: str | None = None,
-    /,
-    *,
-    queue: str | None = None,
-    priority: int = 0,
-    max_attempts: int | None = None,
-    time_limit: timedelta | None = None,
-    soft_time_limit: timedelta | None = None,
-    retry_base: timedelta | None = None,
-    executor: str | None = None,
-    retry_on: Exceptions = BaseException,
-    dead_letter_on: Exceptions = (),
-    cron: str | None = None,
-    time_zone: str = "UTC",
-    catch_up: int = 1,
+    name: str | None = None, /, **settings: Unpack[TaskKeywords]
 ) -> Callable[[Callable[P, R]], TypedTask[P, R]]: ...
 
 
-def task(name: Any = None, /, **settings: Any) -> Any:
+def task(
+    name: Callable[..., Any] | str | None = None, /, **settings: Unpack[TaskKeywords]
+) -> Task | Callable[[Callable[..., Any]], Task]:
     """Make a function a task: `@task`, or `@task("flights.delay", max_attempts=3)`.
 
     Args:
         name: what requests call it; its own name if none is given.
-        settings: `queue`, `priority`, `max_attempts`, `time_limit` and the rest, as in `Task`.
+        settings: `queue`, `priority`, `max_attempts`, `time_limit` and the rest, as in
+            `TaskSettings`.
 
     Raises:
         ConfigError: as `Task`.

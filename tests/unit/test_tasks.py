@@ -4,9 +4,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -14,6 +15,7 @@ from rowlease.cron import Cron, wants_time
 from rowlease.errors import ConfigError, UnknownTask, WrongArguments
 from rowlease.model import MAX_PAYLOAD_BYTES
 from rowlease.task_loading import load_tasks
+from rowlease.task_settings import TaskKeywords, TaskSettings
 from rowlease.tasks import Registry, Task, task
 
 
@@ -109,6 +111,16 @@ def test_a_result_that_refers_to_itself_is_refused() -> None:
 def test_wrong_settings_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Task(print, **{"name": "one", **settings})
+
+
+def test_the_keywords_of_a_task_are_its_settings() -> None:
+    settings = get_type_hints(TaskSettings)
+    assert {"name": str, **get_type_hints(TaskKeywords)} == settings
+
+
+def test_the_settings_of_a_task_do_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        echo.priority = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("what", [3, echo])
@@ -264,9 +276,9 @@ def test_a_task_may_say_when_it_is_to_run() -> None:
     def nightly(force: bool = False) -> bool:
         return force
 
-    assert nightly.cron == Cron("0 3 * * *", "Europe/Berlin")
+    assert nightly.timetable == Cron("0 3 * * *", "Europe/Berlin")
     assert (nightly.catch_up, nightly()) == (4, False)
-    assert echo.cron is None
+    assert echo.timetable is None
 
 
 def test_a_task_is_told_the_time_of_its_firing_if_it_asks() -> None:
@@ -275,7 +287,7 @@ def test_a_task_is_told_the_time_of_its_firing_if_it_asks() -> None:
     def keyword(*, scheduled_time: str) -> None: ...
 
     assert [wants_time(f) for f in (tell, keyword, echo.function)] == [True, True, False]
-    assert Task(keyword, cron="* * * * *").cron == Cron("* * * * *")
+    assert Task(keyword, cron="* * * * *").timetable == Cron("* * * * *")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class Schedules:
         self._store = store
         self._worker_id = worker_id
         self._kinds = list(tasks)
-        self._unregistered = [each for each in tasks.values() if each.cron is not None]
+        self._unregistered = [each for each in tasks.values() if each.timetable]
         self._events = events
         self._reported: set[tuple[str, str]] = set()
 
@@ -45,14 +45,14 @@ class Schedules:
         """
         while self._unregistered:
             one = self._unregistered[-1]
-            assert one.cron is not None
+            assert one.timetable
             try:
                 self._store.put_schedule(
                     one.name,
-                    one.cron.expression,
+                    one.timetable.expression,
                     one.name,
                     queue=one.queue or DEFAULT_QUEUE,
-                    time_zone=one.cron.time_zone,
+                    time_zone=one.timetable.time_zone,
                     payload=f'{{"scheduled_time":"{SCHEDULED_TIME}"}}'
                     if wants_time(one.function)
                     else "{}",

@@ -1,0 +1,95 @@
+"""What a caller may say of a task, checked in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypedDict
+
+from rowlease.errors import ConfigError
+
+Exceptions = type[BaseException] | Iterable[type[BaseException]]
+
+#: A kind has as many characters as its column.
+MAX_NAME = 200
+#: How many missed firings can be made up.
+MAX_CATCH_UP = 1000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TaskSettings:
+    """The settings of a task.
+
+    Attributes:
+        name: what a request's `kind` says.
+        queue: where its requests go unless the producer says otherwise; None means "default".
+        priority: of its requests, unless the producer says otherwise.
+        max_attempts: of the requests that are enqueued with this task itself, not with its name or
+            from SQL (docs/tasks.md), unless the producer says otherwise; None takes the queue's.
+        time_limit: how long one attempt may run; then its process is killed and the attempt fails.
+        soft_time_limit: how long it may run until SoftTimeLimitExceeded is raised in it.
+        retry_base: how long to wait after the first failed attempt, unless the producer says
+            otherwise; doubled after each, half of it random. None takes the queue's.
+        executor: what its workers run it in: "process", "thread" or "coroutine" (see `Worker`).
+        retry_on: exceptions after which another attempt may help. The default is all.
+        dead_letter_on: exceptions after which none will; they win over `retry_on`.
+        cron: when workers enqueue it: five fields, minute hour day month weekday, read by the wall
+            clock of `time_zone`. It is called without arguments; or, if it has a parameter
+            `scheduled_time`, with the time of the firing (ISO 8601, UTC).
+        catch_up: how many missed firings are made up, the latest ones (1 to 1000).
+
+    Raises:
+        ConfigError: one of them is wrong.
+    """
+
+    name: str
+    queue: str | None = None
+    priority: int = 0
+    max_attempts: int | None = None
+    time_limit: timedelta | None = None
+    soft_time_limit: timedelta | None = None
+    retry_base: timedelta | None = None
+    executor: str | None = None
+    retry_on: Exceptions = BaseException
+    dead_letter_on: Exceptions = ()
+    cron: str | None = None
+    time_zone: str = "UTC"
+    catch_up: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.name) <= MAX_NAME:
+            raise ConfigError(f"the task name {self.name!r} must have 1 to {MAX_NAME} characters")
+        if self.priority < 0:
+            raise self._wrong("priority", "it must be 0 or more")
+        if self.max_attempts is not None and self.max_attempts < 1:
+            raise self._wrong("max_attempts", "it must be 1 or more")
+        if not 1 <= self.catch_up <= MAX_CATCH_UP:
+            raise self._wrong("catch_up", f"it must be 1 to {MAX_CATCH_UP}")
+        for setting in ("time_limit", "soft_time_limit", "retry_base"):
+            given = getattr(self, setting)
+            if given is not None and given <= timedelta(0):
+                raise self._wrong(setting, "it must be positive")
+        hard, soft = self.time_limit, self.soft_time_limit
+        if hard is not None and soft is not None and hard <= soft:
+            raise self._wrong("soft_time_limit", f"it must be shorter than time_limit, {hard}")
+
+    def _wrong(self, setting: str, advice: str) -> ConfigError:
+        return ConfigError(f"task {self.name}: {setting} is {getattr(self, setting)}; {advice}")
+
+
+class TaskKeywords(TypedDict, total=False):
+    """`TaskSettings` as keyword arguments, but for the name: for type checkers alone."""
+
+    queue: str | None
+    priority: int
+    max_attempts: int | None
+    time_limit: timedelta | None
+    soft_time_limit: timedelta | None
+    retry_base: timedelta | None
+    executor: str | None
+    retry_on: Exceptions
+    dead_letter_on: Exceptions
+    cron: str | None
+    time_zone: str
+    catch_up: int
