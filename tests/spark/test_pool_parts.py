@@ -21,6 +21,7 @@ from rowlease.spark.job import reason
 from rowlease.spark.observer import Observer, PoolProgress
 from rowlease.store import Store
 from rowlease.worker import Summary
+from rowlease.worker.settings import WorkerSettings
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -30,9 +31,9 @@ def known() -> None:
     """A task of a module."""
 
 
-def plan(dsn: str, **others: Any) -> Plan:
-    given = {"tasks": "nowhere", "queues": ["default"], "count": 1, "cores": 1, "late": 0.0}
-    return Plan("spark:test", dsn, concurrency=None, options={}, **{**given, **others})
+def plan(dsn: str) -> Plan:
+    settings = WorkerSettings(queues=["default"])
+    return Plan("spark:test", dsn, "nowhere", count=1, cores=1, settings=settings, late=0.0)
 
 
 def beat(store: Store, worker_id: str, **others: int) -> None:

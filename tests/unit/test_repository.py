@@ -25,7 +25,6 @@ LONG = {
     "client.py": "one class, most of it what its arguments mean",
     "events.py": "a class for each event",
     "model.py": "a value for each answer, side by side",
-    "worker/worker.py": "one class, most of it what its arguments mean",
 }
 #: Modules with SQL of their own, and why it is no routine. Everybody else calls the store.
 WITH_SQL = {

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import click
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rowlease.worker import Worker
     from rowlease.worker.host.health import HealthReport
     from rowlease.worker.host.health_reporter import Outlet
+    from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 
 
 class Ended(NamedTuple):
@@ -123,9 +124,18 @@ def named_queues(
 @dsn_option
 @json_option
 def worker(
-    tasks: str, dsn: str | None, as_json: bool, health: str | None, health_file: Path | None,
-    log_format: str, log_level: str, supervised: int | None, **limits: Any,
-) -> None:  # fmt: skip
+    tasks: str,
+    dsn: str | None,
+    as_json: bool,
+    health: str | None,
+    health_file: Path | None,
+    log_format: str,
+    log_level: str,
+    supervised: int | None,
+    queues: list[str] | dict[str, int] | None,
+    concurrency: int | None,
+    **others: Unpack[WorkerKeywords],
+) -> None:
     """Lease requests and run them with the tasks of a module.
 
     TASKS is `package.module` (every task in it) or `package.module:name`.
@@ -136,15 +146,17 @@ def worker(
     SIGQUIT          write the stacks of all processes to stderr, and go on
     """
     from rowlease.cli.logs import set_up_logging, write_behind_stderr
+    from rowlease.worker.settings import WorkerSettings
 
-    several = limits["processes"] > 1
+    settings = WorkerSettings(queues=queues, concurrency=concurrency, **others)
+    several = settings.processes > 1
     write_behind_stderr()
     set_up_logging(log_format, log_level, with_process=several)
     if supervised is not None:
-        run_supervised(tasks, dsn, supervised, limits)
+        run_supervised(tasks, dsn, supervised, settings)
         return
     run = run_supervisor if several else run_alone
-    data, text, exit_code = run(tasks, dsn, health, health_file, limits)
+    data, text, exit_code = run(tasks, dsn, health, health_file, settings)
     try:
         show_json(data) if as_json else click.echo(text)
     except BrokenPipeError:
@@ -158,36 +170,39 @@ def run_alone(
     dsn: str | None,
     health: str | None,
     health_file: Path | None,
-    limits: dict[str, Any],
+    settings: WorkerSettings,
 ) -> Ended:
     """Run one worker in this process."""
     from rowlease.worker.host.health_reporter import HealthReporter
 
     outlets, interval = outlets_of(health_file)
-    with opened(tasks, dsn, limits) as pool:
+    with opened(tasks, dsn, settings) as pool:
         report, changed = pool.health.report, pool.health.changed
         with probed(health, report), HealthReporter(report, outlets, changed, interval):
             summary = pool.run()
     return Ended(summary._asdict(), str(summary), 0)
 
 
-def run_supervised(tasks: str, dsn: str | None, fd: int, limits: dict[str, Any]) -> None:
+def run_supervised(tasks: str, dsn: str | None, fd: int, settings: WorkerSettings) -> None:
     """Run one worker of a supervisor, and tell it how that goes."""
     from rowlease.worker.host.channel import WorkersEnd
     from rowlease.worker.host.health_reporter import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
 
     # First of all, so that a signal that asks for stacks does not end a worker that starts.
-    with stacks_on_sigquit(lambda: None), opened(tasks, dsn, limits) as pool:
+    with stacks_on_sigquit(lambda: None), opened(tasks, dsn, settings) as pool:
         line = WorkersEnd(fd, gone=pool.stop)
         with HealthReporter(pool.health.report, [line], pool.health.changed):
             line.summary(pool.run())
 
 
 def run_supervisor(
-    _tasks: str, dsn: str | None, health: str | None, health_file: Path | None,
-    limits: dict[str, Any],
-) -> Ended:  # fmt: skip
+    _tasks: str,
+    dsn: str | None,
+    health: str | None,
+    health_file: Path | None,
+    settings: WorkerSettings,
+) -> Ended:
     """Run workers in processes of their own, started as this one was."""
     from rowlease.config import configured_dsn
     from rowlease.database import connect, database
@@ -207,24 +222,24 @@ def run_supervisor(
             environment["ROWLEASE_DSN"] = place
         supervisor = Supervisor(
             [*command, *sys.argv[sys.argv.index("worker") + 1 :]],
-            limits["processes"],
+            settings.processes,
             events,
-            grace=limits["grace"],
-            burst=limits["burst"],
+            grace=settings.grace,
+            burst=settings.burst,
             environment=environment,
             outlets=outlets,
             interval=interval,
         )
         with probed(health, supervisor.report):
             summary = supervisor.run()
-    count, restarts = limits["processes"], supervisor.num_restarts
+    count, restarts = settings.processes, supervisor.num_restarts
     text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
     data = {**summary._asdict(), "processes": count, "restarts": restarts}
     return Ended(data, text, supervisor.exit_code)
 
 
 @contextmanager
-def opened(tasks: str, dsn: str | None, limits: dict[str, Any]) -> Iterator[Worker]:
+def opened(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterator[Worker]:
     """A worker on a store that is closed afterwards."""
     from rowlease.database import connect, database
     from rowlease.store import redact
@@ -234,7 +249,7 @@ def opened(tasks: str, dsn: str | None, limits: dict[str, Any]) -> Iterator[Work
     sys.path.insert(0, "")
     found = load_tasks(tasks)
     with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
-        pool = Worker(store, found, **limits)
+        pool = Worker.of(store, found, settings)
         logging.getLogger("rowlease").info("rowlease worker at %s", redact(place))
         yield pool
 

@@ -11,16 +11,16 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.store import Reading, Store, open_store
 from rowlease.task_loading import import_named, load_set_up, load_tasks, registry_of
 from rowlease.tasks import Registry, Task
 from rowlease.worker import Summary, Worker
+from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.executors import wanted
 from rowlease.worker.times import WORKER_GONE
 
@@ -42,20 +42,19 @@ class Plan:
     Attributes:
         pool_id: what the driver is called in the table `worker` while the pool is to run.
         tasks: what `load_tasks` takes; or of each task its module, its name there and its own.
-        concurrency: slots of each executor; None takes its cores, or what the worker takes for
-            threads and coroutines.
-        options: further arguments of the worker.
+        count: executors that the driver found.
+        cores: of each executor.
+        settings: of each executor's worker; where they leave the concurrency open, child processes
+            take the executor's cores.
         late: seconds that a second attempt waits which finds its pool over: see `run`.
     """
 
     pool_id: str
     dsn: str = field(repr=False)
     tasks: str | Places
-    queues: Sequence[str] | Mapping[str, int]
     count: int
     cores: int
-    concurrency: int | None
-    options: Mapping[str, Any]
+    settings: WorkerSettings
     late: float
 
     def registry(self) -> Registry:
@@ -75,10 +74,11 @@ class Plan:
 
     def worker(self, store: Store, index: int) -> Worker:
         """The worker of one executor."""
-        registry = self.registry()
-        executor = self.options.get("executor") or wanted(registry)
-        slots = self.concurrency or (self.cores if executor == "process" else None)
-        worker = Worker(store, registry, self.queues, slots, **self.options)
+        registry, settings = self.registry(), self.settings
+        executor = settings.executor or wanted(registry)
+        if settings.concurrency is None and executor == "process":
+            settings = replace(settings, concurrency=self.cores)
+        worker = Worker.of(store, registry, settings)
         worker.worker_id = f"{self.pool_id}:{index}:{worker.worker_id}"
         return worker
 

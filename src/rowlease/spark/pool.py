@@ -31,6 +31,7 @@ from rowlease.worker import Summary
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import queues_of
 from rowlease.worker.host.signals import stopped_by_signals
+from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.times import HEARTBEAT, POOL_FAREWELL
 
 logger = logging.getLogger("rowlease")
@@ -107,6 +108,15 @@ def work(
     if queues is None:
         queues = queues_of(registry_of(tasks))
     names = QueueOrder(queues).order()
+    settings = WorkerSettings(
+        queues=queues if isinstance(queues, Mapping) else list(queues),
+        concurrency=concurrency,
+        executor=executor,
+        prefetch=prefetch,
+        lease=lease,
+        consumer_priority=consumer_priority,
+        grace=grace,
+    )
     named = places(tasks)
     with closing(open_store(place, application_name=APPLICATION)) as store:
         store.check_schema()
@@ -119,17 +129,9 @@ def work(
             pool_id=f"spark:{secrets.token_hex(4)}",
             dsn=place,
             tasks=named,
-            queues=queues if isinstance(queues, Mapping) else list(queues),
             count=found.num,
             cores=found.cores,
-            concurrency=concurrency,
-            options={
-                "executor": executor,
-                "prefetch": prefetch,
-                "lease": lease,
-                "consumer_priority": consumer_priority,
-                "grace": grace,
-            },
+            settings=settings,
             late=patience if sc.getConf().get("spark.speculation", "false") == "true" else 0.0,
         )
         start = partial(Job, sc, plan, found, f"rowlease: {', '.join(names)}")

@@ -21,11 +21,11 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from datetime import timedelta
 from threading import Thread
+from typing import Self, Unpack
 
 from rowlease.clock import now
-from rowlease.errors import ConfigError, RowleaseError
+from rowlease.errors import RowleaseError
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
 from rowlease.store import Store, open_store
 from rowlease.task_loading import registry_of
@@ -43,6 +43,7 @@ from rowlease.worker.host.health import Health
 from rowlease.worker.host.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.schedules import Schedules
+from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.slots.executors import executor_for
 from rowlease.worker.summary import Summary
@@ -63,29 +64,9 @@ class Worker:
         store: a store, or the DSN of one, which is then opened and closed by `run`.
         tasks: what `load_tasks` takes or gives, or tasks. For the executor "process" they must be
             importable by child processes: at the top level of a module, or of the script.
-        queues: where to take requests from. A list: most important first, and one gets something
-            only when those before it are empty. A dict of weights (1 to 1000): each gets its share
-            of the claims while all of them have requests. None takes the queues that the tasks
-            name, and "default" where a task names none, with equal weights.
-        concurrency: slots; None takes the cores this process may use, 32 for threads, or 100 for
-            coroutines.
-        executor: "process" runs each slot's tasks in a child process; what crashes one harms no
-            other. "thread" and "coroutine" run all in this process, for tasks that wait for other
-            machines: plain functions in threads, which nothing can kill (past its time limit one
-            is left behind, and its soft time limit only sets `current().should_stop`), and
-            coroutines in one event loop. None takes "coroutine" if every task is an `async def`.
-        prefetch: how many short requests to hold ahead for each slot, at most (500; 30 in this
-            process). How many they are follows from how long tasks take: a slot holds 200 ms of
-            work at most, and nothing ahead while tasks take over 100 ms.
-        lease: how long leases last before they must be renewed (0.1 s to 1 day); None takes the
-            queue's. A dead worker's requests are free again after that time.
-        consumer_priority: where it is lower than another worker's, that one gets requests first.
-        burst: stop when the queues are empty and nothing runs; requests scheduled for later do
-            not count.
-        grace: how long running tasks may go on after the first `stop`.
         events: gets every event; None makes one that writes to the logger `rowlease`.
-        poll: how long an idle worker sleeps at most without a notification.
-        processes: how many workers like this one share the host's cores (1 or more).
+        queues, concurrency, executor, prefetch, lease, consumer_priority, burst, grace, poll,
+            processes: as in `rowlease.worker.settings.WorkerSettings`.
 
     Attributes:
         health: whether it is alive, and ready for work. For any thread.
@@ -101,33 +82,15 @@ class Worker:
         queues: Sequence[str] | Mapping[str, int] | None = None,
         concurrency: int | None = None,
         *,
-        executor: str | None = None,
-        prefetch: int | None = None,
-        lease: timedelta | None = None,
-        consumer_priority: int = 0,
-        burst: bool = False,
-        grace: timedelta = timedelta(seconds=30),
         events: Events | None = None,
-        poll: timedelta | None = None,
-        processes: int = 1,
+        **settings: Unpack[WorkerKeywords],
     ) -> None:
-        if lease is not None and not timedelta(milliseconds=100) <= lease <= timedelta(days=1):
-            raise ConfigError(f"lease is {lease}; it must be 100 ms to 1 day")
-        if processes < 1:
-            raise ConfigError(f"processes is {processes}; it must be 1 or more")
+        self._settings = WorkerSettings(queues=queues, concurrency=concurrency, **settings)
         self._store = store
         self._tasks = registry_of(tasks)
-        self._executor = executor_for(self._tasks, executor, concurrency, prefetch, processes)
-        self._queues_are_named = queues is not None
+        self._executor = executor_for(self._tasks, self._settings)
         self._queue_order = QueueOrder(queues_of(self._tasks) if queues is None else queues)
         self._queues = self._queue_order.order()
-        self._lease = lease
-        self._consumer_priority = consumer_priority
-        self._burst = burst
-        self._grace = grace
-        self._poll = poll and poll.total_seconds()
-        # Delivered in time, whatever the lease: those of queues are a second or more.
-        self._flush = min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH
         self._events = events or Events()
         if events is None:
             log_to(self._events)
@@ -137,12 +100,24 @@ class Worker:
         self._wake: Callable[[], object] = lambda: None
         self._error: BaseException | None = None
 
+    @classmethod
+    def of(
+        cls,
+        store: Store | str,
+        tasks: str | Task | Iterable[Task] | Registry,
+        settings: WorkerSettings,
+    ) -> Self:
+        """A worker with these settings."""
+        return cls(store, tasks, settings.queues, settings.concurrency, **settings.keywords())
+
     def stop(self) -> None:
         """Drain: claim no more, let running tasks finish within the grace time, hand back the rest.
 
         Called again: hand back at once what still runs. Safe from any thread and signal handler.
         """
-        self._stop_at = now() + (self._grace.total_seconds() if self._stop_at is None else 0.0)
+        self._stop_at = now() + (
+            self._settings.grace.total_seconds() if self._stop_at is None else 0.0
+        )
         self._wake()
 
     def run(self) -> Summary:
@@ -162,8 +137,10 @@ class Worker:
 
     def _run(self, store: Store) -> Summary:
         store.check_schema()
-        events = self._events
-        check_queues(store, self._tasks, self._queues, events, are_named=self._queues_are_named)
+        events, settings = self._events, self._settings
+        check_queues(
+            store, self._tasks, self._queues, events, are_named=settings.queues is not None
+        )
         with (
             stopped_by_signals(self.stop),
             closing(self._executor.slots(self._tasks, events)) as slots,
@@ -181,20 +158,22 @@ class Worker:
                 self._tasks,
                 leases,
                 events,
-                lease=self._lease,
+                lease=settings.lease,
             )
             dispatcher = Dispatcher(slots, pump, events, prefetch=self._executor.prefetch)
             listener = Listener(store, self._queues, events) if store.can_notify else None
-            listening = None if self._burst else listener
+            longest_sleep = POLL if listener else POLL_WITHOUT_NOTIFICATIONS
+            listening = None if settings.burst else listener
             receiver = Receiver(
                 pump,
                 dispatcher,
                 leases,
                 events,
                 listener=listening,
-                poll=self._poll or (POLL if listener else POLL_WITHOUT_NOTIFICATIONS),
-                flush=self._flush,
-                drained=self._drained if self._burst else None,
+                poll=settings.poll.total_seconds() if settings.poll else longest_sleep,
+                # In time, whatever the lease: those of queues are a second or more.
+                flush=min(FLUSH, settings.lease.total_seconds() / 10) if settings.lease else FLUSH,
+                drained=self._drained if settings.burst else None,
             )
             housekeeping = Housekeeping(
                 store,
@@ -203,10 +182,10 @@ class Worker:
                 events,
                 slots=self._executor.concurrency,
                 busy=dispatcher.busy,
-                consumer_priority=self._consumer_priority,
+                consumer_priority=settings.consumer_priority,
                 kinds=list(self._tasks),
                 schedules=None
-                if self._burst
+                if settings.burst
                 else Schedules(store, self.worker_id, self._tasks, events),
             )
             sender = Sender(pump, receiver)
@@ -270,7 +249,7 @@ class Worker:
 
         while self._stop_at is None:
             dispatcher.step(changed)
-        self._events.emit(WorkerStopping(self.worker_id, self._grace))
+        self._events.emit(WorkerStopping(self.worker_id, self._settings.grace))
         receiver.drain()
         while not (receiver.is_quiet and dispatcher.held == 0) and now() < self._stop_at:
             dispatcher.step(changed, draining=True, longest=self._stop_at - now())

@@ -9,6 +9,7 @@ from rowlease.events import Events
 from rowlease.task_loading import set_up
 from rowlease.tasks import Registry
 from rowlease.worker.cores import usable_cores
+from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
 from rowlease.worker.slots.coroutines import Coroutines
 
@@ -43,26 +44,13 @@ class Executor(NamedTuple):
         return ChildPool(self.set_up, self.concurrency, events)
 
 
-def executor_for(
-    tasks: Registry,
-    name: str | None,
-    concurrency: int | None,
-    prefetch: int | None,
-    processes: int,
-) -> Executor:
-    """The executor of this name, or else the one that the tasks want.
-
-    Args:
-        processes: how many workers share the usable cores.
+def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
+    """The executor of a worker: the one that its settings name, or else the one its tasks want.
 
     Raises:
-        ConfigError: an argument is wrong; tasks want different ones; a task cannot run there.
+        ConfigError: there is no such executor; tasks want different ones; a task cannot run there.
     """
-    if concurrency is not None and concurrency < 1:
-        raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
-    if prefetch is not None and prefetch < 0:
-        raise ConfigError(f"prefetch is {prefetch}; it must be 0 or more")
-    name = name or wanted(tasks)
+    name = settings.executor or wanted(tasks)
     if name not in DEFAULTS:
         raise ConfigError(f"executor is {name!r}; it must be one of {', '.join(DEFAULTS)}")
     if name == "coroutine":
@@ -75,8 +63,8 @@ def executor_for(
     slots, ahead = DEFAULTS[name]
     return Executor(
         name,
-        concurrency or slots or max(1, usable_cores() // processes),
-        ahead if prefetch is None else prefetch,
+        settings.concurrency or slots or max(1, usable_cores() // settings.processes),
+        ahead if settings.prefetch is None else settings.prefetch,
         set_up(tasks) if name == "process" else None,
     )
 

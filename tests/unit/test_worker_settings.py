@@ -1,0 +1,64 @@
+"""The settings of a worker: what is refused, and that they arrive as they were given."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, get_type_hints
+
+import pytest
+
+from rowlease.errors import ConfigError
+from rowlease.tasks import task
+from rowlease.worker import Worker
+from rowlease.worker.settings import WorkerKeywords, WorkerSettings
+
+OTHERS = WorkerSettings(
+    queues={"a": 2},
+    concurrency=3,
+    executor="thread",
+    prefetch=0,
+    lease=timedelta(seconds=9),
+    consumer_priority=4,
+    burst=True,
+    grace=timedelta(0),
+    poll=timedelta(seconds=1),
+    processes=2,
+)
+
+
+@task
+def nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ({"lease": timedelta(milliseconds=99)}, "lease is 0:00:00.099000; it must be 100 ms to"),
+        ({"lease": timedelta(days=1, seconds=1)}, "lease is 1 day, 0:00:01; it must be 100 ms to"),
+        ({"processes": 0}, "processes is 0; it must be 1 or more"),
+        ({"concurrency": 0}, "concurrency is 0; it must be 1 or more"),
+        ({"prefetch": -1}, "prefetch is -1; it must be 0 or more"),
+        ({"executor": "greenlet"}, "executor is 'greenlet'; it must be one of process, thread"),
+        ({"queues": []}, "queues is []; it must be a list of different names"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: Any, refusal: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Worker("", nothing, **settings)
+    assert str(refused.value).startswith(refusal)
+
+
+def test_the_keywords_of_a_worker_are_its_settings() -> None:
+    hints = get_type_hints(WorkerSettings)
+    assert list(hints) == ["queues", "concurrency", *get_type_hints(WorkerKeywords)]
+    assert hints == {**hints, **get_type_hints(WorkerKeywords)}
+
+
+@pytest.mark.parametrize("settings", [WorkerSettings(), OTHERS], ids=["defaults", "others"])
+def test_a_worker_made_of_settings_has_them(settings: WorkerSettings) -> None:
+    assert Worker.of("", nothing, settings)._settings == settings
+
+
+def test_every_setting_has_another_value_in_this_test() -> None:
+    plain = vars(WorkerSettings())
+    assert not [name for name, value in vars(OTHERS).items() if value == plain[name]]
