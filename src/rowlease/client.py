@@ -227,13 +227,19 @@ class _Call:
         #: A try may have enqueued them, and the server has not said so.
         self._maybe_done = False
 
-    def __call__(self, **waiting: Any) -> list[Enqueued]:
+    def __call__(
+        self, wait: timedelta | None = None, waiter_id: int | None = None
+    ) -> list[Enqueued]:
         ends = time.monotonic() + self._retry_for
         pause = FIRST_PAUSE
         while True:
             try:
                 return self._tried(ends - time.monotonic()).enqueue_many(
-                    self._queue, self._batch, receipt_key=self._receipt, **waiting
+                    self._queue,
+                    self._batch,
+                    receipt_key=self._receipt,
+                    wait=wait,
+                    waiter_id=waiter_id,
                 )
             except RowleaseError as error:
                 nap = pause * random.uniform(0.5, 1)
@@ -326,12 +332,26 @@ class _Room:
             return True
 
 
-def new_request(task: Task | str, payload: Any = None, **options: Any) -> NewRequest:
-    """A request for a task, its payload encoded; options are the fields of `NewRequest`.
+def new_request(
+    task: Task | str,
+    payload: Any = None,
+    *,
+    priority: int | None = None,
+    delay: timedelta | None = None,
+    due_time: datetime | None = None,
+    dedup_key: str | None = None,
+    group_key: str | None = None,
+    max_attempts: int | None = None,
+    retry_base: timedelta | None = None,
+) -> NewRequest:
+    """A request for a task, its payload encoded; what is None here may be a setting of the task.
+
+    Args:
+        as `Client.enqueue`.
 
     Raises:
         InvalidRequest: the payload is not JSON or too large, or does not fit the task's parameters;
-            or an option is out of range.
+            or an argument is out of range.
     """
     if not isinstance(task, Task | str):
         raise InvalidRequest(
@@ -339,15 +359,12 @@ def new_request(task: Task | str, payload: Any = None, **options: Any) -> NewReq
             + ("; decorate it with @rowlease.task" if callable(task) else "")
         )
     text = encode(payload)
-    priority = options.pop("priority", None)
     if isinstance(task, Task):
         if misfit := task.misfit(json.loads(text)):
             raise InvalidRequest(misfit)
         priority = task.priority if priority is None else priority
-        if options.get("max_attempts") is None:
-            options["max_attempts"] = task.max_attempts
-        if options.get("retry_base") is None:
-            options["retry_base"] = task.retry_base
+        max_attempts = task.max_attempts if max_attempts is None else max_attempts
+        retry_base = task.retry_base if retry_base is None else retry_base
     priority = 0 if priority is None else priority
     check_type("priority", priority, FIELDS["priority"])
     if priority < 0:
@@ -359,7 +376,12 @@ def new_request(task: Task | str, payload: Any = None, **options: Any) -> NewReq
         payload=text,
         # No queue's maximum is larger, and larger numbers would not fit the column.
         priority=min(priority, MAX_PRIORITY),
-        **options,
+        delay=delay,
+        due_time=due_time,
+        dedup_key=dedup_key,
+        group_key=group_key,
+        max_attempts=max_attempts,
+        retry_base=retry_base,
     )
     if made.due_time is not None and made.due_time.tzinfo is None:
         raise InvalidRequest("due_time has no time zone; write datetime.now(timezone.utc) or so")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -28,7 +27,14 @@ from rowlease.cli.options import dsn_option, json_option
 @click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
 @dsn_option
 @json_option
-def demo(dsn: str | None, **options: Any) -> None:
+def demo(
+    rows: int | None,
+    source: Path | None,
+    output: Path,
+    concurrency: int | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
     """Run the whole line on real data: Spark, queue, workers, Spark; and compare every row.
 
     Spark turns each flight of a public data set into a request (the later the flight, the more
@@ -41,4 +47,13 @@ def demo(dsn: str | None, **options: Any) -> None:
     with database(dsn) as found:
         with connect(found):
             pass  # a wrong schema is better said before Spark starts
-        sys.exit(run_demo(found, **options))
+        sys.exit(
+            run_demo(
+                found,
+                rows=rows,
+                source=source,
+                output=output,
+                concurrency=concurrency,
+                as_json=as_json,
+            )
+        )

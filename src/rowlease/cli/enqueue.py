@@ -6,7 +6,9 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from datetime import timedelta
+from functools import partial
+from typing import BinaryIO
 
 import click
 
@@ -37,18 +39,37 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 @dsn_option
 @json_option
 def enqueue(
-    kind: str, payload: str | None, lines: BinaryIO | None, queue: str,
-    receipt: str | None, dsn: str | None, as_json: bool, **options: Any,
-) -> None:  # fmt: skip
+    kind: str,
+    payload: str | None,
+    lines: BinaryIO | None,
+    queue: str,
+    priority: int,
+    delay: timedelta | None,
+    dedup_key: str | None,
+    group_key: str | None,
+    max_attempts: int | None,
+    receipt: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
     """Put requests for the task KIND into a queue."""
     from rowlease.client import Client, new_request
 
-    if lines is not None and (payload is not None or options["dedup_key"]):
+    make = partial(
+        new_request,
+        kind,
+        priority=priority,
+        delay=delay,
+        dedup_key=dedup_key,
+        group_key=group_key,
+        max_attempts=max_attempts,
+    )
+    if lines is not None and (payload is not None or dedup_key):
         raise ConfigError("--lines goes together with neither --payload nor --dedup-key")
     requests = []
     for name, text in texts(payload, lines):
         try:
-            requests.append(new_request(kind, json.loads(text.decode("utf-8-sig")), **options))
+            requests.append(make(json.loads(text.decode("utf-8-sig"))))
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(
                 f"{name} is not JSON in UTF-8: {error}; nothing was enqueued"

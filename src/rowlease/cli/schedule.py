@@ -94,9 +94,18 @@ def shown(time: datetime | None) -> str:
 @dsn_option
 @json_option
 def add(
-    name: str, cron: str, kind: str, time_zone: str, dry_run: bool, dsn: str | None, as_json: bool,
-    **options: Any,
-) -> None:  # fmt: skip
+    name: str,
+    cron: str,
+    kind: str,
+    queue: str,
+    time_zone: str,
+    payload: str,
+    priority: int,
+    catch_up: int,
+    dry_run: bool,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
     """Make the schedule NAME, or change it: enqueue the task KIND whenever CRON says.
 
     \b
@@ -112,7 +121,16 @@ def add(
         if dry_run:
             click.echo(f"would {'change' if known else 'make'} the schedule {name}")
             return
-        outcome, changed = store.put_schedule(name, cron, kind, time_zone=time_zone, **options)
+        outcome, changed = store.put_schedule(
+            name,
+            cron,
+            kind,
+            queue=queue,
+            time_zone=time_zone,
+            payload=payload,
+            priority=priority,
+            catch_up=catch_up,
+        )
     first = times.following(changed)
     if as_json:
         show_json({"schedule_name": name, "outcome": outcome, "changed_time": changed})

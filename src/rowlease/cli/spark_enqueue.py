@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
@@ -36,7 +34,18 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 @dsn_option
 @json_option
 def spark_enqueue(
-    kind: str, source: str, form: str, queue: str, dsn: str | None, as_json: bool, **columns: Any
+    kind: str,
+    source: str,
+    form: str,
+    queue: str,
+    payload: str | None,
+    priority: str | None,
+    dedup_key: str | None,
+    group_key: str | None,
+    due_time: str | None,
+    load_id: str | None,
+    dsn: str | None,
+    as_json: bool,
 ) -> None:
     """Enqueue the rows of a file for the task KIND, by the million, all or none.
 
@@ -58,7 +67,18 @@ def spark_enqueue(
         with a_session("rowlease spark-enqueue", found) as session:
             frame = read_files(session, source, form)
             with file_errors(source, form):
-                done = enqueue(frame, found, queue=queue, kind=kind, **columns)
+                done = enqueue(
+                    frame,
+                    found,
+                    queue=queue,
+                    kind=kind,
+                    payload=payload,
+                    priority=priority,
+                    dedup_key=dedup_key,
+                    group_key=group_key,
+                    due_time=due_time,
+                    load_id=load_id,
+                )
     if as_json:
         show_json(done._asdict())
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from rowlease.errors import InvalidRequest
@@ -12,15 +13,19 @@ MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
-def staging_columns(
-    df: Any,
-    kind: Any,
-    priority: Any,
-    payload: Any,
-    dedup_key: Any,
-    group_key: Any,
-    due_time: Any,
-) -> list[Any]:
+@dataclass(frozen=True, kw_only=True)
+class RequestColumns:
+    """Where the columns of requests come from: what `enqueue` takes of these names."""
+
+    kind: Any
+    priority: Any = None
+    payload: Any = None
+    dedup_key: Any = None
+    group_key: Any = None
+    due_time: Any = None
+
+
+def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
     """The columns of `staging` as expressions on the frame; what is not given is left out.
 
     Raises:
@@ -28,20 +33,20 @@ def staging_columns(
     """
     from pyspark.sql import Column
 
-    columns = [payload_column(df, payload)]
-    if isinstance(kind, Column):
-        columns.append(checked(df, "kind", kind, ("string",)))
-    elif not isinstance(kind, str) or not kind:
+    columns = [payload_column(df, given.payload)]
+    if isinstance(given.kind, Column):
+        columns.append(checked(df, "kind", given.kind, ("string",)))
+    elif not isinstance(given.kind, str) or not given.kind:
         raise InvalidRequest("kind must be the name of a task, or a Column of names")
-    if priority is not None:
-        columns.append(priority_column(df, priority))
-    for argument, given, types in (
-        ("dedup_key", dedup_key, ("string", *INTEGERS)),
-        ("group_key", group_key, ("string", *INTEGERS)),
-        ("due_time", due_time, ("timestamp",)),
+    if given.priority is not None:
+        columns.append(priority_column(df, given.priority))
+    for argument, source, types in (
+        ("dedup_key", given.dedup_key, ("string", *INTEGERS)),
+        ("group_key", given.group_key, ("string", *INTEGERS)),
+        ("due_time", given.due_time, ("timestamp",)),
     ):
-        if given is not None:
-            column = checked(df, argument, given, types)
+        if source is not None:
+            column = checked(df, argument, source, types)
             as_type = "timestamp" if types == ("timestamp",) else "string"
             columns.append(column.cast(as_type).alias(argument))
     return columns

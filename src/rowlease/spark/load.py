@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rowlease.errors import InvalidRequest, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
-from rowlease.spark.columns import described, staging_columns
+from rowlease.spark.columns import RequestColumns, described, staging_columns
 from rowlease.spark.jdbc import connection_options, database_errors, staged, writing_options
 from rowlease.spark.progress import reported
 from rowlease.store import Producing, open_store
@@ -121,7 +121,15 @@ def enqueue(
     if not isinstance(queue, str) or not queue:
         raise InvalidRequest("queue must be the name of a queue")
     load_id = named_load(load_id)
-    columns = checked_columns(df, kind, priority, payload, dedup_key, group_key, due_time)
+    given = RequestColumns(
+        kind=kind,
+        priority=priority,
+        payload=payload,
+        dedup_key=dedup_key,
+        group_key=group_key,
+        due_time=due_time,
+    )
+    columns = checked_columns(df, given)
     connection_options(dsn)  # a DSN that cannot be read is said before any job
     with ExitStack() as stack:
         if store is None:
@@ -208,7 +216,15 @@ def stage(
 
     Further args, raises: as `enqueue`.
     """
-    columns = checked_columns(df, kind, priority, payload, dedup_key, group_key, due_time)
+    given = RequestColumns(
+        kind=kind,
+        priority=priority,
+        payload=payload,
+        dedup_key=dedup_key,
+        group_key=group_key,
+        due_time=due_time,
+    )
+    columns = checked_columns(df, given)
     connection_options(dsn)
     return write(df, dsn, kind, columns, load_id, run_number, None)
 
@@ -225,11 +241,11 @@ def named_load(load_id: str | None) -> str:
     return load_id
 
 
-def checked_columns(df: Any, *given: Any) -> list[Any]:
+def checked_columns(df: Any, given: RequestColumns) -> list[Any]:
     """`staging_columns` of a frame that can be written at all."""
     if df.isStreaming:
         raise InvalidRequest("the frame is a stream; enqueue each of its batches (foreachBatch)")
-    return staging_columns(df, *given)
+    return staging_columns(df, given)
 
 
 def new_run() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlease.errors import InvalidRequest
-from rowlease.spark.columns import staging_columns
+from rowlease.spark.columns import RequestColumns, staging_columns
 from rowlease.spark.source import MAX_STREAM, register
 
 
@@ -42,8 +42,17 @@ def batch_sink(
     if not 1 <= len(stream) <= MAX_STREAM:
         raise InvalidRequest(f"stream must have 1 to {MAX_STREAM} characters")
 
+    given = RequestColumns(
+        kind=kind,
+        priority=priority,
+        payload=payload,
+        dedup_key=dedup_key,
+        group_key=group_key,
+        due_time=due_time,
+    )
+
     def sink(batch: Any, number: int) -> None:
-        columns = staging_columns(batch, kind, priority, payload, dedup_key, group_key, due_time)
+        columns = staging_columns(batch, given)
         options = {"dsn": dsn, "queue": queue, "load_id": f"{stream}/{number}"}
         if isinstance(kind, str):
             options["kind"] = kind
