@@ -1,4 +1,4 @@
-"""The producer's side."""
+"""The client: puts requests into queues."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from rowlease.model import (
 from rowlease.store import Notifications, Producing, Store
 from rowlease.tasks import DEFAULT_QUEUE, Task
 
-#: How long a call is made again that failed for now: longer than most failovers take.
+#: How long a call with a transient error is repeated: longer than most failovers take.
 RETRY_FOR = timedelta(seconds=30)
-#: The share of that time which one try may take: a session that never answers must leave time for
-#: others. A try with much less than that is not begun.
+#: The share of that time that one try may take, so that a session that never answers leaves time
+#: for others; and the least share with which a try is begun.
 SHARE_OF_A_TRY, SHORTEST_SHARE = 1 / 3, 1 / 30
 #: Seconds before the second try, and at most: doubled each time, half of it random.
 FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
 #: Characters of a receipt.
 LONGEST_RECEIPT = 100
-#: Seconds after which a producer that waits for a full queue asks again, whether notified or not.
-#: Its place lasts two seconds, and a place ahead of it may have become free without a notification.
+#: Seconds after which a producer that waits for room tries again, notified or not. Its place in
+#: line lasts two seconds, and a place ahead of it may expire without a notification.
 PATIENCE = 1.0
 #: The same where no notifications come.
 PATIENCE_WITHOUT_NOTIFICATIONS = 0.1
@@ -47,18 +47,18 @@ PATIENCE_WITHOUT_NOTIFICATIONS = 0.1
 class Client:
     """Puts requests into queues.
 
-    Safe to use from several threads. An enqueue that fails for now (a connection that is lost, a
-    database that is away or does not answer) is made again with the same receipt, so that it
-    happens once even if an earlier try did commit.
+    Safe to use from several threads. An enqueue with a transient error (a lost connection, a
+    database that is away or does not answer) is repeated with the same receipt, so that it
+    enqueues once even if an earlier try did commit.
 
     Args:
         dsn: `postgresql://user:password@host:port/database`; None takes ROWLEASE_DSN, else the
             embedded server, which runs while the client is open.
-        retry_for: how long it is made again; one try may take a third of that. 0: one try, which
-            may take 30 s. A call lasts no longer, but for its `wait`.
+        retry_for: how long it is repeated; one try may take a third of that. 0: a single try, of at
+            most 30 s. A call lasts no longer than that, plus its `wait`.
 
     Raises:
-        InvalidRequest: retry_for is no timedelta, or below 0.
+        InvalidRequest: retry_for is not a timedelta, or below 0.
         ConfigError, StoreUnavailable, SchemaMismatch: when entered.
     """
 
@@ -86,7 +86,7 @@ class Client:
 
     @property
     def store(self) -> Store:
-        """The store below, for everything that a client has no word for."""
+        """The store below, for everything that a client has no method for."""
         if self._store is None:
             raise InvalidRequest("the client is not open: use it in a `with` block")
         return self._store
@@ -111,33 +111,33 @@ class Client:
         """Put one request into a queue.
 
         Args:
-            task: the task, or its name where its code is not at hand.
+            task: the task, or its name if its code cannot be imported here.
             payload: anything `json.dumps` takes; a mapping becomes the task's keyword arguments. It
-                must fit the function's parameters; of a task named by text only its worker knows
-                them, and makes what does not fit a dead letter.
+                must fit the function's parameters. For a task given by name, only the worker
+                checks that; a request that does not fit becomes a dead letter.
             queue: None takes the task's, else "default".
             priority: None takes the task's, else 0; see `NewRequest` for this and the rest.
-            connection: a psycopg connection, or a SQLAlchemy Connection or Session: the request is
+            connection: a psycopg connection, or a SQLAlchemy Connection or Session. The request is
                 part of its transaction, and exists if and only if that commits.
-            wait: how long to wait for room if the queue is full. The highest priority goes first,
-                and who came first among equals. No transaction is open meanwhile, so it cannot be
-                had together with `connection`.
+            wait: how long to wait for room if the queue is full. The highest priority is admitted
+                first, FIFO among equals. No transaction is open meanwhile, so it cannot be
+                combined with `connection`.
             receipt: of an EnqueueUnknown, or any text of 1 to 100 characters that names this call:
-                calls with one receipt within a day happen once, and answer with the same ids. None
-                makes one up.
+                calls with the same receipt within a day enqueue once, and return the same ids. None
+                makes up a new one.
 
         Returns:
-            The request's id and `ok`; `duplicate` and the live request's id where the dedup key
-            is taken; `repeat` where a call with this receipt, or an earlier try of this one, has
+            The request's id and `ok`; `duplicate` and the id of the live request that has the dedup
+            key; or `repeat` if a call with this receipt, or an earlier try of this one, has
             enqueued it.
 
         Raises:
             InvalidRequest: nothing was enqueued.
-            QueueFull: nothing was enqueued, because there was no room, or none in time.
-            EnqueueUnknown: it may have been enqueued; its receipt makes the call again safely.
-            StoreError: nothing was enqueued; what may pass (StoreUnavailable, StoreConflict) was
-                tried for `retry_for`. With `connection` there is one try, and what it did is
-                undone with the transaction.
+            QueueFull: nothing was enqueued: there was no room within `wait`.
+            EnqueueUnknown: it may have been enqueued; repeat the call with the error's receipt.
+            StoreError: nothing was enqueued; a transient error (StoreUnavailable, StoreConflict)
+                was retried for `retry_for`. With `connection` there is a single try; its effects
+                are rolled back with the transaction.
         """
         request = new_request(
             task,
@@ -169,8 +169,7 @@ class Client:
         """Put many requests into a queue, all or none; answers in the order given.
 
         Raises:
-            as `enqueue`; also InvalidRequest where the receipt was used for another number of
-            requests.
+            as `enqueue`; also InvalidRequest if the receipt belongs to another number of requests.
         """
         batch = _batch(requests)
         check_type("queue", queue, ((str,), "it must be text: the name of a queue"))
@@ -189,8 +188,8 @@ class Client:
             answers = call() if wait is None else self._wait_for_room(call, queue, wait)
         if len(answers) != len(batch):
             raise InvalidRequest(
-                f"the receipt {receipt!r} was used for {len(answers)} requests, and these are "
-                f"{len(batch)}; give another one"
+                f"the receipt {receipt!r} was used for {len(answers)} requests, and this call has "
+                f"{len(batch)}; give another receipt"
             )
         return answers
 
@@ -199,7 +198,7 @@ class Client:
         answers = call(wait=wait)
         if _is_full(answers):
             with _Room(self.store, queue, deadline) as room:
-                # At once, because there may have been room before it listened.
+                # The first try is at once: there may have been room before it listened.
                 while _is_full(answers):
                     left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
                     answers = call(wait=left, waiter_id=answers[0].request_id)
@@ -209,7 +208,7 @@ class Client:
 
 
 class _Call:
-    """An enqueue in a transaction of its own, tried again where it failed for now."""
+    """An enqueue in a transaction of its own, repeated after a transient error."""
 
     def __init__(
         self,
@@ -224,7 +223,7 @@ class _Call:
         self._batch = batch
         self._receipt = receipt
         self._retry_for = retry_for.total_seconds()
-        #: A try may have enqueued them, and the server has not said so.
+        #: An earlier try may have enqueued them, although it failed.
         self._maybe_done = False
 
     def __call__(
@@ -234,7 +233,7 @@ class _Call:
         pause = FIRST_PAUSE
         while True:
             try:
-                return self._tried(ends - time.monotonic()).enqueue_many(
+                return self._bounded(ends - time.monotonic()).enqueue_many(
                     self._queue,
                     self._batch,
                     receipt_key=self._receipt,
@@ -248,7 +247,7 @@ class _Call:
             time.sleep(nap)
             pause = min(LAST_PAUSE, 2 * pause)
 
-    def _tried(self, left: float) -> Producing:
+    def _bounded(self, left: float) -> Producing:
         if not self._retry_for:
             return self._store
         return self._store.within(timedelta(seconds=min(left, self._retry_for * SHARE_OF_A_TRY)))
@@ -260,10 +259,10 @@ class _Call:
         if is_transient and not is_over:
             return
         if self._maybe_done:
-            # Even if the server has refused the last try: an earlier one may still be on its way.
+            # The last try may have been refused, but an earlier one may still take effect.
             raise EnqueueUnknown(
-                f"it is not known whether the requests were enqueued ({error}); with "
-                f"receipt={self._receipt!r} they can be enqueued again, and are there once",
+                f"it is not known whether the requests were enqueued ({error}); enqueue them again "
+                f"with receipt={self._receipt!r}: that enqueues them once",
                 receipt=self._receipt,
             ) from error
         raise error
@@ -278,7 +277,7 @@ def _check_receipt(receipt: str | None) -> None:
 
 
 def _batch(requests: Iterable[NewRequest]) -> list[NewRequest]:
-    advice = "give NewRequest(kind=..., payload=...), or what rowlease.client.new_request makes"
+    advice = "give NewRequest(kind=..., payload=...), or the result of rowlease.client.new_request"
     if isinstance(requests, str | bytes | Mapping) or not isinstance(requests, Iterable):
         raise InvalidRequest(f"requests is {shown(requests)}; it must be a list; {advice}")
     batch = list(requests)
@@ -293,7 +292,7 @@ def _is_full(answers: list[Enqueued]) -> bool:
 
 
 class _Room:
-    """Waits until a full queue may have room: for a notification, or where none come, a moment."""
+    """Waits until a full queue may have room: for a notification, or else for a moment."""
 
     def __init__(self, store: Producing, queue: str, deadline: float) -> None:
         self._store = store
@@ -374,7 +373,7 @@ def new_request(
     made = NewRequest(
         kind=task.name if isinstance(task, Task) else task,
         payload=text,
-        # No queue's maximum is larger, and larger numbers would not fit the column.
+        # Larger numbers would not fit the column.
         priority=min(priority, MAX_PRIORITY),
         delay=delay,
         due_time=due_time,
@@ -408,6 +407,6 @@ def encode(payload: Any) -> str:
     if size > MAX_PAYLOAD_BYTES:
         raise InvalidRequest(
             f"payload has {size} bytes; at most {MAX_PAYLOAD_BYTES} fit, store the rest elsewhere "
-            "and enqueue where it is"
+            "and enqueue a reference"
         )
     return text

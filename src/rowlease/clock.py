@@ -1,13 +1,13 @@
-"""The clock by which leases are judged on this host."""
+"""The clock by which this host decides whether a lease still lasts."""
 
 from __future__ import annotations
 
 import time
 
-#: Monotonic, and it also runs while the host sleeps, where there is such a clock.
+#: Monotonic; on Linux it also runs while the host sleeps.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> float:
-    """Seconds on that clock, which compare only with others of the same host."""
+    """Seconds on that clock; comparable only on the same host."""
     return time.clock_gettime(CLOCK)

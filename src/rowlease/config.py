@@ -7,18 +7,18 @@ from pathlib import Path
 
 from rowlease.errors import ConfigError
 
-#: Where a DSN that nobody should see on a command line comes from.
+#: A DSN in the environment or a file, where a command line would show its password.
 DSN_VARIABLE = "ROWLEASE_DSN"
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
 
 
 def configured_dsn(given: str | None = None) -> str | None:
-    """The DSN to use, or None where nothing is configured and the embedded server serves.
+    """The DSN to use, or None if nothing is configured; then the embedded server is used.
 
     Order: the argument, ROWLEASE_DSN, the file that ROWLEASE_DSN_FILE names (for mounted secrets).
 
     Raises:
-        ConfigError: it is no text; the file cannot be read or is empty.
+        ConfigError: `given` is not text; the file cannot be read or is empty.
     """
     if not isinstance(given, str | None):
         raise ConfigError(f"dsn is {given!r}; it must be text: postgresql://user@host/database")
@@ -31,7 +31,7 @@ def configured_dsn(given: str | None = None) -> str | None:
             raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise ConfigError(
-                f"{DSN_FILE_VARIABLE} names {path}, which is no UTF-8 text"
+                f"{DSN_FILE_VARIABLE} names {path}, which is not UTF-8 text"
             ) from error
         if not text:
             raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}, which is empty")

@@ -13,7 +13,7 @@ from rowlease.tasks import encoded
 
 
 class ExecutorLink(Protocol):
-    """What an executor knows of the request that is the n-th on it."""
+    """What an executor knows about its n-th request."""
 
     def is_asked_to_stop(self, number: int) -> bool: ...
 
@@ -23,7 +23,7 @@ class ExecutorLink(Protocol):
 
 
 class Connection(Protocol):
-    """Of psycopg, pyodbc or SQLAlchemy, or a session of SQLAlchemy's."""
+    """A connection of psycopg, pyodbc or SQLAlchemy, or a session of SQLAlchemy."""
 
     def commit(self) -> None: ...
 
@@ -38,10 +38,10 @@ class Context:
     """One attempt at a request, as the task that runs it sees it; `current` gives it.
 
     Attributes:
-        request_id: the request's.
-        lock_token: the fencing token of this attempt: larger at each claim of the request.
+        request_id: the id of the request.
+        lock_token: the fencing token of this attempt: each claim of the request raises it.
         attempt: 1 for the first.
-        max_attempts: when this many have failed, the request becomes a dead letter.
+        max_attempts: after so many failed attempts the request becomes a dead letter.
     """
 
     __slots__ = ("_ends", "_link", "_number", "attempt", "lock_token", "max_attempts", "request_id")
@@ -66,22 +66,22 @@ class Context:
 
     @classmethod
     def of(cls, request: LeasedRequest, number: int, ends: float, link: ExecutorLink) -> Context:
-        """What the task is given that runs this request."""
+        """The context for the task that runs this request."""
         attempt = (request.lock_token, request.num_attempts, request.max_attempts)
         return cls(request.request_id, *attempt, number, ends, link)
 
     @property
     def should_stop(self) -> bool:
-        """Is it time to give up? A long task looks now and then, and raises or returns.
+        """Should the task stop? A long task checks this now and then, and raises or returns.
 
-        The request was cancelled, its lease is lost (then the outcome will not count), or the
-        worker is draining.
+        True if the request was cancelled, its lease is lost (then the outcome does not count), or
+        the worker is draining.
         """
         return self._link.is_asked_to_stop(self._number)
 
     @property
     def lease_seconds_left(self) -> float:
-        """Seconds until the lease ends; the worker prolongs it meanwhile, past a third of it."""
+        """Seconds until the lease ends; the worker renews it when a third of it has passed."""
         ends = self._link.lease_ends(self._number)
         return (self._ends if ends is None else ends) - now()
 
@@ -94,26 +94,25 @@ class Context:
     ) -> Coroutine[Any, Any, None]: ...
 
     def complete(self, connection: Any, result: object = None) -> Any:
-        """Complete this request in the transaction that is open on a connection of yours.
+        """Complete this request in the open transaction of your connection.
 
         The effects of the transaction and the completion commit together or not at all, so the
         effects happen exactly once, however often the task runs. Call it last, then commit: until
-        then the lease cannot be prolonged, so the commit must come before the lease ends. What the
-        task returns or raises after the commit changes nothing. After a rollback the attempt ends
-        as any other, by what the task returns or raises.
+        then the lease cannot be renewed, so the commit must come before the lease ends. After the
+        commit, what the task returns or raises changes nothing. After a rollback, it decides how
+        the attempt ends, as always.
 
         Args:
-            connection: to the database that the request is in, with the rights of
-                `rowlease_worker`: a connection of psycopg or pyodbc, or a connection or session of
-                SQLAlchemy. Of psycopg and SQLAlchemy also those for asyncio; then await the call.
+            connection: to the request's database, with the rights of `rowlease_worker`: one of
+                psycopg or pyodbc, or a connection or session of SQLAlchemy. With an asyncio
+                connection of psycopg or SQLAlchemy, await the call.
             result: JSON, at most 1 MiB.
 
         Raises:
-            LeaseLost: another worker may own the request, or the effects were committed before:
-                roll back.
+            LeaseLost: another worker may own the request, or it was completed before: roll back.
             ValueError: the result is not JSON, or too large.
-            ConfigError: no transaction can be open on the connection, or it is of another kind.
-            What the driver or SQLAlchemy raises.
+            ConfigError: the connection is in autocommit mode, or of another kind.
+            Exceptions of the driver or SQLAlchemy.
         """
         from rowlease.store.completion import complete
 
@@ -121,14 +120,14 @@ class Context:
         return complete(connection, Held(self.request_id, self.lock_token), text)
 
     def progress(self, fraction: float, note: str = "") -> None:
-        """Say how far this attempt is, for people who look at the table `progress`.
+        """Report how far this attempt is; the table `progress` shows it.
 
-        It costs about a microsecond: the worker takes up what was said last, about once a second.
-        So an attempt of less than a second may never be seen.
+        It costs about a microsecond: the worker writes the latest report about once a second, so
+        an attempt of less than a second may never show.
 
         Args:
-            fraction: 0 to 1; what lies beyond is cut.
-            note: a few words; at most 400 bytes are kept.
+            fraction: 0 to 1; other values are clamped.
+            note: a short text; at most 400 bytes are kept.
         """
         self._link.report_progress(self._number, min(1.0, max(0.0, fraction)), note)
 
@@ -140,7 +139,7 @@ def current() -> Context:
     """The attempt that this code runs in.
 
     Raises:
-        RowleaseError: it is not run by a worker.
+        RowleaseError: no worker runs this code.
     """
     try:
         return running.get()

@@ -23,7 +23,7 @@ from rowlease.errors import ConfigError
 SCHEDULED_TIME = "{scheduled_time}"
 #: Where the search for the last firings before a time begins; doubled until enough are found.
 FIRST_WINDOW = timedelta(hours=1)
-#: An expression must mean a time; any day will do to find out.
+#: An expression must match some time; it is checked from this day on.
 SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -33,10 +33,10 @@ class Cron:
 
     Args:
         expression: minute, hour, day of the month, month, weekday.
-        time_zone: a name of the IANA database, by whose wall clock the expression is read.
+        time_zone: a name of the IANA database; the expression is in its local time.
 
     Raises:
-        ConfigError: one of them cannot be read here, or there is no such time.
+        ConfigError: the expression or the time zone is not valid, or no time matches.
     """
 
     expression: str
@@ -48,7 +48,7 @@ class Cron:
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ConfigError(
                 f"time_zone is {self.time_zone!r}, which this host does not know; write a name "
-                'such as "Europe/Berlin" (without a system\'s time zones, install tzdata)'
+                'such as "Europe/Berlin" (install tzdata if this host has no time zones)'
             ) from error
         try:
             if len(self.expression.split()) != 5:
@@ -56,7 +56,7 @@ class Cron:
             self.following(SOME_DAY)
         except (CronSimError, StopIteration) as error:
             raise ConfigError(
-                f"cron is {self.expression!r}: {str(error).lower() or 'there is no such time'}; "
+                f"cron is {self.expression!r}: {str(error).lower() or 'no time matches'}; "
                 'write minute hour day month weekday, such as "0 3 * * *"'
             ) from error
 
@@ -65,15 +65,15 @@ class Cron:
         return next(self._times(after))
 
     def due(self, first: datetime, until: datetime, most: int) -> tuple[list[datetime], datetime]:
-        """What is to be fired at an instant, and what comes after it.
+        """The firings that are due, and the next one after them.
 
         Args:
-            first: the first firing that was not fired yet.
+            first: the first firing that is not enqueued yet.
             until: now.
-            most: how many firings to make up; of more, the latest are taken.
+            most: the largest number of firings to return; of more, the latest.
 
         Returns:
-            The firings from `first` to `until`, in order, at most so many; and the one after.
+            The firings from `first` to `until`, in order; and the one after them.
         """
         if first > until:
             return [], first
@@ -94,7 +94,7 @@ class Cron:
 
     def _times(self, after: datetime) -> Iterator[datetime]:
         for found in CronSim(self.expression, after.astimezone(self._zone())):
-            # In an hour that comes twice, what it finds may be the first pass of it.
+            # In the hour that is repeated when clocks go back, it may find the first pass again.
             if (time := found.astimezone(UTC)) > after:
                 yield time
 
@@ -103,10 +103,10 @@ class Cron:
 
 
 def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone: str) -> Cron:
-    """When a task's function is to be called.
+    """The cron expression of a task, checked against its function.
 
     Raises:
-        ConfigError: the expression cannot be read, or the function cannot be called so.
+        ConfigError: the expression is not valid, or the function needs other arguments.
     """
     try:
         inspect.signature(function).bind(**({"scheduled_time": ""} if wants_time(function) else {}))
@@ -121,5 +121,5 @@ def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone
 
 
 def wants_time(function: Callable[..., Any]) -> bool:
-    """Is the function told the time of its firing?"""
+    """Does the function have a parameter for the time of its firing?"""
     return "scheduled_time" in inspect.signature(function).parameters

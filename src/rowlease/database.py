@@ -1,4 +1,4 @@
-"""Which database to work with: the configured one, else the embedded server's."""
+"""Finds the database: the configured one, else the embedded server's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rowlease.store import Store, migrate, open_store
 
 @contextmanager
 def database(dsn: str | None = None) -> Iterator[str]:
-    """The DSN to work with: the given or configured one, else the embedded server's while inside.
+    """The DSN that is given or configured, else of an embedded server that runs for the block.
 
-    The embedded server is rowlease's own, so its schema is brought up to date here; a real server
-    is migrated by `rowlease migrate`, when its owner wants it.
+    The embedded server's schema is migrated here. Any other server is migrated by `rowlease
+    migrate`, when its owner decides to.
 
     Raises:
         ConfigError, StoreUnavailable, SchemaMismatch: as `rowlease.embedded.embedded`.

@@ -1,18 +1,18 @@
 """The exceptions of rowlease.
 
-The docstring of each class is its default message, so that what is documented is what is said::
+The docstring of each class is its default message, so the documentation shows the message::
 
     RowleaseError
     ├── ConfigError            wrong settings or arguments        exit code 2
     ├── InvalidRequest         a request the queue cannot accept  exit code 2
     ├── WrongArguments         a payload does not fit its task    exit code 2
-    ├── UnknownTask            no function is registered for it   exit code 2
-    ├── QueueFull              the queue's capacity is used up    exit code 4
-    ├── LeaseLost              roll your transaction back: the request is not completed in it
+    ├── UnknownTask            no task is registered for a kind   exit code 2
+    ├── QueueFull              the queue is at its capacity       exit code 4
+    ├── LeaseLost              not completed in this transaction: roll it back
     └── StoreError             the driver's exception is __cause__
         ├── StoreUnavailable   no connection; transient           exit code 3
         │   └── StoreTimeout   no answer in time; transient       exit code 3
-        ├── EnqueueUnknown     enqueued or not; carries a receipt exit code 3
+        ├── EnqueueUnknown     perhaps enqueued; has a receipt    exit code 3
         ├── StoreConflict      deadlock victim and the like; transient
         ├── LoadLost           another run has taken the load over
         ├── SchemaMismatch     the schema is missing, old or too new  exit code 3
@@ -72,9 +72,9 @@ class LeaseLost(RowleaseError):
     """The request is not completed in this transaction; roll the transaction back.
 
     Attributes:
-        request_id: the first request that is not.
+        request_id: the first request that was not completed.
         outcome: `lease_lost`: the lease was broken, and another worker may own the request;
-            `repeat`: the same attempt has completed it before; `not_found`: there is no such
+            `repeat`: the same attempt has already completed it; `not_found`: there is no such
             request.
     """
 
@@ -89,7 +89,7 @@ class LeaseLost(RowleaseError):
 
 WHY_NOT = {
     "lease_lost": "its lease was lost, and another worker may own it",
-    "repeat": "this attempt has completed it before",
+    "repeat": "this attempt has already completed it",
     "not_found": "this database holds no such request",
 }
 
@@ -97,9 +97,9 @@ WHY_NOT = {
 class StoreError(RowleaseError):
     """The database refused or failed a call."""
 
-    #: True where the same call may succeed if it is made again.
+    #: True if the same call may succeed when it is repeated.
     transient: ClassVar[bool] = False
-    #: True where the database may have done what was asked, although the call failed.
+    #: True if the call failed but may have taken effect.
     maybe_done: bool = False
 
 
@@ -111,7 +111,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreTimeout(StoreUnavailable):
-    """The database did not answer in time; what the call did is not known."""
+    """The database did not answer in time; whether the call took effect is not known."""
 
     maybe_done = True
 
@@ -120,8 +120,8 @@ class EnqueueUnknown(StoreError):
     """It is not known whether the requests were enqueued; enqueue them again with the receipt.
 
     Args:
-        receipt: what `enqueue(receipt=...)` takes to do so, within a day: what was enqueued is
-            then not enqueued twice, and answers with its ids.
+        receipt: for `enqueue(receipt=...)`, within a day: requests that were enqueued are not
+            enqueued twice, and their ids are returned.
     """
 
     exit_code = 3
@@ -130,14 +130,14 @@ class EnqueueUnknown(StoreError):
     def __init__(self, message: str | None = None, *, receipt: str) -> None:
         super().__init__(
             message
-            or f"it is not known whether the requests were enqueued; with receipt={receipt!r} "
-            "they can be enqueued again, and are there once"
+            or "it is not known whether the requests were enqueued; enqueue them again with "
+            f"receipt={receipt!r}: that enqueues them once"
         )
         self.receipt = receipt
 
 
 class StoreConflict(StoreError):
-    """The database chose this call as the victim of a conflict; make it again."""
+    """The database aborted this call because of a conflict; repeat it."""
 
     transient = True
 
@@ -185,10 +185,10 @@ class DeadLetter(Exception):
         reason: what is stored as the request's last error.
     """
 
-    def __init__(self, reason: str = "the task gave the request up") -> None:
+    def __init__(self, reason: str = "the task made it a dead letter") -> None:
         super().__init__(reason)
         self.reason = reason
 
 
 class SoftTimeLimitExceeded(Exception):
-    """Raised in a task that runs past its soft time limit, so that it can tidy up and end."""
+    """Raised in a task that runs past its soft time limit, so that it can clean up and end."""

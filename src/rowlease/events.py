@@ -1,4 +1,4 @@
-"""What happens inside a worker, as values: the one seam for logs, metrics, progress and tests."""
+"""What happens inside a worker, as values, for logs, metrics, progress and tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class QueueLeftOut(Event):
-    """Tasks of this worker name a queue that it was told not to listen to; `tasks` are names."""
+    """Tasks of this worker name a queue that it does not claim from; `tasks` are their names."""
 
     queue: str
     tasks: str
@@ -28,7 +28,7 @@ class QueueLeftOut(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
-    """Its slots are warm; it claims from now on."""
+    """Its slots are ready; it claims from now on."""
 
     worker_id: str
     queues: tuple[str, ...]
@@ -37,7 +37,7 @@ class WorkerStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopping(Event):
-    """It claims no more; running tasks have the grace time to finish."""
+    """It claims no more; running tasks may finish within the grace time."""
 
     worker_id: str
     grace: timedelta
@@ -45,7 +45,7 @@ class WorkerStopping(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopped(Event):
-    """It has left; `undelivered` outcomes did not reach the database (their leases run out)."""
+    """It has ended; `undelivered` outcomes did not reach the database (their leases run out)."""
 
     worker_id: str
     undelivered: int
@@ -53,7 +53,7 @@ class WorkerStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdle(Event):
-    """The queues are empty and slots are free: it sleeps until a notification or a time comes."""
+    """It is idle: it sleeps until a notification, or until the next request is due."""
 
     announced: bool
 
@@ -67,14 +67,14 @@ class Claimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Started(Event):
-    """A slot has taken up a request."""
+    """A slot runs a request."""
 
     request: LeasedRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Finished(Event):
-    """A request is complete, and the database knows."""
+    """A request was completed in the database."""
 
     request: LeasedRequest
     seconds: float
@@ -82,7 +82,7 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """An attempt failed, and the database knows; `dead`: the request is a dead letter now."""
+    """A failed attempt was recorded in the database; `dead`: the request is a dead letter now."""
 
     request: LeasedRequest
     seconds: float
@@ -92,16 +92,16 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Abandoned(Event):
-    """A request was handed back; no attempt is counted."""
+    """A request was abandoned; no attempt is counted."""
 
     request: LeasedRequest
 
 
 @dataclass(frozen=True, slots=True)
 class KindUnknown(Event):
-    """Requests of a kind that this worker does not know were handed back, or are dead letters now.
+    """Requests of a kind that this worker does not know were declined, or are dead letters now.
 
-    Told once for each kind of a queue, and once more when there are dead letters.
+    Emitted once for each kind of a queue, and once more when there are dead letters.
     """
 
     queue_name: str
@@ -111,14 +111,14 @@ class KindUnknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disowned(Event):
-    """Requests were handed back that a claim had leased whose answer was lost."""
+    """The leases of a claim whose answer was lost were given up; no attempt is counted."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRefused(Event):
-    """The database refused to take down what became of a request; its lease runs out."""
+    """The database refused the outcome of a request; its lease runs out."""
 
     request: LeasedRequest
     error: str
@@ -126,7 +126,7 @@ class OutcomeRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(Event):
-    """Somebody else owns the request, or may: what this worker did with it does not count."""
+    """Another worker may own the request: what this worker did with it does not count."""
 
     request: LeasedRequest
     outcome: Outcome
@@ -134,14 +134,14 @@ class LeaseLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Event):
-    """Leases were prolonged, in one call."""
+    """Leases were renewed, in one call."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class RenewalsLost(Event):
-    """A call that renews leases failed or was not answered; nothing is claimed until one passes."""
+    """Renewing leases failed or was not answered; nothing is claimed until it succeeds again."""
 
     call: str
     since: datetime
@@ -150,21 +150,21 @@ class RenewalsLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class RenewalsRecovered(Event):
-    """Leases can be renewed again, and requests are claimed."""
+    """Leases can be renewed again; requests are claimed again."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressKept(Event):
-    """What running tasks have said of their progress was written down, in one call."""
+    """The progress of running tasks was stored, in one call."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested(Event):
-    """Somebody wants a running request to stop."""
+    """A running request was cancelled; its task is asked to stop."""
 
     request: LeasedRequest
 
@@ -179,7 +179,7 @@ class ChildStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChildDied(Event):
-    """A child process ended, by itself or killed; `request` is what it was running, if anything."""
+    """A child process ended or was killed; `request` is the one it was running, if any."""
 
     slot: int
     pid: int
@@ -189,7 +189,7 @@ class ChildDied(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpawned(Event):
-    """A supervisor has started one of its workers."""
+    """A supervisor started one of its workers."""
 
     number: int
     pid: int
@@ -197,7 +197,7 @@ class WorkerSpawned(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerDied(Event):
-    """A supervisor's worker ended unasked; another is started after `restart` seconds, if any."""
+    """A supervised worker ended unexpectedly; it is replaced after `restart` seconds, if any."""
 
     number: int
     pid: int | None
@@ -207,14 +207,14 @@ class WorkerDied(Event):
 
 @dataclass(frozen=True, slots=True)
 class SupervisorStopping(Event):
-    """The supervisor has told its workers to drain."""
+    """The supervisor asked its workers to drain."""
 
     grace: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLost(Event):
-    """The database cannot be reached or refuses for now; calls are made again."""
+    """The database cannot be reached or refuses calls for now; calls are repeated."""
 
     error: str
 
@@ -230,7 +230,7 @@ class StoreRecovered(Event):
 class CallStuck(Event):
     """The database has not answered a call for 10 s, or within its deadline; `caller` is a thread.
 
-    It is told once, until the database answers such a call again.
+    Emitted once, until the database answers such a call again.
     """
 
     call: str
@@ -240,7 +240,7 @@ class CallStuck(Event):
 
 @dataclass(frozen=True, slots=True)
 class CallAnswered(Event):
-    """The database answers a call again that was stuck; `seconds` since the first one began."""
+    """The database answers such a call again; `seconds` since the first stuck one began."""
 
     call: str
     caller: str
@@ -258,7 +258,7 @@ class ScheduleFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleNotFired(Event):
-    """A schedule is due and cannot be fired; it is tried again, and told once."""
+    """A due schedule cannot be fired; the worker tries again, and emits this once."""
 
     schedule: str
     error: str
@@ -266,7 +266,7 @@ class ScheduleNotFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingRefused(Event):
-    """The database refused a heartbeat or `maintain`; it is tried again, and told once."""
+    """The database refused a heartbeat or `maintain`; it is tried again, and emitted once."""
 
     error: str
 
@@ -280,7 +280,7 @@ class NotificationsLost(Event):
 
 Subscriber = Callable[[Event], object]
 
-#: Where a line in the log is worth it at once. The rest are details.
+#: The log level of each event; all others are DEBUG.
 LEVELS: dict[type[Event], int] = {
     QueueLeftOut: logging.WARNING,
     WorkerStarted: logging.INFO,
@@ -308,10 +308,10 @@ LEVELS: dict[type[Event], int] = {
 
 
 class Events:
-    """Tells subscribers what happens.
+    """Passes events to subscribers.
 
-    A subscriber is called in the thread where the thing happened, so from several threads at once,
-    and the worker waits for it: it should be quick. What it raises is logged and goes no further.
+    A subscriber is called in the thread that emits the event, so from several threads at once, and
+    that thread waits for it: it should be quick. Its exceptions are logged and not raised.
     """
 
     def __init__(self) -> None:
@@ -320,19 +320,18 @@ class Events:
     def subscribe(self, subscriber: Subscriber, *kinds: type[Event]) -> None:
         """Call `subscriber` with every event of these kinds; with every event if none is named.
 
-        Events of a kind that nobody asked for are not even made: name what is needed, because
-        `Started` and `Finished` cost about a microsecond for each request. Subscribe before the
-        worker runs.
+        Events without a subscriber are not made. Name the kinds that you need: `Started` and
+        `Finished` cost about a microsecond for each request. Subscribe before the worker runs.
         """
         for kind in kinds or Event.__subclasses__():
             self._subscribers[kind] = (*self._subscribers.get(kind, ()), subscriber)
 
     def wants(self, kind: type[Event]) -> bool:
-        """Has anybody subscribed to this kind?"""
+        """Does this kind have a subscriber?"""
         return kind in self._subscribers
 
     def emit(self, event: Event) -> None:
-        """Call everybody who subscribed to the event's kind."""
+        """Call the subscribers to the event's kind."""
         for subscriber in self._subscribers.get(type(event), ()):
             try:
                 subscriber(event)
@@ -343,8 +342,8 @@ class Events:
 def log_to(events: Events) -> None:
     """Write events to the logger `rowlease`: one line each, `event key=value ...`, no payloads.
 
-    The fields also travel as attributes of the log record, for formatters that write JSON. Kinds
-    the logger's level drops at this moment are not subscribed to.
+    The fields are also attributes of the log record, for formatters that write JSON. Kinds that
+    the logger's level drops at the time of this call are not subscribed to.
     """
     everything = logger.isEnabledFor(logging.DEBUG)
     events.subscribe(log, *([] if everything else LEVELS))
@@ -352,12 +351,12 @@ def log_to(events: Events) -> None:
 
 def log(event: Event) -> None:
     """Write one event to the logger `rowlease`."""
-    words = re.sub(r"(?<!^)(?=[A-Z])", " ", type(event).__name__).lower()
-    said = dict(
+    name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(event).__name__).lower()
+    shown = dict(
         pair for field in fields(event) for pair in _shown(field.name, getattr(event, field.name))
     )
-    line = " ".join([words, *(f"{key}={_quoted(key, value)}" for key, value in said.items())])
-    extra = {"event": words.replace(" ", "_"), **said}
+    line = " ".join([name, *(f"{key}={_quoted(key, value)}" for key, value in shown.items())])
+    extra = {"event": name.replace(" ", "_"), **shown}
     logger.log(LEVELS.get(type(event), logging.DEBUG), "%s", line, extra=extra)
 
 

@@ -1,4 +1,4 @@
-"""The values that cross the store's border: plain, immutable, no I/O."""
+"""The values that a store takes and returns: plain, immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import NamedTuple
 
 from rowlease.errors import InvalidRequest
 
-#: Bytes of JSON text a payload may have; the routines hold the same number.
+#: Bytes of JSON text that a payload may have; the routines check the same limit.
 MAX_PAYLOAD_BYTES = 1_048_576
 #: A queue's own maximum may be set anywhere below this; 255 fits RabbitMQ's range.
 MAX_PRIORITY = 255
 
 
 class Outcome(StrEnum):
-    """What a routine answers for one request. Expected, so a value and never an exception."""
+    """How a call ended for one request. It is expected, so it is a value and never an exception."""
 
     OK = "ok"
-    #: The same token (or receipt, or load id) has been through already; nothing was done again.
+    #: A call with the same token (or receipt, or load id) was done before; this one did nothing.
     REPEAT = "repeat"
-    #: The lease was broken: somebody else owns the request, or may.
+    #: The lease was broken: another worker may own the request.
     LEASE_LOST = "lease_lost"
     NOT_FOUND = "not_found"
-    #: A live request with this dedup key exists; its id is returned, nothing was added.
+    #: A live request with this dedup key exists; its id is returned, and none was added.
     DUPLICATE = "duplicate"
-    #: The queue is full; the id is the place among those that wait.
+    #: The queue is full; the id is that of a waiting producer.
     FULL = "full"
     #: The running task is asked to stop.
     CANCEL_REQUESTED = "cancel_requested"
-    #: Somebody is finishing the request at this moment.
+    #: Another transaction is finishing the request at this moment.
     BUSY = "busy"
 
 
-#: What a value may be, and the advice for whoever gives another.
+#: The types that a value may have, and the advice if it has another.
 Wanted = tuple[tuple[type, ...], str]
 DURATION: Wanted = (timedelta, NoneType), "it must be a timedelta; write timedelta(seconds=5) or so"
 TEXT: Wanted = (str, NoneType), "it must be text"
@@ -61,7 +61,7 @@ def check_type(name: str, value: object, wanted: Wanted) -> None:
     """Refuse a value of a wrong type.
 
     Raises:
-        InvalidRequest: it is one; the sentence says what to give.
+        InvalidRequest: the type is wrong; the message says what to give.
     """
     kinds, advice = wanted
     if not isinstance(value, kinds) or isinstance(value, bool):
@@ -69,27 +69,27 @@ def check_type(name: str, value: object, wanted: Wanted) -> None:
 
 
 def shown(value: object) -> str:
-    """A short text for a value that was given by mistake, whatever it is."""
+    """A short text for any value, for an error message."""
     return reprlib.repr(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRequest:
-    """What a producer may say of a request.
+    """A request as a producer describes it.
 
     Args:
-        kind: name of the task that is to run, 1 to 200 characters.
+        kind: the name of the task, 1 to 200 characters.
         payload: JSON text, at most `MAX_PAYLOAD_BYTES` bytes of UTF-8.
         priority: 0 or more, bigger is more urgent; clamped to the queue's maximum.
-        delay: how long from now, by the database's clock, until it may run.
-        due_time: the same as an instant (with time zone); a past one means now.
+        delay: it may run so long from now, by the database's clock.
+        due_time: it may run from this time on (with time zone); a past one means now.
         dedup_key: at most one live request of a queue has it.
         group_key: requests of a group run one at a time, in the order they were enqueued.
         max_attempts: None takes the queue's.
-        retry_base: first back-off step; None takes the queue's.
+        retry_base: the first back-off; None takes the queue's.
 
     Raises:
-        InvalidRequest: one of them has another type.
+        InvalidRequest: an argument has a wrong type.
     """
 
     kind: str
@@ -105,7 +105,7 @@ class NewRequest:
     def __post_init__(self) -> None:
         for name, wanted in FIELDS.items():
             if (value := getattr(self, name)).__class__ not in wanted[0]:
-                check_type(name, value, wanted)  # it may still be of a subclass
+                check_type(name, value, wanted)  # a subclass is accepted
 
 
 class Enqueued(NamedTuple):
@@ -119,7 +119,7 @@ class Enqueued(NamedTuple):
 
 
 class LeasedRequest(NamedTuple):
-    """A request as leased, in the column order of the routine `dequeue`."""
+    """A leased request, in the column order of the routine `dequeue`."""
 
     request_id: int
     queue_name: str
@@ -129,10 +129,10 @@ class LeasedRequest(NamedTuple):
     due_time: datetime
     locked_time: datetime
     lock_expires_time: datetime
-    #: The fencing token: larger at each claim of the request by a random step, never reset. Below
-    #: 2^53 for a million claims, so that JSON holds it exactly.
+    #: The fencing token: each claim raises it by a random step, and it is never reset. It stays
+    #: below 2^53 for a million claims, so that JSON holds it exactly.
     lock_token: int
-    #: 1-based: this is the n-th attempt.
+    #: Counted from 1, this attempt included.
     num_attempts: int
     max_attempts: int
     num_crashes: int
@@ -143,13 +143,13 @@ class LeasedRequest(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What one dequeue brought.
+    """The result of one claim.
 
     Attributes:
-        requests: leased, in claim order; may be fewer than asked for, or none.
-        more: ask again at once; a short answer alone does not mean an empty queue.
+        requests: the leased ones, in claim order; fewer than asked for, or none.
+        more: claim again at once. Few requests alone do not mean that the queue is empty.
         wait: until the next scheduled request is due or a lease runs out; None if none is.
-        floor: hand it in with the next dequeue; opaque.
+        floor: opaque; pass it to the next `dequeue`.
     """
 
     requests: list[LeasedRequest]
@@ -159,19 +159,19 @@ class Claim(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A lease as its holder names it."""
+    """A lease, as a worker names it in a call."""
 
     request_id: int
     lock_token: int
 
 
 class Failure(NamedTuple):
-    """What a worker reports of a failed attempt.
+    """A failed attempt, as a worker reports it.
 
     Attributes:
-        error: text, stored as last_error (cut at 8,000 characters).
+        error: stored as last_error (cut at 8,000 characters).
         after: wait at least this long; None takes the queue's back-off.
-        dead: make it a dead letter whatever attempts are left.
+        dead: make it a dead letter, even if attempts are left.
     """
 
     error: str
@@ -201,7 +201,7 @@ class Exchanged(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a request is not being taken: one word for programs, one sentence for people."""
+    """Why a request is not claimed: one word for programs, one sentence for people."""
 
     reason: str
     words: str
@@ -219,13 +219,13 @@ class Depth(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """One count that was wrong, because somebody changed rows by hand, and was put right.
+    """One count that was wrong, because rows were changed by hand, and was corrected.
 
     Attributes:
         counter: `scheduled`, `pending`, `processing` or `failed`; or `group_blocked`, of requests
-            that waited for one of their group that is gone.
-        was: what the count was.
-        actual: what it is now.
+            that waited for a request of their group that no longer exists.
+        was: the count before.
+        actual: the count now.
     """
 
     queue_name: str
@@ -255,9 +255,9 @@ class DueSchedule(NamedTuple):
     """A schedule as leased, in the column order of the routine `claim_schedules`.
 
     Attributes:
-        next_time: the first firing that was not fired; None if nobody has planned one.
-        changed_time: its firings are counted from there, where none is planned.
-        claimed_time: the database's time, by which firings are due.
+        next_time: the first firing that is still to come; None if none is computed yet.
+        changed_time: where next_time is None, firings count from this time.
+        claimed_time: the database's time at the claim, by which firings are due.
     """
 
     schedule_name: str
@@ -271,9 +271,9 @@ class DueSchedule(NamedTuple):
 
 
 class ScheduleClaim(NamedTuple):
-    """What one claim of schedules brought; `wait`: until there may be more, None if there is none.
+    """The result of one claim of schedules; `wait`: until one may be due, None if there is none.
 
-    A schedule that is made, changed or resumed meanwhile may be due before that.
+    A schedule that is made, changed or resumed meanwhile may be due earlier.
     """
 
     due: list[DueSchedule]
@@ -281,7 +281,7 @@ class ScheduleClaim(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """A schedule as it stands, in the column order of the routine `list_schedules`."""
+    """A schedule, in the column order of the routine `list_schedules`."""
 
     schedule_name: str
     cron: str
@@ -299,7 +299,7 @@ class Schedule(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request as it stands, in the column order of the routine `list_requests`."""
+    """A request, in the column order of the routine `list_requests`."""
 
     request_id: int
     queue_name: str
@@ -317,12 +317,12 @@ class Request(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """A queue as it stands, in the column order of the routine `list_queues`.
+    """A queue, in the column order of the routine `list_queues`.
 
     Attributes:
-        num_finished: requests completed so far; it only ever grows.
+        num_finished: requests completed so far; it never decreases.
         num_failures: attempts that failed so far.
-        oldest: how long the request that was due first has been waiting; None: nothing waits.
+        oldest: how long the request that was due first has waited; None if nothing waits.
     """
 
     queue_name: str
@@ -333,10 +333,10 @@ class QueueState(NamedTuple):
 
 
 class WorkerState(NamedTuple):
-    """A worker as its last heartbeat says, in the column order of the routine `list_workers`.
+    """A worker as of its last heartbeat, in the column order of the routine `list_workers`.
 
     Attributes:
-        silent: since the last heartbeat; they come every 5 s.
+        silent: the time since the last heartbeat; a worker sends one every 5 s.
     """
 
     worker_id: str

@@ -1,4 +1,4 @@
-"""Finds tasks: by their module's name, in what a caller passes, and again in a child process."""
+"""Finds tasks: by the name of a module, in a caller's argument, and again in a child process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def import_named(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             raise ConfigError(
-                f"there is no module {error.name!r}; start where it can be found, or set PYTHONPATH"
+                f"there is no module {error.name!r}; start in its folder, or set PYTHONPATH"
             ) from error
         raise ConfigError(f"importing {name} failed: {error}") from error
     except Exception as error:
@@ -69,10 +69,10 @@ def import_named(name: str) -> ModuleType:
 
 
 def registry_of(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
-    """The tasks that somebody handed over, by name, in whatever form they came.
+    """The tasks of an argument, by name.
 
     Raises:
-        ConfigError, UnknownTask: as `load_tasks`; or there is none.
+        ConfigError, UnknownTask: as `load_tasks`; or there is no task.
     """
     if isinstance(tasks, str):
         return load_tasks(tasks)
@@ -85,7 +85,7 @@ def registry_of(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
 
 
 def set_up(tasks: Registry) -> bytes:
-    """What a child needs to import these tasks.
+    """A message with which a child process can import these tasks.
 
     Raises:
         ConfigError: a task cannot be imported by another process.
@@ -119,7 +119,7 @@ def set_up(tasks: Registry) -> bytes:
 
 def load_set_up(setup: dict[str, Any]) -> list[Task]:
     """Import the tasks by their functions' import paths, as `set_up` names them."""
-    # As multiprocessing does: the script runs again under another name than __main__.
+    # As multiprocessing does, run the script again under another name than __main__.
     script: dict[str, Any] = {}
     if setup["script"]:
         script = runpy.run_path(setup["script"], run_name="__rowlease_main__")
@@ -130,7 +130,7 @@ def load_set_up(setup: dict[str, Any]) -> list[Task]:
         found = names[first]
         for part in rest:
             found = getattr(found, part)
-        if not isinstance(found, Task):  # made by a call, under another name than the function's
+        if not isinstance(found, Task):  # the module holds the function; the task has another name
             made = (one for one in names.values() if isinstance(one, Task) and one.name == name)
             found = next((one for one in made if one.function is found), None) or Task(found, name)
         tasks.append(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: One colour per priority, the more urgent the hotter and darker; the least is no colour.
+#: One colour per priority: the more urgent, the darker.
 COLOURS = (
     "#dde1e8",
     "#fff0bd",
@@ -23,7 +23,7 @@ COLOURS = (
     "#cf2133",
     "#960a38",
 )
-#: From this priority on the colour is so dark that text on it must be light.
+#: From this priority on, text on the colour must be light.
 DARK = 7
 INK, FAINT, GRID, AXIS = "#2b2f36", "#8a919c", "#e6e8ec", "#c9cdd4"
 #: 1600 x 900 pixels.
@@ -31,7 +31,7 @@ SIZE, DPI = (16.0, 9.0), 100
 
 
 def colour_of(priority: int) -> str:
-    """The colour of a priority; those above the last have the last one's."""
+    """The colour of a priority; higher ones than listed have the last colour."""
     return COLOURS[min(priority, len(COLOURS) - 1)]
 
 

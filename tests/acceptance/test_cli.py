@@ -445,9 +445,9 @@ BAD_REQUESTS = {
     "priority is a word": Bad(r"'high' is not a valid integer", ["x", "--priority", "high"]),
     "no attempts": Bad(r"--max-attempts", ["x", "--max-attempts", "0"]),
     "too many attempts": Bad(r"--max-attempts", ["x", "--max-attempts", "99999999999"]),
-    "unknown unit": Bad(r"no duration; write 250ms", ["x", "--delay", "3w"]),
-    "negative delay": Bad(r"no duration; write 250ms", ["x", "--delay", "-3s"]),
-    "endless delay": Bad(r"no duration; write 250ms", ["x", "--delay", "9" * 400]),
+    "unknown unit": Bad(r"not a duration; write 250ms", ["x", "--delay", "3w"]),
+    "negative delay": Bad(r"not a duration; write 250ms", ["x", "--delay", "-3s"]),
+    "endless delay": Bad(r"not a duration; write 250ms", ["x", "--delay", "9" * 400]),
     "delay past most calendars": Bad(r"out of range", ["x", "--delay", "9999999d"]),
     "delay past all calendars": Bad(r"out of range", ["x", "--delay", "999999999d"]),
     "long dedup key": Bad(r"too long", ["x", "--dedup-key", "k" * 500]),
@@ -456,8 +456,12 @@ BAD_REQUESTS = {
     "one line over 1 MiB": Bad(r"line 2: payload has \d+ bytes", lines=b"1\n" + HUGE + b"\n"),
     "a line that is no UTF-8": Bad(r"line 2 is not .*UTF-8", lines=b'"a"\n"\xff"\n'),
     "no file of lines": Bad(r"No such file", ["x", "--lines", "nowhere.jsonl"]),
-    "lines and payload": Bad(r"neither --payload nor", ["x", "--payload", "1"], lines=b"1\n"),
-    "lines and dedup key": Bad(r"nor --dedup-key", ["x", "--dedup-key", "k"], lines=b"1\n"),
+    "lines and payload": Bad(
+        r"cannot be combined with --payload", ["x", "--payload", "1"], lines=b"1\n"
+    ),
+    "lines and dedup key": Bad(
+        r"cannot be combined .* --dedup-key", ["x", "--dedup-key", "k"], lines=b"1\n"
+    ),
 }
 
 
@@ -654,7 +658,7 @@ def test_ctrl_c_ends_a_command_that_waits(
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=PATIENCE)
         holder.rollback()
-    assert err.decode().split("\n") == ["", "Interrupted; run it again and it goes on.", ""]
+    assert err.decode().split("\n") == ["", "Interrupted; run it again to continue.", ""]
     assert out == b""
     assert process.returncode == 130
 
@@ -700,7 +704,7 @@ BAD_WORKERS = {
     "no module": ([""], r"name the module"),
     "nothing": ([], r"Missing argument 'TASKS'"),
     "no slots": (["jobs", "--concurrency", "0"], r"--concurrency"),
-    "lease of a word": (["jobs", "--lease", "long"], r"no duration; write 250ms"),
+    "lease of a word": (["jobs", "--lease", "long"], r"not a duration; write 250ms"),
     "lease of nothing": (["jobs", "--lease", "0s", "--burst"], r"lease is 0:00:00"),
 }
 

@@ -29,13 +29,15 @@ def said(schedule: Run, *arguments: str) -> str:
 
 
 def test_a_schedule_s_life(schedule: Run, sql: Sql) -> None:
-    assert said(schedule, "list").startswith("there is no schedule; `rowlease schedule add --help`")
+    assert said(schedule, "list").startswith(
+        "there is no schedule; see `rowlease schedule add --help`"
+    )
     nightly = ("add", "nightly", "30 3 * * *", "tidy", "--time-zone", "Europe/Berlin")
     assert said(schedule, *nightly, "--dry-run") == "would make the schedule nightly"
     assert sql("select count(*) from rowlease.schedule") == [(0,)]
     made = said(schedule, *nightly)
     assert re.fullmatch(rf"schedule nightly: made; it first fires at {A_TIME}", made)
-    assert said(schedule, *nightly) == "schedule nightly: it was so already"
+    assert said(schedule, *nightly) == "schedule nightly: unchanged"
     assert said(schedule, *nightly, "--priority", "3") == "schedule nightly: changed"
     line = said(schedule, "list")
     assert line.startswith("nightly: 30 3 * * * (Europe/Berlin), tidy in default, next at ")

@@ -151,7 +151,7 @@ def test_a_task_that_enqueues_itself_for_ever_ends_the_drain(client: Client, sql
         client.enqueue(again)
 
     client.enqueue(again)
-    with pytest.raises(RowleaseError, match="5 requests were run, and there are more"):
+    with pytest.raises(RowleaseError, match="5 requests were run, and more are pending"):
         drain(client, again, limit=5)
     assert statuses(sql) == {"Complete": 5, "Pending": 1}
 

@@ -105,7 +105,7 @@ def test_one_frame_is_data(busy: str) -> None:
 def test_without_a_terminal_it_says_what_to_do(busy: str) -> None:
     done = run(busy)
     assert done.returncode == 2
-    assert done.stderr == "Error: stdout is no terminal; use --once or --json\n"
+    assert done.stderr == "Error: stdout is not a terminal; use --once or --json\n"
 
 
 @pytest.mark.parametrize("how", ["q", "signal"])

@@ -337,7 +337,7 @@ def test_a_completion_is_part_of_the_callers_transaction(store: Session, caller:
     assert work() == [Outcome.OK]
     caller.connection.commit()
     assert store.row(held.request_id)["status"] == "Complete"
-    with pytest.raises(LeaseLost, match="this attempt has completed it before") as refused:
+    with pytest.raises(LeaseLost, match="this attempt has already completed it") as refused:
         work()
     assert (refused.value.request_id, refused.value.outcome) == (held.request_id, "repeat")
     caller.connection.rollback()

@@ -280,7 +280,7 @@ def test_the_demo_runs_is_interrupted_goes_on_and_starts_anew(
     with monkeypatch.context() as patched:
         patched.setattr(demo_run, "drain", interrupt)
         assert run_demo(dsn, **given) == 130
-    assert "run it again and it goes on" in capsys.readouterr().err
+    assert "run it again to continue" in capsys.readouterr().err
 
     assert run_demo(dsn, as_json=True, **given) == 0
     out, err = capsys.readouterr()

@@ -226,7 +226,7 @@ def test_bad_input_is_one_sentence(
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     done = CliRunner().invoke(cli, ["report", f"--since={text}"])
     assert done.exit_code == 2
-    assert "is no time; write 2026-11-21" in done.output
+    assert "is not a time; write 2026-11-21" in done.output
 
 
 def test_steps_are_few_and_round() -> None:

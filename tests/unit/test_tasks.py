@@ -191,7 +191,7 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
     ("path", "error", "said"),
     [
         ("", ConfigError, "name the module"),
-        ("nowhere", ConfigError, "there is no module 'nowhere'; start where it can be found"),
+        ("nowhere", ConfigError, "there is no module 'nowhere'; start in its folder"),
         ("nowhere.tasks", ConfigError, "there is no module 'nowhere'"),
         ("app.tasks", ConfigError, "there is no module 'app.tasks'|'app' is not a package"),
         ("app:three", ConfigError, "the module app has nothing named 'three'"),

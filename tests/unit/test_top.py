@@ -125,15 +125,15 @@ def test_rates_are_taken_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(float(second) for second in range(100))
     monkeypatch.setattr("rowlease.top.sample.monotonic", lambda: next(clock))
     sampler = Sampler(cast("Store", Counting()))
-    (first,) = sampler.look().queues
+    (first,) = sampler.sample().queues
     assert first == Queue("mail", False, {9: 12}, 2, 4, 5, None, None, 2.5)
     for _ in range(20):
-        (last,) = sampler.look().queues
+        (last,) = sampler.sample().queues
         assert (last.finished_rate, last.failed_rate) == (50.0, 1.0)
 
 
 def test_a_sample_is_data_for_programs() -> None:
-    data = Sampler(cast("Store", Counting())).look().as_json()
+    data = Sampler(cast("Store", Counting())).sample().as_json()
     assert data["queues"][0]["pending"] == {9: 12}
     assert data["workers"][1]["silent_seconds"] == 77.0
     assert "silent" not in data["workers"][1]
@@ -142,7 +142,7 @@ def test_a_sample_is_data_for_programs() -> None:
 def test_a_database_that_is_away_leaves_the_last_frame_and_says_so() -> None:
     store = Counting()
     sampler = Sampler(cast("Store", store))
-    last = sampler.look()
+    last = sampler.sample()
     store.error = StoreUnavailable("cannot reach it\nnow")
     sample, said = again(sampler, last)
     assert sample is last

@@ -1,6 +1,6 @@
 """The command line: a module for each command.
 
-What a command needs is imported when it runs: `--help` stays instant.
+A command imports what it needs when it runs, so `--help` is instant.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rowlease.errors import RowleaseError
 EXIT_CODES = """\b
 Exit codes:
   0    done (worker: drained, or stopped as asked)
-  1    failed (demo: rows differ; else as the sentence says)
+  1    failed (demo: rows differ; else see the message)
   2    wrong usage, settings or input
   3    the database cannot be reached, or its schema or grants do not fit
   4    refused: the queue is full
-  130  interrupted; run it again and it goes on
+  130  interrupted; run it again to continue
 """
 
 
@@ -38,17 +38,17 @@ def cli() -> None:
     """The job queue that lives in one SQL table.
 
     \b
-    A first look, with nothing set up:
+    Without any set-up:
       rowlease demo --rows 20000
-    Your own:
+    With your own tasks:
       rowlease migrate                          make or update the tables
       rowlease enqueue resize --payload '{"image": "a.png"}'
       rowlease spark-enqueue resize --input a.parquet --format parquet
       rowlease worker myapp.tasks               lease requests and run them
-      rowlease depth                            what waits, runs and has failed
+      rowlease depth                            requests that wait, run or have failed
       rowlease top                              queues and workers, live
       rowlease report                           throughput, waits, failures: tables, a picture
-      rowlease schedule list                    what is enqueued again and again
+      rowlease schedule list                    schedules, and when they fire next
     """
 
 
@@ -72,10 +72,10 @@ def main() -> NoReturn:
         say(f"Error: {error}")
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        say("Interrupted; run it again and it goes on.")
+        say("Interrupted; run it again to continue.")
         sys.exit(130)
 
 
 def say(sentence: str) -> None:
-    """One line on stderr: what drivers say may have several."""
+    """Print one line on stderr; the message of a driver may have several."""
     click.echo(" ".join(sentence.split()), err=True)

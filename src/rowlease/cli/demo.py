@@ -22,7 +22,7 @@ from rowlease.cli.options import dsn_option, json_option
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     default="demo-output",
-    help="Where the plot goes. Default: demo-output.",
+    help="The folder for the plot. Default: demo-output.",
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
 @dsn_option
@@ -35,18 +35,18 @@ def demo(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Run the whole line on real data: Spark, queue, workers, Spark; and compare every row.
+    """Run Spark, the queue and workers on real data, and compare every row.
 
     Spark turns each flight of a public data set into a request (the later the flight, the more
     urgent) and enqueues them in bulk through JDBC; a worker pool drains the queue; Spark reads the
-    results back and compares them with its own. An interrupted run goes on when started again.
+    results back and compares them with its own. Start an interrupted run again to continue it.
     """
     from rowlease.database import connect, database
     from rowlease.demo import run_demo
 
     with database(dsn) as found:
         with connect(found):
-            pass  # a wrong schema is better said before Spark starts
+            pass  # check the schema before Spark starts
         sys.exit(
             run_demo(
                 found,

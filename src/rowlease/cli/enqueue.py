@@ -18,7 +18,7 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 
 @click.command()
 @click.argument("kind")
-@click.option("--payload", metavar="JSON", help="What the task gets; - reads stdin. Default: {}.")
+@click.option("--payload", metavar="JSON", help="The task's arguments; - reads stdin. Default: {}.")
 @click.option(
     "--lines",
     type=click.File("rb"),
@@ -34,7 +34,7 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 @click.option(
     "--receipt",
     metavar="TEXT",
-    help="Commands with one receipt within a day enqueue once; what an earlier one has printed.",
+    help="Commands with the same receipt within a day enqueue once; an error prints one.",
 )
 @dsn_option
 @json_option
@@ -65,7 +65,7 @@ def enqueue(
         max_attempts=max_attempts,
     )
     if lines is not None and (payload is not None or dedup_key):
-        raise ConfigError("--lines goes together with neither --payload nor --dedup-key")
+        raise ConfigError("--lines cannot be combined with --payload or --dedup-key")
     requests = []
     for name, text in texts(payload, lines):
         try:
@@ -82,7 +82,7 @@ def enqueue(
     except EnqueueUnknown as error:
         raise EnqueueUnknown(
             f"it is not known whether the requests were enqueued ({error.__cause__}); run the same "
-            f"command with --receipt {shlex.quote(error.receipt)}, and they are there once",
+            f"command with --receipt {shlex.quote(error.receipt)}: that enqueues them once",
             receipt=error.receipt,
         ) from error.__cause__
     if as_json:
@@ -94,7 +94,7 @@ def enqueue(
 
 
 def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str, bytes]]:
-    """The payloads as given, each with a name for people."""
+    """The payloads, each with a name for messages."""
     if lines is not None:
         for place, line in enumerate(lines, 1):
             if line.strip():
@@ -102,6 +102,6 @@ def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str, by
     elif payload == "-":
         yield "the payload", sys.stdin.buffer.read()
     else:
-        # Bytes that are not UTF-8 arrive in arguments as lone surrogates.
+        # In arguments, bytes that are not UTF-8 are lone surrogates.
         text = "{}" if payload is None else payload
         yield "the payload", text.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""What the command line writes to stderr while it runs: lines of text, or of JSON."""
+"""The log of the command line on stderr: lines of text, or of JSON."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO, cast
 
-#: What every record has; all else was put there by whoever logs (`rowlease.events.log`).
+#: Attributes of every record; all others are an event's fields (`rowlease.events.log`).
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
-
-#: Texts that wait for a stderr which does not take them; a line of the log is one.
+#: Texts (lines of the log) that may wait while stderr is blocked.
 MOST_WAITING = 10_000
-#: Seconds that what waits at the end of the process has to be written.
+#: Seconds to write the remaining texts at the end of the process.
 LAST_WRITES = 2.0
 
 
 class WriteBehind(io.TextIOBase):
     """A text stream that never makes its callers wait: a thread of its own writes to a descriptor.
 
-    What does not fit into the buffer is dropped and counted, until half of the buffer is free. The
-    count is logged when the descriptor takes something again. It is no error if the reader is gone.
-    Any thread may write.
+    When the buffer is full, texts are dropped and counted until half of it is free. The count is
+    logged after the next successful write. A closed descriptor is not an error. Any thread may
+    write.
 
-    Why not `logging.handlers.QueueListener`: its `stop` waits for as long as the write does, and
-    warnings and tracebacks would go past it.
+    `logging.handlers.QueueListener` would not do: its `stop` waits as long as the write does, and
+    warnings and tracebacks bypass it.
 
     Args:
         most: how many texts may wait.
@@ -68,7 +67,7 @@ class WriteBehind(io.TextIOBase):
         return os.isatty(self._fd)
 
     def drain(self, seconds: float = LAST_WRITES) -> bool:
-        """Wait until everything is written, or for so long; was it?"""
+        """Wait until everything is written, at most so long; True if it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._texts, seconds)
 
@@ -76,7 +75,7 @@ class WriteBehind(io.TextIOBase):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._texts)
-                data = self._texts[0]  # stays there until it is written: `drain` waits for it
+                data = self._texts[0]  # removed once written, because `drain` waits for it
             was_written = self._write(data)
             if was_written:
                 self._log_dropped()
@@ -98,7 +97,7 @@ class WriteBehind(io.TextIOBase):
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
-            except BlockingIOError:  # whoever shares it has made it non-blocking
+            except BlockingIOError:  # another process may have made it non-blocking
                 select.select([], [self._fd], [])
             except OSError:
                 return False
@@ -106,7 +105,7 @@ class WriteBehind(io.TextIOBase):
 
 
 def write_behind_stderr() -> None:
-    """Whoever does not read this process's stderr stalls none of its threads from now on."""
+    """From now on, no thread of this process blocks on stderr."""
     if sys.stderr is not None:
         stream = WriteBehind(sys.stderr.fileno())
         sys.stderr = cast("TextIO", stream)
@@ -117,7 +116,7 @@ class JsonLines(logging.Formatter):
     """A record as one line of JSON: time, level, process, then an event's name and its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {key: value for key, value in vars(record).items() if key not in STANDARD}
+        fields = {key: value for key, value in vars(record).items() if key not in STANDARD}
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -125,18 +124,18 @@ class JsonLines(logging.Formatter):
         }
         if record.name != "rowlease":
             line["logger"] = record.name
-        if "event" in said:
-            line["event"] = said.pop("event")
+        if "event" in fields:
+            line["event"] = fields.pop("event")
         else:
             line["message"] = record.getMessage()
-        line |= said
+        line |= fields
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=plain)
 
 
 def plain(value: object) -> object:
-    """What JSON has no word for: durations are seconds."""
+    """A value that JSON has no type for: durations become seconds, others text."""
     return value.total_seconds() if isinstance(value, timedelta) else str(value)
 
 
@@ -145,8 +144,8 @@ def set_up_logging(form: str, level: str, *, with_process: bool = False) -> logg
 
     Args:
         form: `text` or `json`.
-        level: of rowlease's own lines; other libraries speak up from `warning` on.
-        with_process: text says which process writes.
+        level: of rowlease's own lines; of other libraries, from `warning` on.
+        with_process: lines of text name the process.
     """
     process = "%(process)d " if with_process else ""
     handler = logging.StreamHandler()

@@ -29,15 +29,17 @@ if TYPE_CHECKING:
 def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
     """Bring a database to this version's tables and routines.
 
-    Safe to run again, and from several hosts at once; workers may go on meanwhile. It only ever
-    adds, and does all of it or nothing.
+    Safe to run again, and from several hosts at once; workers may run meanwhile. It only adds, in
+    one transaction.
     """
     from rowlease.database import database
     from rowlease.store import migrate as bring_up
     from rowlease.store import migration_sql, redact, schema_differences
 
     if as_sql and (as_json or check):
-        raise click.UsageError("--sql prints a script, and goes with neither --json nor --check")
+        raise click.UsageError(
+            "--sql prints a script; it cannot be combined with --json or --check"
+        )
     if check:
         with database(dsn) as found:
             show_differences(schema_differences(found), redact(found), as_json)
@@ -56,7 +58,7 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
         click.echo(f"{where}: from {before} to schema {done.to_revision}, {done.routines} routines")
     elif done.newer:
         click.echo(
-            f"{where}: schema {done.to_revision} is of a newer release, which this one works with; "
+            f"{where}: schema {done.to_revision} is from a newer release, and works with this one; "
             "nothing to do"
         )
     else:

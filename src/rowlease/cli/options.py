@@ -1,4 +1,4 @@
-"""What the commands have in common: options, durations, data as JSON."""
+"""Options of several commands: durations, the DSN, JSON output."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ def duration(text: str) -> timedelta:
     try:
         return timedelta(seconds=float(number) * UNITS[unit or "s"])
     except (ValueError, KeyError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no duration; write 250ms, 30s, 1h or 7d") from None
+        raise click.BadParameter(
+            f"{text!r} is not a duration; write 250ms, 30s, 1h or 7d"
+        ) from None
 
 
 def named_database(_context: click.Context, _param: click.Parameter, dsn: str | None) -> str | None:
-    """Refuse `--dsn "$UNSET"`: it would quietly use the embedded server."""
+    """Refuse an empty DSN, as of `--dsn "$UNSET"`: it would use the embedded server."""
     if dsn is not None and not dsn.strip():
         raise ConfigError("--dsn is empty; write postgresql://user:password@host:port/database")
     return dsn

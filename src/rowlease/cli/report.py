@@ -19,7 +19,7 @@ def moment(text: str) -> datetime | timedelta:
             return duration(text)
         except click.BadParameter:
             raise click.BadParameter(
-                f"{text!r} is no time; write 2026-11-21, 2026-11-21T08:00 (UTC) or 24h (ago)"
+                f"{text!r} is not a time; write 2026-11-21, 2026-11-21T08:00 (UTC) or 24h (ago)"
             ) from None
 
 
@@ -49,7 +49,7 @@ def moment(text: str) -> datetime | timedelta:
     type=click.Choice(["csv", "json", "parquet"]),
     default="csv",
     show_default=True,
-    help="Of the tables. json: an object a line.",
+    help="Of the tables. json: one object per line.",
 )
 @dsn_option
 @json_option
@@ -57,14 +57,14 @@ def report(
     queues: tuple[str, ...], since: datetime | timedelta, until: datetime | timedelta,
     output: Path, form: str, dsn: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Analyse what was done: throughput, waits, runs and failures, as tables and a picture.
+    """Report throughput, waits, runs and failures, as tables and a picture.
 
     Spark reads history and queue, and counts requests that were completed, cancelled or became dead
     letters in the window, by the database's clock.
 
     \b
-    wait  from when a request could first be taken (requested and due; a retry
-          is due anew) to its last lease
+    wait  from when a request could first be claimed (requested and due; a retry
+          has a new due time) to its last lease
     run   from that lease to its completion
 
     Percentiles are exact, of times rounded to 0.1 ms. Role: reader. PostgreSQL only.

@@ -1,4 +1,4 @@
-"""`rowlease schedule`: what is enqueued again and again."""
+"""`rowlease schedule`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def schedule() -> None:
     """List, add, pause, resume, remove and fire schedules.
 
-    Workers make the schedules of their tasks (@task(cron=...)) when they start, under the task's
+    Workers create the schedules of their tasks (@task(cron=...)) when they start, under the task's
     name: pause one of those rather than remove it.
     """
 
 
 def dry_run_option(command: Any) -> Any:
-    return click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(
-        command
-    )
+    return click.option(
+        "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
+    )(command)
 
 
 @schedule.command("list")
@@ -43,7 +43,7 @@ def list_all(dsn: str | None, as_json: bool) -> None:
     if as_json:
         show_json([row._asdict() for row in rows])
     elif not rows:
-        click.echo("there is no schedule; `rowlease schedule add --help` says how to make one")
+        click.echo("there is no schedule; see `rowlease schedule add --help`")
     for row in [] if as_json else rows:
         click.echo(
             f"{row.schedule_name}: {row.cron} ({row.time_zone}), {row.kind} in {row.queue_name}, "
@@ -61,7 +61,7 @@ def next_firing(row: Schedule) -> str:
         return f"next at {shown(row.next_time)}"
     try:
         return f"next at {shown(Cron(row.cron, row.time_zone).following(row.changed_time))}"
-    except ConfigError as error:  # put there by other hands
+    except ConfigError as error:  # it was not put there by this command
         return f"never ({error})"
 
 
@@ -80,7 +80,7 @@ def shown(time: datetime | None) -> str:
     metavar="JSON",
     default="{}",
     show_default=True,
-    help="What the task gets; {scheduled_time} in it becomes the time of each firing.",
+    help="The task's arguments; {scheduled_time} becomes the time of each firing.",
 )
 @click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
 @click.option(
@@ -88,7 +88,7 @@ def shown(time: datetime | None) -> str:
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="How many missed firings are made up, the latest ones.",
+    help="How many missed firings are enqueued late, the latest ones.",
 )
 @dry_run_option
 @dsn_option
@@ -106,7 +106,7 @@ def add(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Make the schedule NAME, or change it: enqueue the task KIND whenever CRON says.
+    """Create the schedule NAME, or change it: enqueue the task KIND at the times of CRON.
 
     \b
     CRON is minute hour day month weekday:
@@ -119,7 +119,7 @@ def add(
     with connect(dsn) as store:
         known = {row.schedule_name: row for row in store.list_schedules()}.get(name)
         if dry_run:
-            click.echo(f"would {'change' if known else 'make'} the schedule {name}")
+            click.echo(f"would {'change' if known else 'create'} the schedule {name}")
             return
         outcome, changed = store.put_schedule(
             name,
@@ -135,9 +135,9 @@ def add(
     if as_json:
         show_json({"schedule_name": name, "outcome": outcome, "changed_time": changed})
     elif outcome == "repeat":
-        click.echo(f"schedule {name}: it was so already")
+        click.echo(f"schedule {name}: unchanged")
     else:
-        word = "changed" if known else f"made; it first fires at {shown(first)}"
+        word = "changed" if known else f"created; it first fires at {shown(first)}"
         click.echo(f"schedule {name}: {word}")
 
 
@@ -146,7 +146,7 @@ def add(
 @dsn_option
 @json_option
 def pause(name: str, dsn: str | None, as_json: bool) -> None:
-    """Stop a schedule from firing; what it has enqueued goes on."""
+    """Stop a schedule from firing; requests that it has enqueued still run."""
     act("pause_schedule", name, dsn, as_json, "paused")
 
 
@@ -155,7 +155,7 @@ def pause(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def resume(name: str, dsn: str | None, as_json: bool) -> None:
-    """Let a paused schedule fire again from now on; what it missed is not made up."""
+    """Let a paused schedule fire again from now on; missed firings are not enqueued."""
     act("resume_schedule", name, dsn, as_json, "resumed")
 
 
@@ -165,9 +165,9 @@ def resume(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Delete a schedule; what it has enqueued goes on.
+    """Delete a schedule; requests that it has enqueued still run.
 
-    A worker whose code has it makes it again when it starts.
+    If a task's code has it, a worker creates it again when it starts.
     """
     if dry_run:
         would(name, dsn, "remove")
@@ -181,7 +181,7 @@ def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Enqueue one firing now; what is planned stays planned."""
+    """Enqueue one firing now; the next planned one does not change."""
     from rowlease.database import connect
 
     if dry_run:
@@ -225,6 +225,4 @@ def refuse_unknown(outcome: Outcome, name: str) -> None:
 
 
 def unknown(name: str) -> NoReturn:
-    raise InvalidRequest(
-        f"there is no schedule {name!r}; `rowlease schedule list` shows those there are"
-    )
+    raise InvalidRequest(f"there is no schedule {name!r}; `rowlease schedule list` shows all")

@@ -20,16 +20,16 @@ from rowlease.cli.options import dsn_option, json_option, show_json
     "form",
     type=click.Choice(["parquet", "csv", "json"]),
     required=True,
-    help="csv: the first line names the columns. json: an object a line.",
+    help="csv: the first line names the columns. json: one object per line.",
 )
 @click.option("--queue", default="default", show_default=True)
 @click.option("--payload", metavar="COLUMN", help="JSON text or a struct. Default: the whole row.")
 @click.option("--priority", metavar="COLUMN", help="Whole numbers; bigger is more urgent.")
 @click.option("--dedup-key", metavar="COLUMN", help="A row whose key is live is left out.")
 @click.option("--group-key", metavar="COLUMN", help="Requests of a group run one at a time.")
-@click.option("--due-time", metavar="COLUMN", help="Timestamps; not before them.")
+@click.option("--due-time", metavar="COLUMN", help="Timestamps; not claimed before them.")
 @click.option(
-    "--load-id", help="The same again enqueues nothing: give one, and a failed run can be repeated."
+    "--load-id", help="Each load id enqueues once: with one, a failed run can be repeated."
 )
 @dsn_option
 @json_option
@@ -49,8 +49,8 @@ def spark_enqueue(
 ) -> None:
     """Enqueue the rows of a file for the task KIND, by the million, all or none.
 
-    A Spark session is started on this machine for it (the extra rowlease[spark]). Under
-    spark-submit it is the one that was submitted: docs/spark.md shows how.
+    It starts a Spark session on this machine (needs the extra rowlease[spark]). Under spark-submit
+    it uses the submitted one; see docs/spark.md.
     """
     from rowlease.cli.logs import set_up_logging
     from rowlease.database import connect, database
@@ -59,7 +59,7 @@ def spark_enqueue(
 
     with database(dsn) as found:
         with connect(found):
-            pass  # a wrong schema is better said before Spark starts
+            pass  # check the schema before Spark starts
         from rowlease.spark import enqueue
         from rowlease.spark.files import file_errors, read_files
         from rowlease.spark.session import a_session
@@ -82,9 +82,9 @@ def spark_enqueue(
     if as_json:
         show_json(done._asdict())
         return
-    said = f"{done.num_enqueued:,} of {done.num_rows:,} rows enqueued into {queue}"
+    line = f"{done.num_enqueued:,} of {done.num_rows:,} rows enqueued into {queue}"
     if done.num_duplicates:
-        said += f"; {done.num_duplicates:,} have a dedup key that is live or came before"
+        line += f"; {done.num_duplicates:,} have a dedup key that is live or came before"
     if done.outcome == "repeat":
-        said += "; by an earlier run of this load id, nothing was done again"
-    click.echo(said)
+        line += "; an earlier run of this load id has enqueued them"
+    click.echo(line)

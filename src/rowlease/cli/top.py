@@ -9,7 +9,7 @@ import click
 from rowlease.cli.options import dsn_option, json_option, show_json
 from rowlease.errors import ConfigError
 
-#: Seconds between the two looks that the rates of a single frame need.
+#: Seconds between the two samples that the rates of a single frame need.
 APART = 1.0
 
 
@@ -20,8 +20,8 @@ APART = 1.0
 def top(dsn: str | None, as_json: bool, once: bool) -> None:
     """Show queues and workers live: depth, rates, ages, who is busy. q leaves.
 
-    It reads counters and small tables once a second, so it may run beside anything. --json prints
-    one frame. Roles: reader, operator or worker.
+    It reads only counters and small tables, once a second, so it costs the queues nothing. --json
+    prints one frame. Roles: reader, operator or worker.
     """
     from rich.console import Console
 
@@ -30,13 +30,13 @@ def top(dsn: str | None, as_json: bool, once: bool) -> None:
 
     console = Console()
     if not (once or as_json or console.is_terminal):
-        raise ConfigError("stdout is no terminal; use --once or --json")
+        raise ConfigError("stdout is not a terminal; use --once or --json")
     with connect(dsn, application_name="rowlease top") as store:
         sampler = Sampler(store)
         if once or as_json:
-            sampler.look()
+            sampler.sample()
             time.sleep(APART)
-            sample = sampler.look()
+            sample = sampler.sample()
             show_json(sample.as_json()) if as_json else console.print(Frame(sample, store.where))
             return
         try:

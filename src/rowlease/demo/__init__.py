@@ -1,6 +1,6 @@
-"""The main job on real data: Spark, queue, workers, Spark; and every row compared.
+"""The demo: Spark, the queue and workers on real data, with every row compared.
 
-`run_demo` is imported when it is first used: the workers import this package for its tasks.
+`run_demo` is imported on first use, because workers import this package for its tasks only.
 """
 
 from __future__ import annotations

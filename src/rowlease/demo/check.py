@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 from rowlease.demo.job import QUEUE, RESULT, RESULT_FIELDS
 from rowlease.spark import read_requests
 
-#: How many wrong rows are named.
+#: How many wrong rows a report names.
 NAMED = 5
 PERCENTILES = (0.5, 0.95, 0.99)
 
 
 class Compared(NamedTuple):
-    """How the finished requests differ from what was expected, in rows.
+    """How the finished requests differ from the expected results, in rows.
 
     Attributes:
         missing: flights without a finished request.
         extra: finished requests without a flight.
         doubled: finished requests beyond the first of a flight.
-        wrong: flights whose result is another one, by as little as one byte.
+        wrong: flights whose result differs in at least one byte.
         examples: the row ids of some of them.
     """
 
@@ -36,10 +36,10 @@ class Compared(NamedTuple):
 
 
 class CarrierRow(NamedTuple):
-    """The results of one airline's flights, added up.
+    """The sums of one airline's results.
 
     Attributes:
-        agrees: Spark's own sums over the input are the same.
+        agrees: Spark computes the same sums from the input.
     """
 
     carrier: str
@@ -92,12 +92,12 @@ def compare(expected: Any, found: Any) -> Compared:
 
     Args:
         expected: a row for each flight, with the fields of the task's result.
-        found: what `finished` gives.
+        found: the result of `finished`.
     """
     from pyspark.sql import functions as F
 
-    # The worker's JSON is compact, in the order of these fields, and has no fractions: the very
-    # text can be compared, and no reading of JSON can gloss over a difference.
+    # The worker's JSON is compact, has these fields in this order, and no fractions, so its text
+    # can be compared.
     text = F.to_json(F.struct(*RESULT_FIELDS), {"ignoreNullFields": "false"})
     want = expected.select(F.col("row_id").alias("want_id"), text.alias("want"))
     got = found.groupBy("row_id").agg(
@@ -128,7 +128,7 @@ def compare(expected: Any, found: Any) -> Compared:
 
 
 def by_carrier(expected: Any, flights: Any, found: Any) -> list[CarrierRow]:
-    """The workers' results added up per airline, next to the same from the input alone."""
+    """The sums of the workers' results per airline, compared with Spark's sums of the input."""
     from pyspark.sql import functions as F
 
     def summed(frame: Any) -> dict[str, tuple[int, int, int, int, int, int]]:

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs, on stderr: steps, and the queue as it empties."""
+"""The demo's progress on stderr: its steps, and the queue while it drains."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rowlease.demo.drain import DrainSample
 from rowlease.demo.job import LABELS
 from rowlease.theme import colour_of
 
-#: Seconds between two lines where stderr is no terminal.
+#: Seconds between two lines if stderr is not a terminal.
 LINE_EVERY = 2.0
-#: Seconds over which the rate is taken.
+#: Seconds over which the rate is measured.
 RATE_WINDOW = 4.0
 BAR_WIDTH = 40
 
 
 class Steps:
-    """Says what is being done, and how long each step took.
+    """Shows the current step, and how long each one took.
 
     Attributes:
         seconds: how long each step took, by its name.
@@ -47,18 +47,18 @@ class Steps:
         self.seconds[name] = time.monotonic() - began
 
     def done(self, name: str, what: str) -> None:
-        """A line for a step that is over."""
+        """Print a line for a finished step."""
         self._console.print(
             f"[dim]{self.seconds[name]:6.1f} s[/]  {what}", highlight=False, soft_wrap=True
         )
 
     def say(self, what: str) -> None:
-        """A line that is no step."""
+        """Print a line that is not about a step."""
         self._console.print(f"          {what}", highlight=False, soft_wrap=True)
 
 
 class ProgressBars:
-    """The queue as it empties: depth per priority, rate, time left, time passed."""
+    """The queue while it drains: depth per priority, rate, time left, time passed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -78,7 +78,7 @@ class ProgressBars:
             self._live.stop()
 
     def show(self, sample: DrainSample) -> None:
-        """Take in a sample and bring the display up to date."""
+        """Show a new sample."""
         self._recent.append(sample)
         while self._recent[0].seconds < sample.seconds - RATE_WINDOW:
             self._recent.popleft()

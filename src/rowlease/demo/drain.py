@@ -1,4 +1,4 @@
-"""Runs a worker pool as its own program until the queue is empty, and watches the depth."""
+"""Runs a worker as a separate program until the queue is empty, and samples the depth."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rowlease.demo.job import QUEUE
 from rowlease.errors import RowleaseError
 from rowlease.store import Reading, Store
 
-#: Seconds between two looks at the depth.
-LOOK_EVERY = 0.2
-#: Seconds before a worker is started again, whose leases may still have to run out.
+#: Seconds between two samples of the depth.
+SAMPLE_EVERY = 0.2
+#: Seconds before a worker that has ended is replaced.
 PAUSE = 0.5
-#: A worker that fails this often in a row without finishing anything will not get better.
+#: Failures in a row without a finished request after which the demo gives up.
 MAX_FAILURES = 3
-#: Seconds that a worker has to finish what it runs when it is told to stop.
+#: Seconds in which a worker that is stopped may finish its running tasks.
 GRACE = 15
 
 
 class DrainSample(NamedTuple):
-    """What waited or ran at one moment.
+    """The requests that waited or ran at one moment.
 
     Attributes:
         seconds: since the drain began.
@@ -44,12 +44,12 @@ class DrainSample(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """How the drain went.
+    """The course of a drain.
 
     Attributes:
         samples: at least two, the first with all requests.
-        restarts: when a worker that had died was started again, in seconds since the beginning.
-        summaries: what the workers that ended by themselves said of their run.
+        restarts: when a dead worker was replaced, in seconds since the beginning.
+        summaries: those of the workers that ended normally.
         failed: dead letters in the queue.
     """
 
@@ -75,12 +75,12 @@ class Drained(NamedTuple):
 
 
 class WorkerProcess:
-    """One run of `rowlease worker` as a program of its own.
+    """One run of `rowlease worker` as a separate program.
 
     Args:
-        dsn: handed over in the environment, where other users cannot see it.
+        dsn: passed in the environment, where other users cannot see it.
         concurrency: slots; None takes the worker's default, the cores.
-        log: where what it says goes.
+        log: the file for its stderr.
     """
 
     def __init__(self, dsn: str, concurrency: int | None, log: Path) -> None:
@@ -96,7 +96,7 @@ class WorkerProcess:
                 stderr=messages,
                 text=True,
                 env={**os.environ, "ROWLEASE_DSN": dsn},
-                # Ctrl-C reaches the demo alone, which then tells the worker.
+                # Ctrl-C reaches only the demo, which then stops the worker.
                 start_new_session=True,
             )
 
@@ -106,7 +106,7 @@ class WorkerProcess:
         return self._process.poll()
 
     def stop(self) -> None:
-        """Let it finish what it runs, hand back the rest and leave; kill it if it does not."""
+        """Let it drain; kill it if it does not end in time."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -116,13 +116,13 @@ class WorkerProcess:
                 self._process.wait()
 
     def summary(self) -> dict[str, Any] | None:
-        """What it said at its end, if it came so far. Closes the pipe: ask once."""
+        """The summary that it printed, or None if it did not end normally. Call it once."""
         try:
             text = self._process.communicate()[0]
-            said = json.loads(text)
+            found = json.loads(text)
         except ValueError:
             return None
-        return said if isinstance(said, dict) else None
+        return found if isinstance(found, dict) else None
 
 
 def drain(
@@ -132,25 +132,25 @@ def drain(
     say: Callable[[str], object],
     log: Path,
 ) -> Drained:
-    """Run workers until nothing waits or runs; start another one when one dies.
+    """Run a worker until no request waits or runs; replace it when it dies.
 
-    A dead worker's requests are run again when their leases have run out. Interrupted, it stops the
-    worker first.
+    A dead worker's requests are run again when their leases have run out. When interrupted, this
+    stops the worker first.
 
     Args:
         start_worker: starts one.
         show: called with every sample.
         say: called with a sentence when a worker has died.
-        log: the worker's messages, for an error.
+        log: the worker's stderr, for the message of an error.
 
     Raises:
-        RowleaseError: the worker fails at once, again and again.
+        RowleaseError: the worker fails repeatedly without finishing a request.
     """
     began = time.monotonic()
-    samples, restarts, summaries = [_look(store, 0.0)], [], []
+    samples, restarts, summaries = [_sample(store, 0.0)], [], []
     worker, failures, left_at_start = None, 0, samples[0].total
     try:
-        while (sample := _look(store, time.monotonic() - began)).total or worker is not None:
+        while (sample := _sample(store, time.monotonic() - began)).total or worker is not None:
             samples.append(sample)
             show(sample)
             if worker is None:
@@ -168,8 +168,8 @@ def drain(
                     restarts.append(sample.seconds)
                     say(f"The worker {_how(code)}; starting it again. Its leases have to run out.")
                 time.sleep(PAUSE)
-            time.sleep(LOOK_EVERY)
-        samples.append(_look(store, time.monotonic() - began))
+            time.sleep(SAMPLE_EVERY)
+        samples.append(_sample(store, time.monotonic() - began))
     finally:
         if worker is not None:
             worker.stop()
@@ -178,8 +178,8 @@ def drain(
     return Drained(_trimmed(samples), restarts, summaries, failed)
 
 
-def _look(store: Reading, seconds: float) -> DrainSample:
-    """What waits or runs now."""
+def _sample(store: Reading, seconds: float) -> DrainSample:
+    """The requests that wait or run now."""
     depths = {
         depth.priority: depth.scheduled + depth.pending + depth.processing
         for depth in store.depth(QUEUE)
@@ -188,7 +188,7 @@ def _look(store: Reading, seconds: float) -> DrainSample:
 
 
 def _trimmed(samples: list[DrainSample]) -> list[DrainSample]:
-    """Without the end, where the queue is empty and the worker says goodbye."""
+    """The samples without the end, where the queue is empty and the worker shuts down."""
     empty = [place for place, sample in enumerate(samples) if not sample.total]
     return samples[: empty[0] + 1] if empty and empty[0] > 0 else samples
 

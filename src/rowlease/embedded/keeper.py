@@ -1,15 +1,15 @@
 """The keeper: a small process that starts the embedded PostgreSQL and stops it when nobody uses it.
 
-`rowlease.embedded` runs this file as a script, with nothing but the standard library: it is up
-within 30 ms and stays small for as long as the server runs.
+`rowlease.embedded` runs this file as a script. It uses only the standard library, so it starts
+within 30 ms and stays small while the server runs.
 
-The processes of one home know of each other by three lock files. The kernel drops a lock together
-with its last holder, whatever killed it, so that a lock is never stale, as a pid in a file can be:
+The processes of one home coordinate by three lock files. The kernel drops a lock when its last
+holder ends, in whatever way, so a lock is never stale, as a pid in a file can be:
 
-    users.lock    shared, held by everybody inside `embedded()`; the keeper takes it exclusively
-                  to stop the server, so that newcomers wait until it has stopped
-    keeper.lock   held by the keeper; the user who starts one takes it and hands it over, open
-    server.lock   held by PostgreSQL itself: its processes inherit the open file from the keeper
+    users.lock    held in shared mode inside `embedded()`; the keeper takes it exclusively to stop
+                  the server, so that new users wait until it has stopped
+    keeper.lock   held by the keeper; the user who starts one takes it and passes the open file on
+    server.lock   held by PostgreSQL: its processes inherit the open file from the keeper
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from typing import ClassVar, NamedTuple
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds between two checks: of a process that waits, and of a keeper while its server runs.
+#: Seconds between two checks: of a waiting process, and of a keeper while its server runs.
 LOOK_EVERY = 0.01
 WATCH_EVERY = 0.1
-#: Seconds that an unused server stays up, so that commands run one after the other find it warm.
+#: Seconds that an unused server stays up, for commands that run one after the other.
 LINGER = 1.0
-#: Seconds for PostgreSQL to end: fast shutdown writes a checkpoint, immediate shutdown does not.
+#: Seconds for a shutdown of PostgreSQL: fast writes a checkpoint, immediate does not.
 FAST_SHUTDOWN = 30.0
 IMMEDIATE_SHUTDOWN = 10.0
 
-#: For a queue on one machine. Durability (fsync, synchronous_commit) is left on, as it comes.
+#: For a queue on one machine. Durability (fsync, synchronous_commit) stays on, the default.
 DEFAULT_SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -51,7 +51,7 @@ DEFAULT_SETTINGS = {
 
 
 class Order(NamedTuple):
-    """A keeper's command line, as JSON; any user of the machine can read it: no secrets."""
+    """The argument of a keeper's command line. Every user of the host can read it: no secrets."""
 
     home: str
     binaries: str
@@ -70,9 +70,9 @@ class Order(NamedTuple):
 class FileLock:
     """A lock file of the home.
 
-    Neither kind of child holds it: the file is closed on exec (PEP 446), and after a fork in the
-    child, which would otherwise keep the lock for as long as it lives. Closing a copy does not
-    unlock the original.
+    Child processes do not hold it: the file is closed on exec (PEP 446), and after a fork in the
+    child, which would otherwise hold the lock until it ends. Closing the copy does not unlock the
+    original.
     """
 
     _open: ClassVar[set[FileLock]] = set()
@@ -82,7 +82,7 @@ class FileLock:
         FileLock._open.add(self)
 
     def take(self, *, shared: bool = False, patience: float = 0.0) -> bool:
-        """Take the lock; False if it is still somebody else's after `patience` seconds."""
+        """Take the lock; False if another process still holds it after `patience` seconds."""
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -112,7 +112,7 @@ if sys.platform != "win32":
 
 
 class Postmaster(NamedTuple):
-    """What postmaster.pid says. A killed server leaves it behind: a claim, not a fact."""
+    """The content of postmaster.pid. A killed server leaves the file behind, so it may be stale."""
 
     pid: int
     port: int
@@ -136,14 +136,14 @@ class Server:
         self.lock = FileLock(order.path("server.lock"))
 
     def find(self) -> bool:
-        """Look for a server that a killed keeper has left; False means that there is none."""
+        """Look for a server that a killed keeper has left; False if there is none."""
         deadline = time.monotonic() + FAST_SHUTDOWN
         while not self.lock.take():
             found = Postmaster.read(self.order.data)
             if found and is_postmaster(found.pid, self.order.data):
                 self.pid, self.port = found.pid, found.port
                 return True
-            # The postmaster was killed, too, and its backends have not noticed yet.
+            # The postmaster was killed, too; its backends are still ending.
             if time.monotonic() > deadline:
                 raise SystemExit(f"processes of a dead server still hold {self.order.data}")
             time.sleep(LOOK_EVERY)
@@ -151,9 +151,9 @@ class Server:
         return False
 
     def start(self) -> None:
-        """Start PostgreSQL. The server lock is ours, so whoever wrote postmaster.pid is gone.
+        """Start PostgreSQL. This process holds the server lock, so postmaster.pid is stale.
 
-        PostgreSQL would refuse to start if the old pid belonged to any other process by now.
+        It is removed, because PostgreSQL does not start if another process has the old pid.
         """
         data = self.order.data
         (data / "postmaster.pid").unlink(missing_ok=True)
@@ -163,19 +163,19 @@ class Server:
             [Path(self.order.binaries, "postgres"), "-D", data, *options], pass_fds=[self.lock.fd]
         )
         self.pid = self.process.pid
-        # From here on PostgreSQL holds the lock; a second look at the file tells when it is gone.
+        # From here on PostgreSQL holds the lock; another open file shows when it is free.
         self.lock.close()
         self.lock = FileLock(self.order.path("server.lock"))
 
     def is_gone(self, patience: float = 0.0) -> bool:
-        """Whether no process of the server is left; True also takes the server lock."""
+        """Has every process of the server ended? If so, this takes the server lock."""
         gone = self.lock.take(patience=patience)
         if gone and self.process:
             self.process.wait()
         return gone
 
     def has_crashed(self) -> bool:
-        """Whether a gone server was killed: one that ends by itself removes its postmaster.pid."""
+        """Was the server killed? One that shuts down removes its postmaster.pid."""
         return Postmaster.read(self.order.data) is not None
 
     def stop(self) -> None:
@@ -192,16 +192,16 @@ class Server:
 
 
 def keep(order: Order) -> None:
-    """Run the server until it ends by itself, this process gets SIGTERM, or nobody uses it."""
-    told_to_end: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: told_to_end.append(number))
+    """Run the server until it shuts down, this process gets SIGTERM, or nothing uses it."""
+    stop_signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stop_signals.append(number))
     server = Server(order)
     adopted = server.find()
     half_made = order.data.with_name(order.data.name + ".half-made")
     if adopted:
         say(f"adopting process {server.pid} on port {server.port}")
     else:
-        # Left by a crash. Only a whole cluster gets its real name, so this was never in use.
+        # Left by a crash. A cluster gets its real name when it is complete.
         shutil.rmtree(half_made, ignore_errors=True)
         if not order.data.exists():
             create_cluster(order, half_made)
@@ -209,11 +209,11 @@ def keep(order: Order) -> None:
 
     users = FileLock(order.path("users.lock"))
     unused_since: float | None = None
-    while not told_to_end:
+    while not stop_signals:
         if server.is_gone():
             if not server.has_crashed():
                 return
-            # Its users still have the address: same port again, and not more than once a second.
+            # Its users know the address, so it gets the same port; at most one start a second.
             say("the server was killed; starting it again")
             time.sleep(1.0)
             server.start()
@@ -229,7 +229,7 @@ def keep(order: Order) -> None:
 
 
 def create_cluster(order: Order, half_made: Path) -> None:
-    """Make the data folder: under another name, so that a crash leaves nothing that looks whole."""
+    """Make the data folder under another name, so that a crash leaves no incomplete one."""
     password = order.path("password")
     if not password.exists():
         draft = order.path("password.half-made")
@@ -254,13 +254,14 @@ def create_cluster(order: Order, half_made: Path) -> None:
 
 
 def is_postmaster(pid: int, data: Path) -> bool:
-    """Whether this is PostgreSQL on this folder, not a process that has got its number since.
+    """Is this process PostgreSQL on this folder?
 
-    Or has the number in this container, and the server runs in another one.
+    Another process may have its number by now, or have it in this container while the server runs
+    in another one.
     """
     with suppress(OSError):
         return os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes()
-    with suppress(OSError):  # macOS has no /proc; Linux comes here when there is no such process
+    with suppress(OSError):  # macOS has no /proc; on Linux there is no such process
         os.kill(pid, 0)
         return True
     return False
@@ -273,6 +274,6 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    if os.fork():  # whoever started the keeper need not wait for its end, nor reap it
+    if os.fork():  # the process that started the keeper need not reap it
         os._exit(0)
     keep(Order(**json.loads(sys.argv[1])))

@@ -1,12 +1,12 @@
-"""Runs a command as root without PostgreSQL noticing: it refuses to start as root.
+"""Lets root run PostgreSQL, which refuses to start as root.
 
-A script, with nothing but the standard library; Linux only. `rowlease.embedded` puts it before the
+A script that uses only the standard library; Linux only. `rowlease.embedded` puts it before the
 keeper's command line:
 
     python root.py <home> <data folder> <binaries> <command> ...
 
-A user namespace is the better way: files and processes stay root's. Where there is none to be had
-(Docker forbids them by default) the command runs as nobody, and the data folder becomes nobody's.
+A user namespace is preferred: files and processes still belong to root. Where none is allowed
+(Docker forbids them by default), the command runs as `nobody`, which then owns the data folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 def run(home: Path, data: Path, binaries: Path, command: list[str]) -> None:
-    nobody = pwd.getpwnam("nobody")  # initdb looks its user up, so it has to be a known one
+    nobody = pwd.getpwnam("nobody")  # initdb looks its user up, so the user must exist
     if namespace_suffices(nobody.pw_uid, home, binaries):
         give(home, data, 0, 0)
         enter_namespace(nobody.pw_uid)
@@ -37,12 +37,12 @@ def run(home: Path, data: Path, binaries: Path, command: list[str]) -> None:
 
 
 def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
-    """Try the namespace, in a child, since there is no way back out of one."""
+    """Try a namespace in a child process, because a process cannot leave one."""
     child = os.fork()
     if child == 0:
         try:
             enter_namespace(uid)
-            # Inside, root has no power over what belongs to other users.
+            # Inside, root has no rights on files of other users.
             os._exit(0 if os.access(home, os.W_OK) and os.access(binaries, os.X_OK) else 1)
         finally:
             os._exit(1)
@@ -50,7 +50,7 @@ def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
 
 
 def enter_namespace(uid: int) -> None:
-    """Be called `uid` inside a user namespace; seen from outside, nothing changes."""
+    """Enter a user namespace as `uid`; outside of it nothing changes."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
@@ -59,10 +59,10 @@ def enter_namespace(uid: int) -> None:
 
 
 def become(uid: int, gid: int) -> None:
-    """Be another user, with one power of root's: to pass the permissions of files.
+    """Become another user, but keep the capability to ignore the permissions of files.
 
-    Without it the home and the binaries could not be reached below /root, and the binaries would
-    have to be copied. The capability has to be ambient to survive exec.
+    It is needed for a home and binaries below /root. The capability must be ambient to survive
+    exec.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
@@ -80,12 +80,12 @@ def become(uid: int, gid: int) -> None:
 
 
 def give(home: Path, data: Path, uid: int, gid: int) -> None:
-    """Make the data folder the new owner's, if the other way was taken when it was made."""
+    """Change the owner of the data folder, if it was made in the other way."""
     server = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(server, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return  # a running server is about to be adopted; its files are fine
+        return  # a server runs and is about to be adopted; its files stay as they are
     finished_or_not = home.glob(f"{data.name}*")
     for top in (path for path in finished_or_not if path.stat().st_uid != uid):
         for folder, _, files in os.walk(top):

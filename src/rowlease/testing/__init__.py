@@ -1,9 +1,9 @@
-"""For the tests of those who use rowlease: run what is pending, stop the clock, look what waits.
+"""Helpers for your tests: run pending requests, stop the clock, list what is enqueued.
 
     from rowlease.testing import assert_enqueued, drain, enqueued, frozen, refute_enqueued
 
-`where` is an open Client or Store everywhere. The fixtures `rowlease_dsn` and `rowlease_client` are
-there by themselves wherever rowlease is installed; see docs/testing.md.
+In all of them, `where` is an open Client or Store. Pytest finds the fixtures `rowlease_dsn` and
+`rowlease_client` wherever rowlease is installed; see docs/testing.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Pytest imports this package wherever rowlease is installed: that must cost nothing.
+    # Pytest imports this package wherever rowlease is installed, so names are imported late.
     if name in _HOMES:
         found = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return found

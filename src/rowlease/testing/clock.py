@@ -13,10 +13,10 @@ from rowlease.store.postgresql.scratch import set_clock
 
 
 class Clock:
-    """A database's clock that stands still until it is moved.
+    """A database's clock that is stopped until it is moved.
 
     Attributes:
-        now: what it says, in UTC.
+        now: its time, in UTC.
     """
 
     def __init__(self, store: Store, now: datetime) -> None:
@@ -36,23 +36,23 @@ class Clock:
         set_clock(self._store, self.now)
 
     def advance(self, by: timedelta | None = None, **parts: float) -> None:
-        """Move it on: by a timedelta, or `advance(hours=1, minutes=30)`."""
+        """Move it forward: by a timedelta, or `advance(hours=1, minutes=30)`."""
         self.move_to(self.now + (by or timedelta()) + timedelta(**parts))
 
 
 @contextmanager
 def frozen(where: Client | Store, time: datetime | None = None) -> Iterator[Clock]:
-    """Stop the clock of a test's database, for everybody who uses it, while inside.
+    """Stop the clock of a test's database for the block, for all of its sessions.
 
-    What is scheduled for later becomes due when the test moves the clock. Leases do not run out
-    meanwhile, and a worker's own waiting goes by its host's clock.
+    Scheduled requests become due when the test moves the clock, and leases run out then. A worker's
+    own waiting still follows its host's clock.
 
     Args:
-        time: where it stands at first; None takes the time it is.
+        time: its first time; None takes the present.
 
     Raises:
-        ConfigError: the database does not have "test" in its name, is not PostgreSQL's, or the time
-            has no time zone.
+        ConfigError: the database's name does not contain "test", the engine is not PostgreSQL, or
+            the time has no time zone.
         AccessDenied: the user does not own the schema.
     """
     store = where.store if isinstance(where, Client) else where

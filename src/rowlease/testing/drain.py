@@ -1,4 +1,4 @@
-"""Runs what is pending in this process and thread, so that a test sees what came of it."""
+"""Runs pending requests in this process and thread, so that a test sees the results."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Ran(NamedTuple):
     """A request that was run.
 
     Attributes:
-        request: as leased.
-        result: what the task returned, as JSON gives it back; None if it failed.
-        error: what it raised, if anything.
-        outcome: what the database said when it was told: `ok`; `repeat` where the task has
-            completed it on a connection of its own; else the lease was lost.
+        request: the leased request.
+        result: the task's result, decoded from JSON; None if it failed.
+        error: the exception that it raised, if any.
+        outcome: `ok`; `repeat` if the task has completed the request on a connection of its own;
+            else the lease was lost.
     """
 
     request: LeasedRequest
@@ -47,13 +47,13 @@ class Ran(NamedTuple):
 
 
 class _Inline:
-    """Nobody asks a task to stop that a test runs."""
+    """The executor link of a task that a test runs: it is never asked to stop."""
 
     def is_asked_to_stop(self, number: int) -> bool:
         return False
 
     def report_progress(self, number: int, fraction: float, note: str) -> None:
-        """Nobody looks."""
+        """Progress is not stored."""
 
     def lease_ends(self, number: int) -> float | None:
         return None
@@ -68,22 +68,22 @@ def drain(
     schedules: bool = False,
     limit: int = 1000,
 ) -> list[Ran]:
-    """Run requests one after the other until none is pending, as a worker would, but here.
+    """Run requests one after the other in this thread, until none is pending.
 
-    Requests are leased, and completed or failed, by the real routines: what a task enqueues is run,
-    too; what it fails is retried when it is due, so only after the test has moved the clock. Time
-    limits are not watched. A worker on the same queues takes its share.
+    The real routines lease, complete and fail them. Requests that a task enqueues are run, too. A
+    failed one is retried when it is due, so only after the test has moved the clock. Time limits
+    do not apply. A worker on the same queues would claim some of the requests.
 
     Args:
-        tasks: what a Worker takes.
-        queues: None takes every queue in which something waits.
-        reraise: raise what a task raises (but for Retry and DeadLetter) as soon as the database
-            knows; else it is in what is returned.
-        schedules: first enqueue what schedules, and the tasks' own `cron`, say is due.
-        limit: most requests to run.
+        tasks: as for a Worker.
+        queues: None takes every queue that is not empty.
+        reraise: raise a task's exception (other than Retry and DeadLetter) after the attempt is
+            recorded; else it is in the returned value.
+        schedules: first enqueue the due firings of schedules and of the tasks' own `cron`.
+        limit: the largest number of requests to run.
 
     Returns:
-        What was run, in order.
+        The requests that were run, in order.
 
     Raises:
         UnknownTask: a request is for none of the tasks, and `reraise` is true.
@@ -99,8 +99,8 @@ def drain(
         if len(done) >= limit:
             store.abandon([leased])
             raise RowleaseError(
-                f"{limit} requests were run, and there are more: a task may enqueue itself for "
-                "ever; raise `limit` if not"
+                f"{limit} requests were run, and more are pending; a task may enqueue itself for "
+                "ever, else raise `limit`"
             )
         ran = _run(store, known, leased)
         done.append(ran)
@@ -139,6 +139,6 @@ def _run(store: Store, tasks: Registry, leased: LeasedRequest) -> Ran:
     return Ran(leased, None if result is None else json.loads(result), None, outcome)
 
 
-def _fail(store: Store, leased: LeasedRequest, said: Failure) -> Outcome:
-    (outcome,) = store.fail([leased], [said])
+def _fail(store: Store, leased: LeasedRequest, failure: Failure) -> Outcome:
+    (outcome,) = store.fail([leased], [failure])
     return outcome

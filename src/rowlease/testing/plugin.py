@@ -1,6 +1,6 @@
-"""Fixtures for pytest, which finds this module by its entry point; nothing is imported until used.
+"""Fixtures for pytest, which finds this module by its entry point; they import when they are used.
 
-rowlease_server   a PostgreSQL: ROWLEASE_TEST_DSN, else the embedded one, with its safety off
+rowlease_server   a PostgreSQL: ROWLEASE_TEST_DSN, else an embedded one, with durability off
 rowlease_dsn      a fresh, migrated database on it, for one test
 rowlease_client   an open Client on that database
 """
@@ -16,15 +16,15 @@ import pytest
 if TYPE_CHECKING:
     from rowlease.client import Client
 
-#: A server on which databases may be made and dropped.
+#: The DSN of a server on which databases may be created and dropped.
 VARIABLE = "ROWLEASE_TEST_DSN"
-#: For a server whose data nobody needs after the run.
+#: For a server whose data is not needed after the run.
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 @pytest.fixture(scope="session")
 def rowlease_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The DSN of a PostgreSQL on which databases may be made, for the whole run."""
+    """The DSN of a PostgreSQL on which databases may be created, for the whole run."""
     if given := os.environ.get(VARIABLE):
         yield given
         return
@@ -37,9 +37,9 @@ def rowlease_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def rowlease_template(rowlease_server: str) -> Iterator[str]:
-    """A migrated database, to be copied for each test; configure queues that all tests want here.
+    """A migrated database that is copied for each test; configure queues for all tests here.
 
-    Nobody may be connected to it while a test begins.
+    It must have no open connection while a test begins.
     """
     from rowlease.store import migrate
     from rowlease.store.postgresql.scratch import scratch_database
@@ -51,7 +51,7 @@ def rowlease_template(rowlease_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def rowlease_dsn(rowlease_server: str, rowlease_template: str) -> Iterator[str]:
-    """A fresh, migrated database of the test's own, gone after it."""
+    """A fresh, migrated database for one test, dropped after it."""
     from rowlease.store.postgresql.scratch import scratch_database
 
     with scratch_database(rowlease_server, rowlease_template) as dsn:

@@ -1,4 +1,4 @@
-"""What waits in the queues, for tests to look at."""
+"""The requests that wait in the queues, for assertions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlease.client import Client
 from rowlease.store import Store
 from rowlease.tasks import Task
 
-#: How many requests a test looks at.
+#: How many requests are read.
 MOST = 1000
 #: How many of them a failed assertion shows.
 SHOWN = 20
@@ -19,7 +19,7 @@ WAITING = ("Scheduled", "Pending")
 
 
 class Waiting(NamedTuple):
-    """A request that waits, its payload as JSON gives it back."""
+    """A waiting request, its payload decoded from JSON."""
 
     request_id: int
     kind: str
@@ -51,17 +51,17 @@ def enqueued(
 
     Args:
         kind: of this task only.
-        payload: with this payload only; of a mapping, those that have at least its items.
+        payload: with this payload only; a mapping matches payloads with at least its items.
         queue: in this queue only.
     """
     name = kind.name if isinstance(kind, Task) else kind
     found = []
     for row in _store(where).list_requests(queue, name, WAITING, limit=MOST):
-        said = None if row.payload is None else json.loads(row.payload)
-        if payload is ANYTHING or _holds(said, payload):
+        found_payload = None if row.payload is None else json.loads(row.payload)
+        if payload is ANYTHING or _holds(found_payload, payload):
             found.append(
-                Waiting(row.request_id, row.kind, said, row.queue_name, row.status, row.priority,
-                        row.due_time, row.dedup_key, row.group_key)
+                Waiting(row.request_id, row.kind, found_payload, row.queue_name, row.status,
+                        row.priority, row.due_time, row.dedup_key, row.group_key)
             )  # fmt: skip
     return found
 
@@ -83,7 +83,7 @@ def assert_enqueued(
         The requests.
 
     Raises:
-        AssertionError: there are others, or none; it shows what there is.
+        AssertionError: there are fewer or more; the message lists the waiting requests.
     """
     __tracebackhide__ = True
     found = enqueued(where, kind, payload, queue=queue)
@@ -91,7 +91,7 @@ def assert_enqueued(
         wanted = "a request" if count is None else f"{count} requests"
         raise AssertionError(
             f"{wanted} should wait {_wanted(kind, payload, queue)}, and {len(found)} do; "
-            + _all_that_waits(where)
+            + _all_waiting(where)
         )
     return found
 
@@ -106,13 +106,13 @@ def refute_enqueued(
     """Fail if any such request waits; arguments as `enqueued`.
 
     Raises:
-        AssertionError: it shows what there is.
+        AssertionError: the message lists the waiting requests.
     """
     __tracebackhide__ = True
     if found := enqueued(where, kind, payload, queue=queue):
         raise AssertionError(
             f"no request should wait {_wanted(kind, payload, queue)}, and {len(found)} do; "
-            + _all_that_waits(where)
+            + _all_waiting(where)
         )
 
 
@@ -121,7 +121,7 @@ def _store(where: Client | Store) -> Store:
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    # As it would be read back: a tuple is a list, a number key is a text.
+    # As after JSON: a tuple is a list, and the key of an object is text.
     wanted = json.loads(json.dumps(dict(wanted) if isinstance(wanted, Mapping) else wanted))
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _holds(found[key], value) for key, value in wanted.items())
@@ -135,14 +135,14 @@ def _wanted(kind: Task | str | None, payload: Any, queue: str | None) -> str:
     return f"{of}{given}" + ("" if queue is None else f" in queue {queue!r}")
 
 
-def _all_that_waits(where: Client | Store) -> str:
+def _all_waiting(where: Client | Store) -> str:
     rows = enqueued(where)
     if not rows:
-        return "nothing waits"
+        return "no request waits"
     lines = [
         f"  {row.request_id} {row.kind} {json.dumps(row.payload)} in {row.queue}, {row.status}"
         + (f" for {row.due_time:%Y-%m-%d %H:%M:%S} UTC" if row.status == "Scheduled" else "")
         for row in rows[:SHOWN]
     ]
     more = [f"  ... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-    return "\n".join(["what waits:", *lines, *more])
+    return "\n".join(["waiting requests:", *lines, *more])

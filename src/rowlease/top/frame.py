@@ -1,4 +1,4 @@
-"""A frame: two tables, as much of them as the terminal has room for."""
+"""A frame: the tables of queues and workers, cut to the terminal's size."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
 from rowlease.worker.times import WORKER_SILENT
 
-#: Seconds of waiting that deserve a look.
+#: Seconds of waiting that are shown in colour.
 LATE = 60.0
-#: Characters a terminal must have across for each step of detail.
+#: Widths of a terminal, in characters, at which more columns are shown.
 SMALL, MEDIUM, WIDE = 56, 70, 100
 #: Lines that are not rows: titles, heads and the spaces around them.
 FURNITURE = 8
 
 
 class Frame:
-    """A sample as rich shows it; `said` is a line of news, such as an error."""
+    """A sample as rich shows it; `error` is a line for people, or empty."""
 
-    def __init__(self, sample: TopSample, where: str, said: str = "") -> None:
+    def __init__(self, sample: TopSample, where: str, error: str = "") -> None:
         self._sample = sample
         self._where = where
-        self._said = said
+        self._error = error
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         rows = (options.height or console.height) - FURNITURE if console.is_terminal else 10**6
-        # Each has half of the room, and what the other does not need.
+        # Each table has half of the rows, and those that the other does not need.
         half = max(1, rows // 2)
         many = max(half, rows - len(self._sample.workers))
         few = max(half, rows - len(self._sample.queues))
@@ -53,11 +53,11 @@ class Frame:
             no_wrap=True,
             overflow="ellipsis",
         )
-        return [head, *([Text(self._said, style="bold red")] if self._said else [])]
+        return [head, *([Text(self._error, style="bold red")] if self._error else [])]
 
 
 def queues_table(queues: list[Queue], width: int, room: int) -> Table:
-    """The queues: how much waits, since when, and how fast it goes."""
+    """The queues: how many requests wait, how long, and the rates."""
     table = plain_table()
     table.add_column("queue")
     heads = ["waiting", "oldest", "done/s", "fail/s"]
@@ -91,7 +91,7 @@ def queues_table(queues: list[Queue], width: int, room: int) -> Table:
 
 
 def workers_table(workers: list[WorkerState], width: int, room: int) -> Table:
-    """The workers: where, how busy, on what, and whether they are heard of."""
+    """The workers: host, how busy, queues, and the last heartbeat."""
     table = plain_table()
     table.add_column("worker")
     for name in ("pid", "busy", "slots"):
@@ -126,27 +126,27 @@ def plain_table() -> Table:
 
 
 def cut(*parts: str | tuple[str, str]) -> Text:
-    """Text that may be cut where there is no room for it; numbers never are.
+    """Text that is cut where it does not fit; numbers never are.
 
-    To rich these columns are ones that wrap, and only such columns have to give way.
+    To rich these columns may wrap, and only such columns are narrowed.
     """
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def left_out(table: Table, count: int) -> Table:
-    """Say how many rows there was no room for."""
+    """Add a row with the number of rows that did not fit."""
     if count > 0:
         table.add_row(Text(f"+ {count} more", style="dim"))
     return table
 
 
 def number(count: int, style: str = "") -> Text:
-    """A count; nothing is worth no colour."""
+    """A count; zero is dim."""
     return Text(f"{count:,}", style=style if count else "dim")
 
 
 def rate(value: float | None, style: str = "") -> Text:
-    """So many per second."""
+    """A number per second."""
     if value is None:
         return Text("-", style="dim")
     return Text(f"{value:,.0f}" if value >= 10 else f"{value:.1f}", style=style if value else "dim")

@@ -1,4 +1,4 @@
-"""What is shown: counts as they stand, and rates between two looks at them."""
+"""What `rowlease top` shows: counts, and rates between two samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rowlease.model import Depth, WorkerState
 from rowlease.store import Reading
 
-#: Seconds over which a rate is taken: long enough to be read, short enough to be true.
+#: Seconds over which a rate is measured: long enough to be steady, short enough to be current.
 RATE_WINDOW = 5.0
 
 
@@ -18,9 +18,9 @@ class Queue(NamedTuple):
 
     Attributes:
         pending: how many wait, by priority, the most urgent first.
-        finished_rate, failed_rate: requests completed and attempts failed, per second; None at the
-            first look.
-        oldest_seconds: how long the oldest has been waiting since it was due.
+        finished_rate, failed_rate: requests completed and attempts failed, per second; None in
+            the first sample.
+        oldest_seconds: how long the request that was due first has waited.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Queue(NamedTuple):
 
 
 class TopSample(NamedTuple):
-    """One look at a database."""
+    """A database at one moment."""
 
     queues: list[Queue]
     workers: list[WorkerState]
 
     def as_json(self) -> dict[str, Any]:
-        """The same, for programs."""
+        """The sample for programs."""
         workers = []
         for worker in self.workers:
             seconds = worker.silent.total_seconds()
@@ -51,14 +51,14 @@ class TopSample(NamedTuple):
 
 
 class Sampler:
-    """Looks at a database again and again."""
+    """Takes samples of a database."""
 
     def __init__(self, store: Reading) -> None:
         self._store = store
-        self._looks: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
+        self._totals: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
 
-    def look(self) -> TopSample:
-        """What is there now.
+    def sample(self) -> TopSample:
+        """The counts now, and the rates since earlier samples.
 
         Raises:
             StoreError: as the store's routines.
@@ -67,10 +67,10 @@ class Sampler:
         for depth in self._store.depth():
             depths.setdefault(depth.queue_name, []).append(depth)
         states, at = self._store.list_queues(), monotonic()
-        while self._looks and self._looks[0][0] < at - RATE_WINDOW:
-            self._looks.popleft()
+        while self._totals and self._totals[0][0] < at - RATE_WINDOW:
+            self._totals.popleft()
         totals = {each.queue_name: (each.num_finished, each.num_failures) for each in states}
-        self._looks.append((at, totals))
+        self._totals.append((at, totals))
         queues = []
         for state in states:
             found = depths.get(state.queue_name, [])
@@ -91,7 +91,7 @@ class Sampler:
         return TopSample(queues, self._store.list_workers())
 
     def _rates(self, name: str) -> tuple[float | None, float | None]:
-        (before, then), (at, now) = self._looks[0], self._looks[-1]
+        (before, then), (at, now) = self._totals[0], self._totals[-1]
         if at <= before or name not in then:
             return None, None
         finished, failed = (

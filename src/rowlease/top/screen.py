@@ -1,4 +1,4 @@
-"""The terminal: a frame each second, until somebody presses q."""
+"""The terminal: a frame each second, until q is pressed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowlease.errors import StoreError
 from rowlease.top.frame import Frame
 from rowlease.top.sample import Sampler, TopSample
 
-#: Seconds between two looks.
+#: Seconds between two samples.
 INTERVAL = 1.0
 QUIT = (b"q", b"Q", b"\x03", b"\x04", b"\x1b")
 
@@ -29,25 +29,25 @@ def watch(sampler: Sampler, where: str, console: Console) -> None:
     """Show a frame each second until q or Ctrl-C is pressed.
 
     Raises:
-        StoreError: the database refused the first look; later ones are tried again.
+        StoreError: the first sample failed; after a transient error later ones are repeated.
     """
-    sample, said = sampler.look(), ""
+    sample, error = sampler.sample(), ""
     with (
         interrupted() as leave,
         keys() as pressed,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
-            live.update(Frame(sample, where, said), refresh=True)
+            live.update(Frame(sample, where, error), refresh=True)
             if leave.is_set() or pressed(INTERVAL) or leave.is_set():
                 return
-            sample, said = again(sampler, sample)
+            sample, error = again(sampler, sample)
 
 
 def again(sampler: Sampler, last: TopSample) -> tuple[TopSample, str]:
-    """The next sample; the last one and what went wrong, if the database is away."""
+    """The next sample; if the database is away, the last one and the error."""
     try:
-        return sampler.look(), ""
+        return sampler.sample(), ""
     except StoreError as error:
         if not error.transient:
             raise
@@ -56,9 +56,9 @@ def again(sampler: Sampler, last: TopSample) -> tuple[TopSample, str]:
 
 @contextmanager
 def interrupted() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C; a second one does what it always does.
+    """Set by the first Ctrl-C; a second one interrupts as usual.
 
-    An exception out of a signal handler may come where nobody lets it through: in a finalizer.
+    A signal handler that raises may do so in a finalizer, where the exception is swallowed.
     """
     leave = threading.Event()
 
@@ -75,7 +75,7 @@ def interrupted() -> Iterator[threading.Event]:
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Answers whether somebody wants to leave; waits for that so many seconds."""
+    """Yields a function that waits some seconds for a key that quits."""
     fd = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else None
     before = termios.tcgetattr(fd) if fd is not None else None
     try:
@@ -94,7 +94,7 @@ class Key:
         self._fd = fd
 
     def __call__(self, seconds: float) -> bool:
-        """Wait so long; was it one that means to leave?"""
+        """Wait at most so long for a key; was it one that quits?"""
         until = time.monotonic() + seconds
         while self._fd is not None:
             left = max(0.0, until - time.monotonic())
