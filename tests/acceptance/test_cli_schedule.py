@@ -33,10 +33,10 @@ def test_a_schedule_s_life(schedule: Run, sql: Sql) -> None:
         "there is no schedule; see `rowlease schedule add --help`"
     )
     nightly = ("add", "nightly", "30 3 * * *", "tidy", "--time-zone", "Europe/Berlin")
-    assert said(schedule, *nightly, "--dry-run") == "would make the schedule nightly"
+    assert said(schedule, *nightly, "--dry-run") == "would create the schedule nightly"
     assert sql("select count(*) from rowlease.schedule") == [(0,)]
     made = said(schedule, *nightly)
-    assert re.fullmatch(rf"schedule nightly: made; it first fires at {A_TIME}", made)
+    assert re.fullmatch(rf"schedule nightly: created; it first fires at {A_TIME}", made)
     assert said(schedule, *nightly) == "schedule nightly: unchanged"
     assert said(schedule, *nightly, "--priority", "3") == "schedule nightly: changed"
     line = said(schedule, "list")

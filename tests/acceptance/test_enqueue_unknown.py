@@ -125,7 +125,7 @@ def test_a_producer_that_waits_for_room_survives_a_silent_session(
     assert sql(COUNT) == [(1,)]
 
 
-def test_a_queue_that_stays_full_is_said_to_be_full(client: Client) -> None:
+def test_a_queue_that_stays_full_raises_queue_full(client: Client) -> None:
     client.store.configure_queue("default", capacity=2)
     client.enqueue("x")
     with pytest.raises(QueueFull):
@@ -138,7 +138,7 @@ def test_a_receipt_of_the_callers_own_names_the_call(client: Client, sql: Sql) -
     again = client.enqueue_many(batch, receipt="order 4711")
     assert [one.outcome for one in again] == [Outcome.REPEAT] * 2
     assert [one.request_id for one in again] == [one.request_id for one in first]
-    with pytest.raises(InvalidRequest, match=r"'order 4711' was used for 2 requests, .* are 1"):
+    with pytest.raises(InvalidRequest, match=r"'order 4711' was used for 2 requests, .* has 1"):
         client.enqueue("x", receipt="order 4711")
     assert sql(COUNT) == [(2,)]
 
@@ -171,7 +171,7 @@ def test_the_command_says_with_which_receipt_to_run_it_again(
         failed = CliRunner().invoke(enqueue, ["x", "--dsn", proxy.dsn])
     assert isinstance(failed.exception, EnqueueUnknown)
     assert failed.exception.exit_code == 3
-    said = re.search(r"run the same command with (--receipt \S+), and", str(failed.exception))
+    said = re.search(r"run the same command with (--receipt \S+):", str(failed.exception))
     assert said
     for outcome in ("ok", "repeat"):
         again = CliRunner().invoke(enqueue, ["x", "--dsn", dsn, *said[1].split()])

@@ -293,23 +293,23 @@ def test_an_assertion_holds_or_says_what_there_is(client: Client) -> None:
     assert_enqueued(client, count=2)
     refute_enqueued(client, act, {"to": "bob"})
     shown = (
-        'what waits:\n  1 act {"to": "ann"} in default, Pending\n'
+        'waiting requests:\n  1 act {"to": "ann"} in default, Pending\n'
         '  2 later {"name": "Bob"} in default, Scheduled for 2030-01-01 01:00:00 UTC'
     )
     with pytest.raises(AssertionError) as missed:
         assert_enqueued(client, act, {"to": "bob"}, queue="default")
     assert str(missed.value) == (
-        "a request should wait of kind 'act' with payload {'to': 'bob'} in queue 'default', and 0 "
-        f"do; {shown}"
+        "expected a waiting request of kind 'act' with payload {'to': 'bob'} in queue 'default'; "
+        f"found 0; {shown}"
     )
-    with pytest.raises(AssertionError, match="3 requests should wait of any kind, and 2 do"):
+    with pytest.raises(AssertionError, match="expected 3 waiting requests of any kind; found 2"):
         assert_enqueued(client, count=3)
-    with pytest.raises(AssertionError, match="no request should wait of kind 'act', and 1 do"):
+    with pytest.raises(AssertionError, match="expected no waiting request of kind 'act'; found 1"):
         refute_enqueued(client, act)
 
 
 def test_an_assertion_about_empty_queues_says_so(client: Client) -> None:
-    with pytest.raises(AssertionError, match=r"nothing waits$"):
+    with pytest.raises(AssertionError, match=r"no request waits$"):
         assert_enqueued(client, act)
     assert_enqueued(client, count=0)
 

@@ -88,9 +88,9 @@ def assert_enqueued(
     __tracebackhide__ = True
     found = enqueued(where, kind, payload, queue=queue)
     if (len(found) != count) if count is not None else not found:
-        wanted = "a request" if count is None else f"{count} requests"
+        wanted = "a waiting request" if count is None else f"{count} waiting requests"
         raise AssertionError(
-            f"{wanted} should wait {_wanted(kind, payload, queue)}, and {len(found)} do; "
+            f"expected {wanted} {_wanted(kind, payload, queue)}; found {len(found)}; "
             + _all_waiting(where)
         )
     return found
@@ -111,7 +111,7 @@ def refute_enqueued(
     __tracebackhide__ = True
     if found := enqueued(where, kind, payload, queue=queue):
         raise AssertionError(
-            f"no request should wait {_wanted(kind, payload, queue)}, and {len(found)} do; "
+            f"expected no waiting request {_wanted(kind, payload, queue)}; found {len(found)}; "
             + _all_waiting(where)
         )
 
