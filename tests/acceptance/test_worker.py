@@ -46,7 +46,7 @@ from rowlease.store.postgresql.store import PostgresStore
 from rowlease.tasks import Registry, task
 from rowlease.testing import frozen
 from rowlease.worker import Summary, Worker
-from rowlease.worker.claims import leases, receiver
+from rowlease.worker.claims import leases, next_claim
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 #: Renewed after a second, so that the worker hears soon what the database knows; a busy machine may
@@ -604,7 +604,7 @@ def test_an_idle_worker_starts_a_request_at_a_notification(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nor does it look below its floor: without a notification it sleeps an hour.
-    monkeypatch.setattr(receiver, "FLOOR_DROPPED", 0.0)
+    monkeypatch.setattr(next_claim, "FLOOR_DROPPED", 0.0)
     with working(store, poll=HOUR) as (_, heard):
         for _ in range(3):
             heard.first(WorkerIdle, lambda event: event.announced)

@@ -10,7 +10,7 @@ import pytest
 
 from rowlease.store import deadlines
 from rowlease.worker import times
-from rowlease.worker.claims import receiver
+from rowlease.worker.claims import next_claim
 from rowlease.worker.host.health_reporter import interval_of
 
 SLOWEST_BEAT = times.HEARTBEAT * (1 + times.HEARTBEAT_SPREAD)
@@ -29,7 +29,7 @@ def test_a_worker_is_called_silent_when_two_heartbeats_are_missed_and_gone_later
 
 
 def test_an_idle_worker_without_notifications_claims_often_enough_to_be_served_first() -> None:
-    assert 1.2 * receiver.POLL_WITHOUT_NOTIFICATIONS < times.CLAIMED_LATELY
+    assert 1.2 * next_claim.POLL_WITHOUT_NOTIFICATIONS < times.CLAIMED_LATELY
 
 
 def test_a_process_is_called_stuck_when_it_has_missed_several_chances() -> None:

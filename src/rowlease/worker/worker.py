@@ -33,10 +33,11 @@ from rowlease.tasks import Registry, Task
 from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
+from rowlease.worker.claims.next_claim import POLL, POLL_WITHOUT_NOTIFICATIONS
 from rowlease.worker.claims.pump import Pump
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import check_queues, queues_of
-from rowlease.worker.claims.receiver import FLUSH, POLL, POLL_WITHOUT_NOTIFICATIONS, Receiver
+from rowlease.worker.claims.receiver import FLUSH, Receiver
 from rowlease.worker.claims.sender import Sender
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.host.health import Health

@@ -1,44 +1,37 @@
 """The receiver: decides when to exchange with the database, and for how much.
 
-It runs in a thread of its own, the only one that waits for claims and outcomes to be answered.
+It runs in a thread of its own, the only one that waits for claims and outcomes to be answered, and
+the only one that changes the receiver. Others post what they want into its inbox; what they read
+(is it quiet, is a call under way, is an exchange due) may be a moment old.
+
+`receiver_state` has its states and the table of transitions. Between two exchanges it reads the
+inbox, then waits until the next one is due or somebody wakes it.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import random
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
-from rowlease.events import Events, StoreLost, StoreRecovered, WorkerIdle
+from rowlease.events import Events, WorkerIdle
 from rowlease.model import Claim
 from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.claims.listener import Listener
+from rowlease.worker.claims.next_claim import NextClaim
+from rowlease.worker.claims.outage import Outage
 from rowlease.worker.claims.pump import Pump
-from rowlease.worker.retry_policy import RetryPolicy
-
-logger = logging.getLogger("rowlease")
+from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, following
 
 #: Seconds outcomes of a busy worker may wait for a claim to travel with.
 FLUSH = 0.1
-#: Seconds after announcing idleness at which to claim once more: a producer that looked just before
-#: sends no notification, and may commit a little later.
-LOOKS = (0.0, 0.02, 0.2)
-#: Seconds after a claim until its floor is dropped: by then a look shows what a late commit, or
-#: `maintain`, had put below it (docs/decisions/0011).
-FLOOR_DROPPED = 1.1
-#: Seconds an idle worker sleeps at most: notifications may be lost, or there may be none.
-POLL, POLL_WITHOUT_NOTIFICATIONS = 5.0, 1.0
-#: Seconds an idle worker sleeps at least when something is due but could not be had.
-SHORTEST_SLEEP = 0.02
-#: Seconds a worker stays announced after it last found a queue empty.
+#: Seconds a worker stays announced, and its state AWAKE, after it last found a queue empty.
 STILL_IDLE = 1.0
-#: Seconds between tries while the database is away: doubled each time, half of it random.
-FIRST_RETRY, LAST_RETRY = 0.1, 5.0
 
 
 class Demand(Protocol):
@@ -79,28 +72,18 @@ class Receiver:
         self._leases = leases
         self._events = events
         self._listener = listener
-        self._poll = poll
         self._flush = flush
         self._drained = drained
         self._wake = threading.Event()
-        self._claiming = True
-        self._give_up_at: float | None = None
-        self._next_claim = 0.0
-        self._notified = False
-        self._looks: list[float] = []
-        self._sure_at = 0.0
-        self._last_empty: float | None = None
-        self._asleep = False
-        self._retry_at = 0.0
-        self._retry_pause = 0.0
-        self._lost_at: float | None = None
-        self._patience = RetryPolicy()
-        #: Since when it has waited for the database, if it does.
-        self.calling_since: float | None = None
-        #: It will hand over no more requests.
-        self.is_quiet = False
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._state = State.BUSY
+        self._outage = Outage(events)
+        self._is_calling = False
+        self._next_claim = NextClaim(poll)
+        self._last_empty = -math.inf
+        self._give_up_at = math.inf
 
-    # -- called from other threads ---------------------------------------------------------------
+    # -- for other threads -----------------------------------------------------------------------
 
     def notice(self) -> None:
         """Something has changed: slots are free, or outcomes wait."""
@@ -109,44 +92,41 @@ class Receiver:
 
     def notified(self) -> None:
         """Something may have been enqueued."""
-        self._sure_at = now() + FLOOR_DROPPED
-        self._notified = True
-        self._wake.set()
+        self._post(self._requests_may_have_come)
 
     def announced(self) -> None:
         """Producers send notifications from now on; those who looked before may not have."""
-        self._looks = list(LOOKS)
-        self._sure_at = now() + FLOOR_DROPPED
-        self._asleep = False
-        self._notified = True
-        self._wake.set()
+        self._post(self._producers_notify)
 
     def sent(self) -> None:
         """Outcomes were delivered beside a claim, which may have made room, or have come back."""
-        self._notified = True
-        self._wake.set()
+        self._post(self._next_claim.at_once)
 
     def go_on(self) -> None:
         """Leases can be renewed again, so the database answers."""
-        self._retry_at = 0.0
-        self.sent()
+        self._post(self._database_answers)
 
     def drain(self) -> None:
         """Claim no more."""
-        self._claiming = False
-        self._wake.set()
+        self._post(partial(self._on, Event.DRAIN))
 
     def close(self, give_up_at: float) -> None:
         """End `run` when everything is delivered, or when it is too late for that."""
-        self._claiming = False
-        self._give_up_at = give_up_at
-        self._retry_at = 0.0
-        self._wake.set()
+        self._post(partial(self._close, give_up_at))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Will it hand over no more requests?"""
+        return self._state not in CLAIMING
 
     @property
     def is_calling(self) -> bool:
         """Does it wait for a database that answers?"""
-        return self.calling_since is not None and self._lost_at is None
+        return self._is_calling and self._outage.since is None
+
+    def _post(self, message: Callable[[], None]) -> None:
+        self._inbox.append(message)
+        self._wake.set()
 
     # -- its thread ------------------------------------------------------------------------------
 
@@ -157,29 +137,33 @@ class Receiver:
             RowleaseError: the store refused at the start, or for longer than a worker bears.
         """
         try:
+            self._read_inbox()
             while not self._is_over():
-                if not self._claiming and not self.is_quiet:
-                    self.is_quiet = True
-                    self._slots.take([])  # wakes the dispatcher, which may wait for this
                 pause = self._pause()
                 if pause <= 0:
                     self._exchange()
                 else:
                     self._wait(pause)
+                self._read_inbox()
         finally:
-            self.is_quiet = True
+            self._on(Event.END)
 
-    def _wait(self, pause: float) -> None:
-        if self._last_empty is not None and self._slots.held >= self._slots.capacity:
-            self._busy()
-            pause = min(pause, STILL_IDLE)
-        if self._give_up_at is not None:
-            pause = min(pause, max(0.0, self._give_up_at - now()))
-        self._wake.wait(None if pause == math.inf else pause)
-        self._wake.clear()
+    def _on(self, event: Event) -> None:
+        """Change the state: nothing else does."""
+        was, self._state = self._state, following(self._state, event)
+        if self._state is was:
+            return
+        if was is State.BUSY and self._state in IDLE and self._listener:
+            self._listener.announce()
+        if self._state is State.BUSY and self._listener:
+            self._listener.retract()
+        if self._state is State.ASLEEP:
+            self._events.emit(WorkerIdle(self._is_announced()))
+        if was in CLAIMING and self.is_quiet:
+            self._slots.take([])  # wakes the dispatcher, which may wait for this
 
     def _is_over(self) -> bool:
-        if self._give_up_at is None:
+        if self._state is not State.CLOSING:
             return False
         pump = self._pump
         return not (pump.undelivered or pump.lost_claims.is_unsure) or now() >= self._give_up_at
@@ -187,112 +171,111 @@ class Receiver:
     def _pause(self) -> float:
         """Seconds until the next exchange; 0 or less: it is due."""
         at = now()
-        if self._retry_at > at:
-            return self._retry_at - at
+        if self._outage.retry_at > at:
+            return self._outage.retry_at - at
         waiting_since = self._pump.waiting_since
         disown_in = self._pump.lost_claims.look_at - at
-        if not self._claiming:
-            return disown_in if waiting_since is None and self._lost_at is None else 0.0
+        if self.is_quiet:
+            return disown_in if waiting_since is None and self._outage.since is None else 0.0
         slots = self._slots
         free = slots.capacity - slots.held
         # Not for every single one of many short requests; but a slot must not stand still.
         wanted = free > 0 and self._may_claim and (slots.idle > 0 or 2 * free >= slots.capacity)
-        claim_in = 0.0 if self._notified else self._next_claim - at
-        claim_in = min(claim_in if wanted else math.inf, disown_in)
+        claim_in = min(self._next_claim.at - at if wanted else math.inf, disown_in)
         if waiting_since is None:
             return claim_in
-        if self._last_empty is not None or slots.held == 0:
+        if self._state is not State.BUSY or slots.held == 0:
             return 0.0
         return min(claim_in, waiting_since + self._flush - at)
 
     @property
     def _may_claim(self) -> bool:
         """Nor while leases cannot be renewed: what it claimed would be lost, after it had begun."""
-        return self._claiming and self._leases.failing_since is None
+        return not self.is_quiet and self._leases.failing_since is None
+
+    def _wait(self, pause: float) -> None:
+        if self._state in IDLE and self._slots.held >= self._slots.capacity:
+            self._claim_more()
+            pause = min(pause, STILL_IDLE)
+        pause = min(pause, max(0.0, self._give_up_at - now()))
+        self._wake.wait(None if pause == math.inf else pause)
+        self._wake.clear()
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _read_inbox(self) -> None:
+        while self._inbox:
+            self._inbox.popleft()()
+
+    def _requests_may_have_come(self) -> None:
+        self._next_claim.mark_unsure()
+        self._next_claim.at_once()
+
+    def _producers_notify(self) -> None:
+        self._requests_may_have_come()
+        self._next_claim.plan_looks()
+        self._on(Event.ANNOUNCED)
+
+    def _database_answers(self) -> None:
+        self._outage.retry_now()
+        self._next_claim.at_once()
+
+    def _close(self, give_up_at: float) -> None:
+        self._give_up_at = give_up_at
+        self._outage.retry_now()
+        self._on(Event.CLOSE)
+
+    # -- exchanges -------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        slots = self._slots
+        pump, slots = self._pump, self._slots
         limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
-        self.calling_since = now()
-        if limit:
-            self._notified = False  # a later one may be for what this claim does not see
+        self._is_calling = True
         try:
-            if now() >= self._pump.lost_claims.look_at and self._pump.disown():
-                self._notified = True
-            leases, claim = self._pump.exchange(limit, slots.idle)
+            has_disowned = now() >= pump.lost_claims.look_at and pump.disown() > 0
+            leases, claim = pump.exchange(limit, slots.idle)
         except RowleaseError as error:
-            if not self._patience.bears(error):
-                raise
-            self._notified = True  # whatever this claim was to find is still there
-            self._store_lost(error)
+            self._next_claim.at_once()  # whatever this claim was to find is still there
+            self._outage.failed(error)
             return
         finally:
-            self.calling_since = None
-        self._store_answers()
-        if claim is None:
-            return
+            self._is_calling = False
+        self._outage.answered()
         if leases:
             slots.take(leases)
+        if claim is not None:
+            self._plan_after(claim)
+        if has_disowned:
+            self._next_claim.at_once()
+
+    def _plan_after(self, claim: Claim) -> None:
         # After a single one a notification announces the next; several mean that more are coming.
         alone = len(claim.requests) == 1 and self._is_announced()
         if claim.more or (claim.requests and not alone):
-            self._busy()
+            self._claim_more()
         else:
-            self._nothing_left(claim)
-
-    def _busy(self) -> None:
-        self._next_claim = 0.0
-        self._sure_at = now() + FLOOR_DROPPED
-        self._asleep = False
-        if self._last_empty is not None and now() - self._last_empty > STILL_IDLE:
-            self._last_empty = None
-            if self._listener:
-                self._listener.retract()
+            self._claim_later(claim)
 
     def _is_announced(self) -> bool:
         """Will producers send a notification for whatever comes after this?"""
         return self._listener is not None and self._listener.is_announced
 
-    def _nothing_left(self, claim: Claim) -> None:
-        self._last_empty = at = now()
+    def _claim_more(self) -> None:
+        self._requests_may_have_come()
+        lasts = now() - self._last_empty > STILL_IDLE
+        self._on(Event.STILL_MORE if lasts else Event.MORE)
+
+    def _claim_later(self, claim: Claim) -> None:
+        self._last_empty = now()
         if claim.requests:
-            self._sure_at = at + FLOOR_DROPPED
-            self._asleep = False
+            self._next_claim.mark_unsure()
         elif self._drained and self._slots.held == 0 and not self._pump.undelivered:
             if not self._pump.looked_everywhere:
                 self._pump.drop_floor()
-                self._next_claim = 0.0
+                self._next_claim.at_once()
+                self._on(Event.LAST)
                 return
             self._drained()
             self._drained = None
-        if self._listener:
-            self._listener.announce()
-        if self._looks:
-            pause = self._looks.pop(0)
-        else:
-            wait = math.inf if claim.wait is None else claim.wait.total_seconds()
-            unsure = self._sure_at - at
-            poll = unsure if unsure > 0 else self._poll * random.uniform(0.8, 1.2)
-            pause = min(max(wait, SHORTEST_SLEEP), poll)
-            if not claim.requests:
-                self._sleep()
-        self._next_claim = at + pause
-
-    def _sleep(self) -> None:
-        if not self._asleep:
-            self._asleep = True
-            self._events.emit(WorkerIdle(self._is_announced()))
-
-    def _store_lost(self, error: RowleaseError) -> None:
-        if self._lost_at is None:
-            self._lost_at = now()
-            self._events.emit(StoreLost(str(error)))
-        self._retry_pause = min(LAST_RETRY, max(FIRST_RETRY, 2 * self._retry_pause))
-        self._retry_at = now() + self._retry_pause * random.uniform(0.5, 1)
-
-    def _store_answers(self) -> None:
-        self._patience.answered()
-        if self._lost_at is not None:
-            self._events.emit(StoreRecovered(now() - self._lost_at))
-            self._lost_at = None
-            self._retry_pause = 0.0
+        sleeps = self._next_claim.later(claim)
+        self._on(Event.NOTHING if sleeps and not claim.requests else Event.LAST)

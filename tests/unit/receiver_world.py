@@ -1,0 +1,185 @@
+"""A receiver and its pump among neighbours that a test plays, by a clock that it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.errors import InvalidRequest
+from rowlease.events import Event, Events
+from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
+from rowlease.tasks import Registry, Task
+from rowlease.worker import retry_policy
+from rowlease.worker.claims import lost_claims, next_claim, outage, pump, receiver
+from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcomes import Done, Outcomes
+from rowlease.worker.claims.pump import Pump
+from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.receiver import Receiver
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+SAID = "no task is named 'nobody'; known are: print"
+EMPTY = Claim([], more=False, wait=None, floor="f")
+
+
+def request(number: int, kind: str = "print") -> LeasedRequest:
+    ends = AT + timedelta(seconds=30)
+    return LeasedRequest(
+        *(number, "default", kind, 0, AT, AT, AT, ends, 1, 1, 5, 0, None, None), payload="{}"
+    )
+
+
+class World:
+    """A store, slots, leases and a listener in one, and a receiver with its pump among them."""
+
+    def __init__(self, *, burst: bool = False, can_listen: bool = True) -> None:
+        self.time = 1000.0
+        self.capacity, self.idle, self.held = 2, 2, 0
+        self.claims: list[Claim] = []
+        self.calls: list[dict[str, Any]] = []
+        self.error: Exception | None = None
+        self.took = 0.0
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.outcomes: dict[int, Outcome] = {}
+        self.refuses: Callable[[str | None], bool] = lambda said: False
+        self.taken: list[Lease] = []
+        self.renewed: list[Lease] = []
+        self.disowned: list[list[int]] = []
+        self.late: list[int] = []
+        self.declined: list[tuple[int, str]] = []
+        self.dead = False
+        self.shortest = 30.0
+        self.failing_since: float | None = None
+        self.times: list[timedelta] = []
+        self.idleness: list[str] = []
+        self.is_announced = False
+        self.ended = False
+        self.num_wakes = 0
+        self.heard: list[Event] = []
+        events = Events()
+        events.subscribe(self.heard.append)
+        this: Any = self
+        self.pump = Pump(this, "w", QueueOrder(["default"]), Registry([Task(print)]), this, events)
+        self.receiver = Receiver(
+            self.pump,
+            this,
+            this,
+            events,
+            listener=this if can_listen else None,
+            poll=5.0,
+            drained=self.end if burst else None,
+        )
+
+    # What the receiver and the pump use of their neighbours.
+
+    def within(self, timeout: timedelta) -> World:
+        self.times.append(timeout)
+        return self
+
+    def exchange(self, worker: str, queues: list[str], limit: int, **given: Any) -> Exchanged:
+        given = {"completed": (), "failed": (), **given}
+        self.calls.append({"limit": limit, **given})
+        self.time += self.took
+        self.meanwhile()
+        if self.error:
+            raise self.error
+        self.refuse([result for _, result in given["completed"]])
+        self.refuse([failure.error for _, failure in given["failed"]])
+        claim = self.claims.pop(0) if limit and self.claims else EMPTY
+        completed, failed = (
+            [self.outcomes.get(held.request_id, Outcome.OK) for held, _ in given[which]]
+            for which in ("completed", "failed")
+        )
+        dead = [failure.dead for _, failure in given["failed"]]
+        return Exchanged(completed, failed, dead, claim)
+
+    def complete(
+        self, held: Sequence[LeasedRequest], results: Sequence[str | None]
+    ) -> list[Outcome]:
+        self.calls.append({"completed": [one.request_id for one in held]})
+        self.refuse(results)
+        return [Outcome.OK] * len(held)
+
+    def refuse(self, texts: Sequence[str | None]) -> None:
+        if any(self.refuses(text) for text in texts):
+            raise InvalidRequest("no such character")
+
+    def abandon(self, held: Sequence[LeasedRequest]) -> list[Outcome]:
+        self.calls.append({"abandoned": [one.request_id for one in held]})
+        return [self.outcomes.get(one.request_id, Outcome.OK) for one in held]
+
+    def decline(
+        self, held: Sequence[LeasedRequest], errors: Sequence[str]
+    ) -> tuple[list[Outcome], list[bool]]:
+        if self.error:
+            raise self.error
+        self.declined += zip([one.request_id for one in held], errors, strict=True)
+        return [Outcome.OK] * len(held), [self.dead] * len(held)
+
+    def take(self, leases: list[Lease]) -> None:
+        self.num_wakes += not leases
+        self.taken += leases
+        self.held += len(leases)
+        self.idle = max(0, self.idle - len(leases))
+
+    def add(self, leases: list[Lease]) -> None:
+        self.renewed += leases
+
+    def drop(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            self.renewed.remove(lease)
+
+    def requests(self) -> list[LeasedRequest]:
+        return [lease.request for lease in self.renewed]
+
+    def disown(
+        self, worker: str, queues: list[str], held: Sequence[LeasedRequest]
+    ) -> list[tuple[int, Outcome]]:
+        assert (worker, queues) == ("w", ["default"])
+        self.disowned.append(sorted(one.request_id for one in held))
+        if self.error:
+            raise self.error
+        late, self.late = self.late, []
+        return [(number, Outcome.OK) for number in late]
+
+    def announce(self) -> None:
+        self.idleness.append("announce")
+
+    def retract(self) -> None:
+        self.idleness.append("retract")
+
+    def end(self) -> None:
+        self.ended = True
+
+    # What a test does.
+
+    def pause(self) -> float:
+        self.receiver._read_inbox()
+        return self.receiver._pause()
+
+    def exchange_now(self) -> dict[str, Any]:
+        assert self.pause() <= 0
+        self.receiver._exchange()
+        return self.calls[-1]
+
+    def finish(self, *leases: Lease) -> None:
+        """As the dispatcher does when tasks have returned."""
+        over = [one for one in leases if one in self.renewed]
+        self.pump.deliver(Outcomes(done=[Done(one, None, 0.1) for one in leases]), over)
+        self.held -= len(leases)
+        self.idle += len(leases)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
+    world = World(**getattr(request, "param", {}))
+    for module in (receiver, next_claim, outage, pump, retry_policy, lost_claims):
+        monkeypatch.setattr(module, "now", lambda: world.time)
+    return world
+
+
+def found(*numbers: int, more: bool = True, **given: Any) -> Claim:
+    return Claim([request(n, **given) for n in numbers], more=more, wait=None, floor="f")

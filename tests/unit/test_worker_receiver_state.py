@@ -1,0 +1,157 @@
+"""Every transition of the receiver's states, each brought about as in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from rowlease.events import WorkerIdle
+from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcomes import Done, Outcomes
+from rowlease.worker.claims.receiver import STILL_IDLE
+from rowlease.worker.claims.receiver_state import (
+    CLAIMING,
+    IDLE,
+    TRANSITIONS,
+    Event,
+    State,
+    following,
+)
+from tests.unit.receiver_world import EMPTY, World, found, request, world
+
+__all__ = ["world"]
+
+
+def claim_more(world: World) -> None:
+    world.claims = [found(1)]
+    world.receiver.notified()
+    world.exchange_now()
+    world.finish(world.taken[-1])
+
+
+def claim_more_a_second_later(world: World) -> None:
+    world.time += STILL_IDLE + 0.1
+    claim_more(world)
+
+
+def claim_the_last(world: World) -> None:
+    world.is_announced = True
+    world.claims = [found(1, more=False)]
+    world.receiver.notified()
+    world.exchange_now()
+    world.finish(world.taken[-1])
+
+
+def claim_nothing(world: World) -> None:
+    world.claims = [EMPTY]
+    world.receiver.notified()
+    world.exchange_now()
+
+
+def hear_that_producers_notify(world: World) -> None:
+    world.receiver.announced()
+    world.pause()
+
+
+def drain(world: World) -> None:
+    world.receiver.drain()
+    world.pause()
+
+
+def close(world: World) -> None:
+    world.receiver.close(world.time + 7)
+    world.pause()
+
+
+class Broken(BaseException):
+    """What nobody catches."""
+
+
+def end(world: World) -> None:
+    """It has delivered all, where it was closed; otherwise it fails."""
+
+    def fail() -> None:
+        raise Broken
+
+    if world.receiver._state is not State.CLOSING:
+        world.receiver.notified()
+        world.pump.deliver(Outcomes([Done(Lease(request(9), 0, None, world.time), None, 0.1)]))
+        world.meanwhile = fail
+    with suppress(Broken):
+        world.receiver.run()
+
+
+CAUSES: dict[Event, Callable[[World], None]] = {
+    Event.MORE: claim_more,
+    Event.STILL_MORE: claim_more_a_second_later,
+    Event.LAST: claim_the_last,
+    Event.NOTHING: claim_nothing,
+    Event.ANNOUNCED: hear_that_producers_notify,
+    Event.DRAIN: drain,
+    Event.CLOSE: close,
+    Event.END: end,
+}
+#: How a receiver comes into a state, from the start.
+WAYS: dict[State, list[Event]] = {
+    State.BUSY: [],
+    State.AWAKE: [Event.NOTHING, Event.MORE],
+    State.LOOKING: [Event.LAST],
+    State.ASLEEP: [Event.NOTHING],
+    State.DRAINING: [Event.LAST, Event.DRAIN],
+    State.CLOSING: [Event.DRAIN, Event.CLOSE],
+    State.CLOSED: [Event.CLOSE, Event.END],
+}
+KNOWN = [(state, event) for state, events in TRANSITIONS.items() for event in events]
+
+
+@pytest.mark.parametrize(
+    ("state", "event"), KNOWN, ids=[f"{state.name}-{event.name}" for state, event in KNOWN]
+)
+def test_a_receiver_goes_through_every_transition(world: World, state: State, event: Event) -> None:
+    for each in WAYS[state]:
+        CAUSES[each](world)
+    assert world.receiver._state is state
+    world.idleness.clear()
+    world.heard.clear()
+    world.num_wakes = 0
+    CAUSES[event](world)
+    now_in = TRANSITIONS[state][event]
+    assert world.receiver._state is now_in
+    assert world.receiver.is_quiet == (now_in not in CLAIMING)
+    announces = ["announce"] if state is State.BUSY and now_in in IDLE else []
+    retracts = ["retract"] if state in IDLE and now_in is State.BUSY else []
+    assert world.idleness == announces + retracts
+    falls_asleep = now_in is State.ASLEEP and state is not now_in
+    assert [one for one in world.heard if isinstance(one, WorkerIdle)] == (
+        [WorkerIdle(world.is_announced)] if falls_asleep else []
+    )
+    assert world.num_wakes == (state in CLAIMING and now_in not in CLAIMING)
+
+
+@pytest.mark.parametrize("state", State)
+def test_an_event_that_a_state_does_not_know_is_refused(state: State) -> None:
+    for event in set(Event) - set(TRANSITIONS[state]):
+        with pytest.raises(RuntimeError, match=f"is {state.name}, where {event.name} is unknown"):
+            following(state, event)
+
+
+def test_a_receiver_that_is_busy_is_not_told_that_the_queues_were_empty(world: World) -> None:
+    with pytest.raises(RuntimeError, match="is BUSY, where MORE is unknown"):
+        world.receiver._on(Event.MORE)
+    assert world.receiver._state is State.BUSY
+
+
+def test_full_slots_are_more_than_enough(world: World) -> None:
+    claim_nothing(world)
+    world.held = world.capacity
+    world.receiver._wait(0.0)
+    assert world.receiver._state is State.AWAKE
+
+
+def test_messages_change_nothing_before_its_thread_reads_them(world: World) -> None:
+    world.receiver.drain()
+    assert not world.receiver.is_quiet
+    world.pause()
+    assert world.receiver.is_quiet
