@@ -15,17 +15,15 @@ the same way.
 
 from __future__ import annotations
 
-import logging
+import math
 import os
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
-from threading import Thread
+from contextlib import closing
 from typing import Self, Unpack
 
 from rowlease.clock import now
-from rowlease.errors import RowleaseError
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
 from rowlease.store import Store, open_store
 from rowlease.task_loading import registry_of
@@ -43,16 +41,18 @@ from rowlease.worker.cores import usable_cores
 from rowlease.worker.host.health import Health
 from rowlease.worker.host.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.housekeeping import Housekeeping
+from rowlease.worker.parts import Parts
 from rowlease.worker.schedules import Schedules
 from rowlease.worker.settings import WorkerKeywords, WorkerSettings
+from rowlease.worker.slots.child_pool import ChildPool
+from rowlease.worker.slots.coroutines import Coroutines
 from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.slots.executors import executor_for
 from rowlease.worker.summary import Summary
+from rowlease.worker.threads import Threads
 from rowlease.worker.times import WORKER_FAREWELL
 
 __all__ = ["Summary", "Worker", "usable_cores"]
-
-logger = logging.getLogger("rowlease")
 
 
 class Worker:
@@ -99,7 +99,6 @@ class Worker:
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stop_at: float | None = None
         self._wake: Callable[[], object] = lambda: None
-        self._error: BaseException | None = None
 
     @classmethod
     def of(
@@ -138,144 +137,131 @@ class Worker:
 
     def _run(self, store: Store) -> Summary:
         store.check_schema()
-        events, settings = self._events, self._settings
-        check_queues(
-            store, self._tasks, self._queues, events, are_named=settings.queues is not None
-        )
+        are_named = self._settings.queues is not None
+        check_queues(store, self._tasks, self._queues, self._events, are_named=are_named)
         with (
             stopped_by_signals(self.stop),
-            closing(self._executor.slots(self._tasks, events)) as slots,
+            closing(self._executor.slots(self._tasks, self._events)) as slots,
             stacks_on_sigquit(lambda: show_stacks(slots.children)),
         ):
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
-            calls = CallMonitor(events)
-            store = calls.through(store)
-            leases = Leases(store, events)
-            pump = Pump(
-                store,
-                self.worker_id,
-                self._queue_order,
-                self._tasks,
-                leases,
-                events,
-                lease=settings.lease,
-            )
-            dispatcher = Dispatcher(slots, pump, events, prefetch=self._executor.prefetch)
-            listener = Listener(store, self._queues, events) if store.can_notify else None
-            longest_sleep = POLL if listener else POLL_WITHOUT_NOTIFICATIONS
-            listening = None if settings.burst else listener
-            receiver = Receiver(
-                pump,
-                dispatcher,
-                leases,
-                events,
-                listener=listening,
-                poll=settings.poll.total_seconds() if settings.poll else longest_sleep,
-                # In time, whatever the lease: those of queues are a second or more.
-                flush=min(FLUSH, settings.lease.total_seconds() / 10) if settings.lease else FLUSH,
-                drained=self._drained if settings.burst else None,
-            )
-            housekeeping = Housekeeping(
-                store,
-                self.worker_id,
-                self._queues,
-                events,
-                slots=self._executor.concurrency,
-                busy=dispatcher.busy,
-                consumer_priority=settings.consumer_priority,
-                kinds=list(self._tasks),
-                schedules=None
-                if settings.burst
-                else Schedules(store, self.worker_id, self._tasks, events),
-            )
-            sender = Sender(pump, receiver)
-            claiming = self._thread("receiver", receiver.run)
-            others = [
-                self._thread("sender", sender.run),
-                self._thread("leases", leases.run, dispatcher.lost, receiver.go_on),
-                self._thread("housekeeping", housekeeping.run),
-                *([self._thread("listener", listening.run, receiver)] if listening else []),
-            ]
+            parts = self._parts(store, slots)
+            threads = Threads(failed=self._stop_unless_stopping)
             began_at = now()
-            self.health.watch(dispatcher, calls, housekeeping, lambda: pump.counts.finished)
             try:
-                events.emit(
-                    WorkerStarted(self.worker_id, tuple(self._queues), self._executor.concurrency)
-                )
-                for thread in (claiming, *others):
-                    thread.start()
-                self._dispatch(dispatcher, receiver, sender, calls)
+                self._start(parts, threads)
+                self._work(parts)
+                self._drain(parts)
             finally:
-                until = max(now() + WORKER_FAREWELL, self._stop_at or 0.0)
-                sender.close()
-                receiver.close(until)
-                claiming.join(until - now() + 1.0)
-                if not claiming.is_alive():
-                    self._deliver_rest(dispatcher, pump)
-                leases.stop()
-                housekeeping.stop()
-                if listening:
-                    listening.stop()
-                for thread in others:
-                    thread.join(WORKER_FAREWELL)
-        undelivered = pump.undelivered + dispatcher.held
-        events.emit(WorkerStopped(self.worker_id, undelivered))
-        if self._error:
-            raise self._error
-        counts = pump.counts
-        return Summary(
-            counts.claimed,
-            counts.finished,
-            counts.failed,
-            counts.dead,
-            counts.abandoned,
-            counts.lost + leases.num_lost,
-            slots.num_deaths,
-            undelivered,
-            now() - began_at,
-            self._executor.concurrency,
-            dispatcher.task_seconds,
+                self._end(parts, threads)
+        self._events.emit(WorkerStopped(self.worker_id, parts.undelivered))
+        if threads.error:
+            raise threads.error
+        return self._summary(parts, slots.num_deaths, now() - began_at)
+
+    def _parts(self, store: Store, slots: ChildPool | Coroutines) -> Parts:
+        settings, events = self._settings, self._events
+        is_burst, lease = settings.burst, settings.lease
+        calls = CallMonitor(events)
+        store = calls.through(store)
+        leases = Leases(store, events)
+        pump = Pump(
+            store, self.worker_id, self._queue_order, self._tasks, leases, events, lease=lease
+        )
+        dispatcher = Dispatcher(slots, pump, events, prefetch=self._executor.prefetch)
+        listens = store.can_notify and not is_burst
+        listener = Listener(store, self._queues, events) if listens else None
+        longest_sleep = POLL if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
+        receiver = Receiver(
+            pump,
+            dispatcher,
+            leases,
+            events,
+            listener=listener,
+            poll=settings.poll.total_seconds() if settings.poll else longest_sleep,
+            # In time, whatever the lease: those of queues are a second or more.
+            flush=min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH,
+            drained=self._stop_unless_stopping if is_burst else None,
+        )
+        schedules = None if is_burst else Schedules(store, self.worker_id, self._tasks, events)
+        housekeeping = Housekeeping(
+            store,
+            self.worker_id,
+            self._queues,
+            events,
+            slots=self._executor.concurrency,
+            busy=dispatcher.busy,
+            consumer_priority=settings.consumer_priority,
+            kinds=list(self._tasks),
+            schedules=schedules,
+        )
+        return Parts(
+            calls=calls,
+            leases=leases,
+            pump=pump,
+            dispatcher=dispatcher,
+            listener=listener,
+            receiver=receiver,
+            sender=Sender(pump, receiver),
+            housekeeping=housekeeping,
         )
 
-    def _dispatch(
-        self, dispatcher: Dispatcher, receiver: Receiver, sender: Sender, calls: CallMonitor
-    ) -> None:
-        """Work, then drain."""
+    def _start(self, parts: Parts, threads: Threads) -> None:
+        counts = parts.pump.counts
+        self.health.watch(
+            parts.dispatcher, parts.calls, parts.housekeeping, lambda: counts.finished
+        )
+        slots = self._executor.concurrency
+        self._events.emit(WorkerStarted(self.worker_id, tuple(self._queues), slots))
+        parts.start(threads)
 
-        def changed() -> None:
-            receiver.notice()
-            sender.notice()
-            calls.look()
-
+    def _work(self, parts: Parts) -> None:
+        """Until somebody stops it."""
         while self._stop_at is None:
-            dispatcher.step(changed)
+            parts.dispatcher.step(parts.notice)
+
+    def _drain(self, parts: Parts) -> None:
+        """Claim no more, and let what runs finish in time."""
         self._events.emit(WorkerStopping(self.worker_id, self._settings.grace))
+        receiver, dispatcher = parts.receiver, parts.dispatcher
         receiver.drain()
-        while not (receiver.is_quiet and dispatcher.held == 0) and now() < self._stop_at:
-            dispatcher.step(changed, draining=True, longest=self._stop_at - now())
+        while not (receiver.is_quiet and dispatcher.held == 0) and self._time_left > 0:
+            dispatcher.step(parts.notice, draining=True, longest=self._time_left)
         dispatcher.give_up()
 
-    def _deliver_rest(self, dispatcher: Dispatcher, pump: Pump) -> None:
-        """What a claim brought too late, or what the receiver left when it failed."""
-        dispatcher.give_up()
-        with suppress(RowleaseError):
-            if pump.lost_claims.is_unsure:
-                pump.disown()
-            if pump.undelivered:
-                pump.exchange(0, 0)
+    def _end(self, parts: Parts, threads: Threads) -> None:
+        """Deliver what is left, and end the threads; one that takes too long is left behind."""
+        until = max(now() + WORKER_FAREWELL, self._stop_at or 0.0)
+        parts.sender.close()
+        parts.receiver.close(until)
+        if threads.has_ended("receiver", until - now() + 1.0):
+            parts.deliver_rest()
+        parts.stop()
+        for name in ("sender", "leases", "housekeeping", "listener"):
+            threads.has_ended(name, WORKER_FAREWELL)
 
-    def _drained(self) -> None:
+    def _summary(self, parts: Parts, num_deaths: int, seconds: float) -> Summary:
+        counts = parts.pump.counts
+        return Summary(
+            claimed=counts.claimed,
+            finished=counts.finished,
+            failed=counts.failed,
+            dead=counts.dead,
+            abandoned=counts.abandoned,
+            lost=counts.lost + parts.leases.num_lost,
+            crashed=num_deaths,
+            undelivered=parts.undelivered,
+            seconds=seconds,
+            slots=self._executor.concurrency,
+            task_seconds=parts.dispatcher.task_seconds,
+        )
+
+    @property
+    def _time_left(self) -> float:
+        """Seconds until what still runs is handed back."""
+        return math.inf if self._stop_at is None else self._stop_at - now()
+
+    def _stop_unless_stopping(self) -> None:
         if self._stop_at is None:
             self.stop()
-
-    def _thread(self, name: str, run: Callable[..., object], *arguments: object) -> Thread:
-        def guarded() -> None:
-            try:
-                run(*arguments)
-            except BaseException as error:
-                logger.debug("the thread %s failed", name, exc_info=True)
-                self._error = self._error or error
-                self._drained()
-
-        return Thread(target=guarded, name=f"rowlease-{name}", daemon=True)
