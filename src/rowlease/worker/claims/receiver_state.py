@@ -9,6 +9,17 @@
     CLOSING    the same, until a time at the latest                  never
     CLOSED     it has ended                                          never
 
+                 STILL_MORE
+      ┌───────────────┬─────────────┐
+      ▼               │             │
+    BUSY            AWAKE ◀── LOOKING, ASLEEP
+      │               │  MORE       ▲
+      └───────────────┴─────────────┘
+         LAST: LOOKING; NOTHING: ASLEEP
+
+    any of these ──DRAIN──▶ DRAINING ──CLOSE──▶ CLOSING ──END──▶ CLOSED
+
+A receiver that fails is CLOSED at once, and one that is closed before it drains is CLOSING at once.
 In AWAKE, LOOKING and ASLEEP producers are to send notifications, and outcomes do not wait for a
 claim to travel with. A database that is away is no state: in each of them the next call is put off
 (`rowlease.worker.claims.outage`).
