@@ -46,7 +46,7 @@ RUNS = {
 #: What was tried where a goal is missed: by a part of the goal's name.
 DRAIN = (
     "Both cores are busy: of the processor time of a request about 26 µs are the server's, 19 the "
-    "worker's. Tried: no wait before the next claim, and more held ahead (decision 27); outcomes "
+    "worker's. Tried: no wait before the next claim, and more prefetch (decision 27); outcomes "
     "delivered beside the claim, by a second connection, floors that are lifted without a query, "
     "rows in binary, a completion that reads its rows once, connections in another order "
     "(decision 30); a payload decoded in 0.25 µs in place of 1.02 (msgspec: 0.06)."
@@ -61,7 +61,7 @@ TRIED = {
         "the call); no CHECK constraints at all (0.8 of an enqueue's processor time, 0.9 of a "
         "claim's: not kept, they guard the tables against slips)."
     ),
-    "against the floor": DRAIN,
+    "against the baseline": DRAIN,
     "against Graphile": DRAIN,
     "against PgQueuer": DRAIN,
     "against Procrastinate": DRAIN,
@@ -97,8 +97,8 @@ History is kept, commits are durable (except where a table says otherwise), and 
 settings that their documentation gives for throughput, and at their defaults. Most peers delete
 what is finished, or keep only a state; rowlease moves the whole row to its history.
 
-Compare within a table. The machine is shared with others: the floor of the drain, 51,541/s on one
-run, was 20,849/s on the same day seven hours later, and every other rate with it.
+Compare within a table. The machine is shared with others: the baseline of the drain, 51,541/s on
+one run, was 20,849/s on the same day seven hours later, and every other rate with it.
 """
 
 

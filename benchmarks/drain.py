@@ -5,7 +5,7 @@
 
 Each way in turn, on a database of its own, so that whatever else the machine does falls on all:
 
-* the floor: pgbench calls `dequeue` and `complete` in one statement, over one connection, with no
+* the baseline: pgbench calls `dequeue` and `complete` in one statement, over one connection, with no
   Python in between: 100 requests at a time, and 1,000, which is about what a worker of such short
   tasks exchanges;
 * one worker at its defaults whose task is a coroutine, in its own process, as the peers' are;
@@ -42,7 +42,10 @@ from rowlease.model import NewRequest
 from rowlease.store import open_store
 
 BATCH = 1_000
-FLOOR, SMALL_FLOOR = "floor: pgbench, batches of 1,000", "floor: pgbench, batches of 100"
+BASELINE, SMALL_BASELINE = (
+    "baseline: pgbench, batches of 1,000",
+    "baseline: pgbench, batches of 100",
+)
 COROUTINE = "rowlease, one worker, coroutine"
 PROCESSES = "rowlease, one worker, processes"
 TWO = "rowlease, two workers, processes"
@@ -64,7 +67,7 @@ def fill(dsn: str, kind: str, count: int) -> None:
     as_in_use(dsn)
 
 
-def drain_floor(batch: int, dsn: str, count: int) -> None:
+def drain_baseline(batch: int, dsn: str, count: int) -> None:
     pgbench(dsn, claiming(batch), ["-t", count // batch])
 
 
@@ -103,8 +106,8 @@ def own_rate(kind: str, drain: Callable[[str, int], None], place: str, count: in
 
 def ways(peers: str) -> dict[str, Drain]:
     found: dict[str, Drain] = {
-        FLOOR: partial(own_rate, "noop", partial(drain_floor, BATCH)),
-        SMALL_FLOOR: partial(own_rate, "noop", partial(drain_floor, 100)),
+        BASELINE: partial(own_rate, "noop", partial(drain_baseline, BATCH)),
+        SMALL_BASELINE: partial(own_rate, "noop", partial(drain_baseline, 100)),
         COROUTINE: partial(own_rate, "anoop", partial(drain_by, "benchmarks.noops:anoop", 1)),
         PROCESSES: partial(own_rate, "noop", partial(drain_by, "benchmarks.noops:noop", 1)),
         TWO: partial(own_rate, "noop", partial(drain_by, "benchmarks.noops:noop", 2)),
@@ -123,7 +126,7 @@ def ways(peers: str) -> dict[str, Drain]:
 
 def goals(found: dict[str, list[float]], best: dict[str, str]) -> list[Goal]:
     drained = "drain, in-process coroutine, against "
-    said = [at_least(f"{drained}the floor", 0.7, ratio(found[COROUTINE], found[FLOOR]))]
+    said = [at_least(f"{drained}the baseline", 0.7, ratio(found[COROUTINE], found[BASELINE]))]
     for peer, wanted in NAMED.items():
         if best[peer] in found:
             against = ratio(found[COROUTINE], found[best[peer]])

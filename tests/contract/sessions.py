@@ -232,7 +232,7 @@ class Session(Store):
         self.stage(load_id, number, rows)
         return number
 
-    def take(self, worker: str = "one", limit: int = 1, **options: Any) -> list[LeasedRequest]:
+    def claim(self, worker: str = "one", limit: int = 1, **options: Any) -> list[LeasedRequest]:
         """Lease from the queue `default`."""
         return self.dequeue(worker, ["default"], limit, **options).requests
 

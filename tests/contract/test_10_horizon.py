@@ -70,7 +70,7 @@ def worn(store: Session, another: Another, clock: Clock) -> Worn:
     )
     hold(another)
     clock.advance(seconds=3)
-    (first,) = store.take(lease=timedelta(hours=1))
+    (first,) = store.claim(lease=timedelta(hours=1))
     floor = finish(store, 6_000, timedelta(seconds=2))
     store.fill(3_000, priority="i % 10")
     clock.advance(seconds=3)
@@ -110,7 +110,7 @@ def test_who_finds_nothing_under_an_old_snapshot_reads_few_pages(
     clock.advance(seconds=1)
     floor = finish(store, 3_000, timedelta(seconds=60))
     store.put()
-    store.take(lease=timedelta(seconds=90))
+    store.claim(lease=timedelta(seconds=90))
     floor = store.dequeue("one", ["default"], 10, floor=floor).floor
     cost = store.measured(lambda: store.dequeue("one", ["default"], 10, floor=floor))
     assert cost.value.wait == timedelta(seconds=90)

@@ -35,27 +35,27 @@ def taken_back(store: Session, clock: Clock) -> None:
 
 def leased_again(store: Session, clock: Clock) -> None:
     taken_back(store, clock)
-    assert store.take("two")
+    assert store.claim("two")
 
 
 def leased_again_by_the_same_worker(store: Session, clock: Clock) -> None:
     taken_back(store, clock)
-    assert store.take("one")
+    assert store.claim("one")
 
 
 def failed_by_the_next(store: Session, clock: Clock) -> None:
     taken_back(store, clock)
-    store.fail(store.take("two"), [Failure("x")])
+    store.fail(store.claim("two"), [Failure("x")])
 
 
 def abandoned_by_the_next(store: Session, clock: Clock) -> None:
     taken_back(store, clock)
-    store.abandon(store.take("two"))
+    store.abandon(store.claim("two"))
 
 
 def completed_by_the_next(store: Session, clock: Clock) -> None:
     taken_back(store, clock)
-    store.complete(store.take("two"))
+    store.complete(store.claim("two"))
 
 
 def cancelled(store: Session, clock: Clock) -> None:
@@ -100,7 +100,7 @@ def test_a_worker_whose_lease_was_broken_changes_nothing_and_is_told_so(
     for word, say in WORDS.items():
         store.reset()
         store.put()
-        late = store.take("one")
+        late = store.claim("one")
         meanwhile(store, clock)
         before = store.everything()
         assert say(store, late) == [Outcome.LEASE_LOST], word
@@ -112,7 +112,7 @@ def test_a_lease_that_ran_out_is_good_until_somebody_breaks_it(
 ) -> None:
     for word, say in WORDS.items():
         store.put()
-        late = store.take()
+        late = store.claim()
         clock.advance(days=1)
         assert say(store, late) == [Outcome.OK], word
         store.reset()
@@ -122,7 +122,7 @@ def test_an_outcome_already_given_cannot_be_changed(store: Session) -> None:
     for last, word in product(LAST_WORDS, WORDS):
         store.reset()
         store.put()
-        held = store.take()
+        held = store.claim()
         assert WORDS[last](store, held) == [Outcome.OK]
         before = store.everything()
         assert WORDS[word](store, held) == [Outcome.REPEAT], (last, word)
@@ -131,9 +131,9 @@ def test_an_outcome_already_given_cannot_be_changed(store: Session) -> None:
 
 def test_the_new_owner_is_not_disturbed_by_the_old_one(store: Session, clock: Clock) -> None:
     (request,) = store.put()
-    late = store.take("one")
+    late = store.claim("one")
     clock.advance(seconds=31)
-    owner = store.take("two")
+    owner = store.claim("two")
     assert [held.request_id for held in owner] == [request]
     for word in WORDS.values():
         assert word(store, late) == [Outcome.LEASE_LOST]
@@ -149,7 +149,7 @@ def test_every_claim_brings_a_greater_token_whatever_ended_the_last(
     tokens = []
 
     def claim() -> list[LeasedRequest]:
-        held = store.take()
+        held = store.claim()
         tokens.append(held[0].lock_token)
         return held
 
@@ -176,9 +176,9 @@ def test_a_token_names_one_claim_in_all_timelines(store: Session) -> None:
         store.reset()
         store.put(3)
         store.begin()
-        lost = store.take("one", 3)
+        lost = store.claim("one", 3)
         store.rollback()
-        owner = store.take("two", 3)
+        owner = store.claim("two", 3)
         assert [held.request_id for held in owner] == [held.request_id for held in lost]
         assert say(store, lost) == [Outcome.LEASE_LOST] * 3, word
         assert say(store, owner) == [Outcome.OK] * 3, word
@@ -189,7 +189,7 @@ def test_a_token_is_exact_where_numbers_are_floating_point(store: Session) -> No
     store.put(100)
     last: dict[int, int] = {}
     for _ in range(3):
-        held = store.take(limit=100)
+        held = store.claim(limit=100)
         steps = [each.lock_token - last.get(each.request_id, 0) for each in held]
         assert all(1 <= step <= 2**32 for step in steps)
         assert max(steps) > 2**30  # of 100 random numbers
@@ -203,11 +203,11 @@ def test_a_batch_is_answered_request_by_request_in_the_order_given(
     for word, say in WORDS.items():
         store.reset()
         store.put(2)
-        broken = store.take("one", 2)
+        broken = store.claim("one", 2)
         clock.advance(seconds=31)
-        again, _ = store.take("two", 2)
+        again, _ = store.claim("two", 2)
         store.put(3)
-        done, first, second = store.take("one", 3)
+        done, first, second = store.claim("one", 3)
         store.complete([done])
         batch: list[Held | LeasedRequest]
         batch = [second, broken[1], Held(2**40, 1), first, done, broken[0], again]
@@ -229,9 +229,9 @@ def test_an_old_and_the_valid_token_in_one_batch_are_told_apart(
     for word, say in WORDS.items():
         store.reset()
         store.put()
-        (late,) = store.take("one")
+        (late,) = store.claim("one")
         clock.advance(seconds=31)
-        (owner,) = store.take("two")
+        (owner,) = store.claim("two")
         forged = Held(owner.request_id, owner.lock_token + 1)
         assert say(store, [late, owner, forged]) == [
             Outcome.LEASE_LOST,
@@ -244,7 +244,7 @@ def test_a_request_named_twice_in_one_batch_is_settled_once(store: Session) -> N
     for word, say in WORDS.items():
         store.reset()
         store.put()
-        (held,) = store.take()
+        (held,) = store.claim()
         assert say(store, [held, held]) == [Outcome.OK, Outcome.OK], word
         (row,) = store.rows("requests", "request_id", "num_attempts", "num_abandons")
         assert row == (held.request_id, int(word != "abandon"), int(word == "abandon")), word
@@ -254,7 +254,7 @@ def test_a_request_named_twice_in_one_batch_is_settled_once(store: Session) -> N
 
 def test_a_request_both_completed_and_failed_in_one_exchange_is_complete(store: Session) -> None:
     (request,) = store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     answer = store.exchange(
         "one", ["default"], 1, completed=[(held, None)], failed=[(held, Failure("x"))]
     )
@@ -274,9 +274,9 @@ def test_a_token_that_nobody_was_given_is_worth_nothing(store: Session) -> None:
 
 def test_cancelling_is_told_to_the_owner_alone(store: Session, clock: Clock) -> None:
     (request,) = store.put()
-    (late,) = store.take("one")
+    (late,) = store.claim("one")
     clock.advance(seconds=31)
-    (owner,) = store.take("two")
+    (owner,) = store.claim("two")
     store.cancel([request])
     stale, answer = store.renew([late, owner])
     assert stale == (request, Outcome.LEASE_LOST, None)
@@ -286,7 +286,7 @@ def test_cancelling_is_told_to_the_owner_alone(store: Session, clock: Clock) -> 
 
 def test_arrays_that_do_not_fit_together_are_refused(store: Session) -> None:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     before = store.everything()
     with pytest.raises(RoutineError, match="one length"):
         store.complete([held], ["1", "2"])

@@ -56,7 +56,7 @@ def test_a_repeated_enqueue_answers_with_the_ids_of_the_first(store: Session) ->
 
 def test_a_repeated_enqueue_is_known_even_when_its_requests_are_finished(store: Session) -> None:
     first = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
-    store.complete(store.take())
+    store.complete(store.claim())
     again = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
     assert again == [(first[0].request_id, Outcome.REPEAT)]
     assert store.rows("queue", "request_id") == []
@@ -87,7 +87,7 @@ def test_texts_arrive_as_they_were_sent_and_answers_in_their_order(
     ]
     answers = store.enqueue_many("default", requests)
     assert [answer.outcome for answer in answers] == [Outcome.OK] * len(texts)
-    leased = {each.request_id: each for each in store.take(limit=len(texts))}
+    leased = {each.request_id: each for each in store.claim(limit=len(texts))}
     for request, answer in zip(requests, answers, strict=True):
         assert answer.request_id
         found = leased[answer.request_id]
@@ -132,7 +132,7 @@ def test_a_call_that_enqueued_nothing_leaves_its_key_unused(store: Session) -> N
     store.put()
     (waits,) = store.enqueue_many("default", two[:1], receipt_key="call", wait=timedelta(seconds=1))
     assert waits.outcome == Outcome.FULL
-    store.complete(store.take())
+    store.complete(store.claim())
     (answer,) = store.enqueue_many(
         "default", two[:1], receipt_key="call", waiter_id=waits.request_id
     )
@@ -194,9 +194,9 @@ def test_what_a_worker_does_not_know_that_it_holds_is_handed_back(
     store.configure_queue("other")
     store.put(6)
     store.put(queue="other")
-    known = store.take("one", 2)
-    others = store.take("two")
-    lost = [*store.take("one", 2), *store.dequeue("one", ["other"], 1).requests]
+    known = store.claim("one", 2)
+    others = store.claim("two")
+    lost = [*store.claim("one", 2), *store.dequeue("one", ["other"], 1).requests]
     before = [store.row(one.request_id) for one in (*known, *others)]
     clock.advance(seconds=1)
     answers = store.disown("one", ["default", "other"], known)
@@ -206,7 +206,7 @@ def test_what_a_worker_does_not_know_that_it_holds_is_handed_back(
         assert (row["status"], row["num_attempts"], row["num_crashes"]) == ("Pending", 0, 0)
     assert [store.row(one.request_id) for one in (*known, *others)] == before
     assert store.depth() == store.counted()
-    assert [one.request_id for one in store.take("two", 9)] == [
+    assert [one.request_id for one in store.claim("two", 9)] == [
         *(one.request_id for one in lost[:2]),
         others[0].request_id + 3,
     ]
@@ -225,9 +225,9 @@ def test_an_older_lease_of_a_request_that_is_held_does_not_count_as_the_present_
     store: Session,
 ) -> None:
     store.put()
-    older = store.take("one")
+    older = store.claim("one")
     store.abandon(older)
-    (lost,) = store.take("one")
+    (lost,) = store.claim("one")
     assert store.disown("one", ["default"], older) == [(lost.request_id, Outcome.OK)]
 
 
@@ -235,7 +235,7 @@ def test_an_outcome_that_arrives_first_is_not_handed_back(
     store: Session, another: Callable[[], Session]
 ) -> None:
     store.put()
-    (held,) = store.take("one")
+    (held,) = store.claim("one")
     two = another()
     store.begin()
     store.complete([held], ["1"])
@@ -247,7 +247,7 @@ def test_an_outcome_that_arrives_first_is_not_handed_back(
 
 def test_ids_and_tokens_that_do_not_fit_hand_nothing_back(store: Session) -> None:
     store.put()
-    (held,) = store.take("one")
+    (held,) = store.claim("one")
     with pytest.raises(RoutineError, match="arrays of one length"):
         store._call(
             "disown",
@@ -323,7 +323,7 @@ def test_a_completion_is_part_of_the_callers_transaction(store: Session, caller:
     store.execute("drop table if exists effects")
     store.execute("create table effects (request_id bigint)")
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
 
     def work() -> list[Outcome]:
         caller.run(f"insert into effects values ({held.request_id})")
@@ -349,9 +349,9 @@ def test_a_late_completion_in_the_callers_transaction_is_an_error(
     store: Session, clock: Clock, caller: Caller
 ) -> None:
     store.put(2)
-    late, other = store.take("one", 2)
+    late, other = store.claim("one", 2)
     clock.advance(seconds=31)
-    (held, _) = store.take("two", 2)
+    (held, _) = store.claim("two", 2)
     with pytest.raises(LeaseLost, match="roll this transaction back") as refused:
         store.complete([held, other], connection=caller.connection)
     assert (refused.value.request_id, refused.value.outcome) == (other.request_id, "lease_lost")
@@ -367,9 +367,9 @@ def test_a_task_completes_its_request_on_a_connection_of_its_own(
     store.execute("drop table if exists effects")
     store.execute("create table effects (request_id bigint)")
     store.put()
-    (late,) = store.take("one")
+    (late,) = store.claim("one")
     clock.advance(seconds=31)
-    (held,) = store.take("two")
+    (held,) = store.claim("two")
 
     def work(leased: LeasedRequest) -> None:
         caller.run(f"insert into effects values ({held.request_id})")
@@ -394,7 +394,7 @@ def test_a_task_completes_its_request_on_a_connection_of_its_own(
 
 def test_where_each_statement_commits_by_itself_nothing_is_completed(store: Session) -> None:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     engine = store.sqlalchemy_engine(isolation_level="AUTOCOMMIT")
     with (
         closing(store.driver_connection()) as driver,
@@ -419,9 +419,9 @@ def test_a_coroutine_completes_its_request_on_a_connection_of_its_own(
     store: Session, clock: Clock, library: str
 ) -> None:
     store.put()
-    (late,) = store.take("one")
+    (late,) = store.claim("one")
     clock.advance(seconds=31)
-    (held,) = store.take("two")
+    (held,) = store.claim("two")
 
     async def work() -> None:
         opened: Any
@@ -459,7 +459,7 @@ def test_a_coroutine_completes_its_request_on_a_connection_of_its_own(
 @pytest.mark.only_on("postgresql", why="psycopg alone lets a connection say what rows are")
 def test_what_a_connection_makes_of_rows_does_not_matter(store: Session) -> None:
     store.put(2)
-    first, second = store.take(limit=2)
+    first, second = store.claim(limit=2)
     with closing(store.driver_connection()) as connection:
         connection.row_factory = dict_row
         connection.cursor_factory = psycopg.RawCursor
@@ -479,7 +479,7 @@ def test_the_callers_isolation_level_makes_no_difference_to_what_is_kept(
         connection.execute(f"set transaction isolation level {level}")
         (added,) = store.enqueue_many("default", [NewRequest(kind="a")], connection=connection)
         connection.commit()
-        (held,) = store.take()
+        (held,) = store.claim()
         assert held.request_id == added.request_id
         connection.execute(f"set transaction isolation level {level}")
         assert store.complete([held], connection=connection) == [Outcome.OK]
@@ -498,7 +498,7 @@ def test_the_databases_default_isolation_level_is_not_taken(
     one, two = another(), another()
     store.execute(f"alter database {database} reset default_transaction_isolation")
     one.put()
-    held = one.take()
+    held = one.claim()
     one.begin()
     one.abandon(held)
     late = two.waiting(lambda: two.complete(held))
@@ -559,7 +559,7 @@ def test_whatever_else_is_done_to_them_no_request_is_lost(store: Session, clock:
 
 def test_a_request_behind_a_duplicate_of_its_group_is_not_forgotten(store: Session) -> None:
     store.put(dedup_key="k")
-    store.take()
+    store.claim()
     answers = store.enqueue_many(
         "default",
         [
@@ -569,7 +569,7 @@ def test_a_request_behind_a_duplicate_of_its_group_is_not_forgotten(store: Sessi
         ],
     )
     assert [answer.outcome for answer in answers] == ["duplicate", "ok", "ok"]
-    assert [held.kind for held in store.take(limit=9)] == ["second"]
+    assert [held.kind for held in store.claim(limit=9)] == ["second"]
 
 
 def test_a_request_whose_queues_settings_are_gone_is_not_lost(store: Session) -> None:
@@ -605,7 +605,7 @@ def enqueue(store: Session, clock: Clock, last: Any) -> None:
 
 @step
 def dequeue(store: Session, clock: Clock, last: Any) -> list[LeasedRequest]:
-    return store.take(limit=2)
+    return store.claim(limit=2)
 
 
 @step
@@ -615,7 +615,7 @@ def fail(store: Session, clock: Clock, last: list[LeasedRequest]) -> None:
 
 @step
 def dequeue_again(store: Session, clock: Clock, last: Any) -> list[LeasedRequest]:
-    return store.take(limit=2)
+    return store.claim(limit=2)
 
 
 @step
@@ -640,7 +640,7 @@ def requeue(store: Session, clock: Clock, last: list[LeasedRequest]) -> None:
 
 @step
 def dequeue_once_more(store: Session, clock: Clock, last: Any) -> list[LeasedRequest]:
-    return store.take(limit=2)
+    return store.claim(limit=2)
 
 
 @step
@@ -680,7 +680,7 @@ def test_a_connection_cut_while_it_waits_for_a_lock_has_done_nothing(
     store: Session, another: Callable[[], Session], word: str
 ) -> None:
     (request,) = store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     before = store.everything()
     store.begin()
     store.complete([held])
@@ -713,14 +713,14 @@ def test_history_keeps_what_the_queue_knew(store: Session, clock: Clock, end: st
         max_attempts=7,
         retry_base=timedelta(milliseconds=5),
     )
-    store.take(slots=0)
+    store.claim(slots=0)
     clock.advance(seconds=31)
-    store.take()
+    store.claim()
     clock.advance(seconds=31)
-    (held,) = store.take()
+    (held,) = store.claim()
     store.abandon([held])
     if end == "complete":
-        (held,) = store.take("two")
+        (held,) = store.claim("two")
         store.cancel([request])
     before = store.row(request)
     clock.advance(seconds=1)
@@ -747,7 +747,7 @@ def test_without_history_payload_and_result_are_dropped_and_repeat_is_still_said
 ) -> None:
     store.configure_queue("default", keep_history=False)
     done, dropped = store.put(2, payload='{"secret": 1}')
-    (held,) = store.take()
+    (held,) = store.claim()
     store.complete([held], ['{"secret": 2}'])
     store.cancel([dropped])
     for request in (done, dropped):
@@ -765,7 +765,7 @@ def test_work_can_be_completed_on_a_day_that_nobody_prepared(store: Session, clo
 
     def work() -> None:
         store.put()
-        done.extend(store.take())
+        done.extend(store.claim())
         assert store.complete(done[-1:]) == [Outcome.OK]
 
     work()
@@ -790,11 +790,11 @@ def test_history_is_forgotten_after_its_retention_and_not_before(
     store.configure_queue("default", retention_days=2)
     store.maintain()
     store.put(2)
-    first = store.take()
+    first = store.claim()
     store.complete(first)
     clock.advance(days=2)
     store.maintain()
-    second = store.take()
+    second = store.claim()
     store.complete(second)
     assert store.complete([*first, *second]) == [Outcome.REPEAT] * 2
     clock.advance(days=1)
@@ -804,6 +804,6 @@ def test_history_is_forgotten_after_its_retention_and_not_before(
 
 def test_the_last_owner_of_a_finished_request_is_known(store: Session) -> None:
     store.put()
-    (held,) = store.take("worker 7")
+    (held,) = store.claim("worker 7")
     store.complete([Held(held.request_id, held.lock_token)])
     assert store.rows("queue_history", "locked_by", "lock_token") == [("worker 7", held.lock_token)]

@@ -100,7 +100,7 @@ def test_equal_priorities_go_by_due_time_and_then_by_insert_order(
     early = store.put(delay=timedelta(seconds=2))
     clock.advance(seconds=3)
     last = store.put()
-    assert ids(store.take(limit=5)) == [*first, *second, *early, *late, *last]
+    assert ids(store.claim(limit=5)) == [*first, *second, *early, *late, *last]
 
 
 def test_insert_order_counts_and_not_commit_order(store: Session, another: Another) -> None:
@@ -109,7 +109,7 @@ def test_insert_order_counts_and_not_commit_order(store: Session, another: Anoth
     (first,) = slow.put()
     (second,) = store.put()
     slow.commit()
-    assert ids(store.take(limit=2)) == [first, second]
+    assert ids(store.claim(limit=2)) == [first, second]
 
 
 def test_a_claim_is_answered_in_claim_order(store: Session, clock: Clock) -> None:
@@ -119,7 +119,7 @@ def test_a_claim_is_answered_in_claim_order(store: Session, clock: Clock) -> Non
             "default", [NewRequest(kind="a", priority=draw.randrange(10)) for _ in range(10)]
         )
         clock.advance(seconds=1)
-    taken = store.take(limit=200)
+    taken = store.claim(limit=200)
     assert len(taken) == 200
     assert taken == sorted(taken, key=lambda r: (-r.priority, r.due_time, r.request_id))
 
@@ -137,7 +137,7 @@ def test_lowering_the_maximum_lowers_what_waits(store: Session) -> None:
     high, low, mid = store.put(priority=9), store.put(priority=2), store.put(priority=5)
     store.configure_queue("default", max_priority=3)
     assert store.depth() == store.counted()
-    assert ids(store.take(limit=3)) == [*high, *mid, *low]
+    assert ids(store.claim(limit=3)) == [*high, *mid, *low]
 
 
 def test_lowering_the_maximum_lowers_what_stands_below_a_floor(
@@ -152,20 +152,20 @@ def test_lowering_the_maximum_lowers_what_stands_below_a_floor(
     claim = store.dequeue("one", ["default"], 1)
     slow.commit()
     store.configure_queue("default", max_priority=3)
-    assert ids(store.take(limit=1, floor=claim.floor)) == [high]
+    assert ids(store.claim(limit=1, floor=claim.floor)) == [high]
 
 
 def test_lowering_the_maximum_keeps_what_has_returned_in_sight(
     store: Session, clock: Clock
 ) -> None:
     (high,) = store.put(priority=9)
-    (leased,) = store.take()
+    (leased,) = store.claim()
     floor = store.dequeue("one", ["default"], 1).floor
     clock.advance(seconds=2)
     floor = store.dequeue("one", ["default"], 1, floor=floor).floor  # nothing waits below it
     store.abandon([leased])
     store.configure_queue("default", max_priority=3)
-    assert ids(store.take(limit=1, floor=floor)) == [high]
+    assert ids(store.claim(limit=1, floor=floor)) == [high]
 
 
 def test_an_enqueue_committed_after_the_maximum_was_lowered_is_not_lost(
@@ -190,12 +190,12 @@ def test_a_claim_does_not_wait_behind_another(store: Session, another: Another) 
     requests = store.put(6)
     slow, quick = another(), another()
     slow.begin()
-    assert ids(slow.take("slow", limit=2)) == requests[:2]
-    call = quick.in_background(lambda: quick.take("quick", limit=2))
+    assert ids(slow.claim("slow", limit=2)) == requests[:2]
+    call = quick.in_background(lambda: quick.claim("quick", limit=2))
     assert quick.passes(call), "the claim waits for another's"
     assert ids(call.result()) == requests[2:4]
     slow.rollback()
-    assert ids(store.take("third", limit=6)) == requests[:2] + requests[4:]
+    assert ids(store.claim("third", limit=6)) == requests[:2] + requests[4:]
 
 
 def test_a_claim_does_not_wait_behind_what_is_being_moved(
@@ -203,14 +203,14 @@ def test_a_claim_does_not_wait_behind_what_is_being_moved(
 ) -> None:
     """Expired leases and due requests are passed over too while somebody else has them."""
     expiring = store.put(2)
-    store.take(limit=2)
+    store.claim(limit=2)
     due = store.put(2, delay=timedelta(seconds=30))
     clock.advance(seconds=31)
     (waiting,) = store.put()
     slow, quick = another(), another()
     slow.begin()
-    assert ids(slow.take("slow", limit=4)) == [*expiring, *due]
-    call = quick.in_background(lambda: quick.take("quick", limit=4))
+    assert ids(slow.claim("slow", limit=4)) == [*expiring, *due]
+    call = quick.in_background(lambda: quick.claim("quick", limit=4))
     assert quick.passes(call), "the claim waits for another's"
     assert ids(call.result()) == [waiting]
     slow.rollback()
@@ -261,7 +261,7 @@ def test_a_successor_in_its_group_keeps_its_place(store: Session, clock: Clock) 
     claim_other = store.dequeue("one", ["default"], 1, floor=claim.floor)
     assert ids(claim_other.requests) == [other]
     store.complete(claim.requests)
-    assert ids(store.take(limit=1, floor=claim_other.floor)) == [second]
+    assert ids(store.claim(limit=1, floor=claim_other.floor)) == [second]
 
 
 def test_a_claim_does_not_pass_what_may_be_committed_at_this_moment(
@@ -273,7 +273,7 @@ def test_a_claim_does_not_pass_what_may_be_committed_at_this_moment(
     store.put(2)
     claim = store.dequeue("one", ["default"], 1)
     slow.commit()
-    assert ids(store.take(limit=1, floor=claim.floor)) == [late]
+    assert ids(store.claim(limit=1, floor=claim.floor)) == [late]
 
 
 @FLOORS
@@ -288,7 +288,7 @@ def test_a_request_committed_late_below_the_floor_is_claimed_within_a_second(
     passed_over = store.dequeue("one", ["default"], 1, floor=floor)
     assert passed_over.requests == [], "there is no floor to be below of"
     clock.advance(seconds=1.001)
-    assert ids(store.take(limit=1, floor=passed_over.floor)) == [late]
+    assert ids(store.claim(limit=1, floor=passed_over.floor)) == [late]
 
 
 @FLOORS
@@ -306,7 +306,7 @@ def test_a_request_committed_very_late_is_claimed_within_a_second_of_its_commit(
         floor = store.dequeue("one", ["default"], 1, floor=dear(floor)).floor
     slow.commit()
     clock.advance(seconds=1.001)
-    assert ids(store.take(limit=1, floor=dear(floor))) == [late]
+    assert ids(store.claim(limit=1, floor=dear(floor))) == [late]
 
 
 @FLOORS
@@ -316,9 +316,9 @@ def test_requests_whose_claim_was_rolled_back_are_claimed_within_a_second(
     requests = store.put(3)
     doomed = another()
     doomed.begin()
-    assert ids(doomed.take("doomed", limit=2)) == requests[:2]
+    assert ids(doomed.claim("doomed", limit=2)) == requests[:2]
     floor: str | None = below_a_floor(store, clock)
-    store.take(limit=1)
+    store.claim(limit=1)
     for _ in range(3):
         clock.advance(seconds=1.001)
         claim = store.dequeue("one", ["default"], 1, floor=dear(floor))
@@ -326,7 +326,7 @@ def test_requests_whose_claim_was_rolled_back_are_claimed_within_a_second(
         floor = claim.floor
     doomed.kill()
     clock.advance(seconds=1.001)
-    assert ids(store.take(limit=3, floor=dear(floor))) == requests[:2]
+    assert ids(store.claim(limit=3, floor=dear(floor))) == requests[:2]
 
 
 @FLOORS
@@ -337,13 +337,13 @@ def test_an_expired_lease_and_a_due_request_below_the_floor_are_found_within_a_s
     slow.begin()
     (scheduled,) = slow.put(delay=timedelta(seconds=1))
     store.put()
-    leased = slow.take("slow", lease=timedelta(seconds=1))
+    leased = slow.claim("slow", lease=timedelta(seconds=1))
     clock.advance(seconds=5)
     floor = below_a_floor(store, clock)
     slow.commit()
-    assert store.take(limit=2, floor=dear(floor)) == []
+    assert store.claim(limit=2, floor=dear(floor)) == []
     clock.advance(seconds=1.001)
-    assert ids(store.take(limit=2, floor=dear(floor))) == [*ids(leased), scheduled]
+    assert ids(store.claim(limit=2, floor=dear(floor))) == [*ids(leased), scheduled]
 
 
 def test_a_floor_does_not_outlive_a_clock_that_is_set_back(store: Session, clock: Clock) -> None:
@@ -355,7 +355,7 @@ def test_a_floor_does_not_outlive_a_clock_that_is_set_back(store: Session, clock
     clock.advance(minutes=-10)
     requests = store.put()
     clock.advance(seconds=1)
-    assert ids(store.take(limit=2, floor=dear(floor))) == requests
+    assert ids(store.claim(limit=2, floor=dear(floor))) == requests
 
 
 def dear(floor: str | None) -> str | None:

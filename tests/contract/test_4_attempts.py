@@ -35,7 +35,7 @@ def delay_of_next_attempt(store: Session, clock: Clock, request: int) -> timedel
 def test_an_attempt_is_counted_when_it_is_claimed(store: Session) -> None:
     (request,) = store.put()
     assert counts(store, request) == ("Pending", 0, 0, 0)
-    (held,) = store.take()
+    (held,) = store.claim()
     assert held.num_attempts == 1
     assert counts(store, request) == ("Processing", 1, 0, 0)
     store.complete([held])
@@ -49,14 +49,14 @@ def test_a_request_that_fails_its_last_attempt_is_a_dead_letter(
     (request,) = store.put()
     for attempt in (1, 2, 3):
         assert store.row(request)["status"] == "Pending"
-        (held,) = store.take()
+        (held,) = store.claim()
         assert (held.num_attempts, held.max_attempts) == (attempt, 3)
         assert store.fail([held], [Failure(f"failure {attempt}", timedelta(0))]) == [Outcome.OK]
     assert counts(store, request) == ("Failed", 3, 0, 0)
     assert store.row(request)["last_error"] == "failure 3"
     assert store.row(request)["completion_time"] == clock.now
     clock.advance(days=1)
-    assert store.take() == []
+    assert store.claim() == []
     assert [depth[2:] for depth in store.depth()] == [(0, 0, 0, 1)]
 
 
@@ -65,7 +65,7 @@ def test_a_request_may_bring_its_own_number_of_attempts(store: Session) -> None:
         "default",
         [NewRequest(kind="a", max_attempts=1), NewRequest(kind="b", max_attempts=2)],
     )
-    store.fail(store.take(limit=2), [AT_ONCE] * 2)
+    store.fail(store.claim(limit=2), [AT_ONCE] * 2)
     assert [store.row(answer.request_id or 0)["status"] for answer in answers] == [
         "Failed",
         "Pending",
@@ -111,9 +111,9 @@ def test_whoever_reports_a_failure_is_told_which_requests_are_dead_letters(
     store.configure_queue("default", max_attempts=2)
     store.put(2)
     repeat, ok = Outcome.REPEAT, Outcome.OK
-    held = store.take(limit=2)
+    held = store.claim(limit=2)
     assert reported(store, held, AT_ONCE) == [[(ok, False)] * 2, [(repeat, False)] * 2]
-    exhausted, other = store.take(limit=2)
+    exhausted, other = store.claim(limit=2)
     assert reported(store, [exhausted], AT_ONCE) == [[(ok, True)], [(repeat, True)]]
     hopeless = Failure("x", dead=True)
     clock.advance(seconds=31)
@@ -122,21 +122,21 @@ def test_whoever_reports_a_failure_is_told_which_requests_are_dead_letters(
     assert lost[1] == "Failed", "it has no attempts left"
     assert reported(store, [other], hopeless) == [[(Outcome.LEASE_LOST, False)]] * 2
     store.requeue([exhausted.request_id])
-    assert reported(store, store.take(), hopeless) == [[(ok, True)], [(repeat, True)]]
+    assert reported(store, store.claim(), hopeless) == [[(ok, True)], [(repeat, True)]]
 
 
 def test_a_failure_of_a_request_that_was_to_be_cancelled_makes_no_dead_letter(
     store: Session,
 ) -> None:
     (request,) = store.put(max_attempts=1)
-    held = store.take()
+    held = store.claim()
     store.cancel([request])
     assert reported(store, held, AT_ONCE) == [[(Outcome.OK, False)], [(Outcome.REPEAT, False)]]
 
 
 def test_a_worker_may_give_a_request_up_at_its_first_attempt(store: Session) -> None:
     (request,) = store.put()
-    store.fail(store.take(), [Failure("hopeless", dead=True)])
+    store.fail(store.claim(), [Failure("hopeless", dead=True)])
     assert counts(store, request) == ("Failed", 1, 0, 0)
 
 
@@ -148,7 +148,7 @@ def test_the_text_of_an_error_is_kept_whatever_it_is(store: Session) -> None:
         ("%s '; drop table rowlease.queue; --", "%s '; drop table rowlease.queue; --"),
     ]:
         (request,) = store.put()
-        assert store.fail(store.take(), [Failure(error, dead=True)]) == [Outcome.OK]
+        assert store.fail(store.claim(), [Failure(error, dead=True)]) == [Outcome.OK]
         assert store.row(request)["last_error"] == kept
 
 
@@ -159,13 +159,13 @@ def backoffs(store: Session, clock: Clock, request: int, number: int) -> list[ti
     """Fail again and again; how long each next attempt has to wait."""
     waits = []
     for _ in range(number):
-        (held,) = store.take()
+        (held,) = store.claim()
         store.fail([held], [Failure("x")])
         assert store.row(request)["status"] == "Scheduled"
         wait = delay_of_next_attempt(store, clock, request)
         waits.append(wait)
         clock.advance(wait - timedelta(milliseconds=1))
-        assert store.take() == []
+        assert store.claim() == []
         clock.advance(milliseconds=1)
     return waits
 
@@ -182,7 +182,7 @@ def test_requests_that_failed_together_do_not_come_back_together(
     store: Session, clock: Clock
 ) -> None:
     ids = store.put(200)
-    store.fail(store.take(limit=200), [Failure("x")] * 200)
+    store.fail(store.claim(limit=200), [Failure("x")] * 200)
     waits = sorted(delay_of_next_attempt(store, clock, request) for request in ids)
     assert timedelta(seconds=0.5) <= waits[0] < timedelta(seconds=0.6)
     assert timedelta(seconds=0.9) < waits[-1] <= timedelta(seconds=1)
@@ -200,7 +200,7 @@ def test_a_request_may_bring_its_own_first_wait(store: Session, clock: Clock) ->
 def test_a_failure_may_say_how_long_to_wait(store: Session, clock: Clock) -> None:
     ids = store.put(4)
     waits = [timedelta(0), timedelta(milliseconds=1), timedelta(days=40), timedelta(days=-1)]
-    store.fail(store.take(limit=4), [Failure("x", wait) for wait in waits])
+    store.fail(store.claim(limit=4), [Failure("x", wait) for wait in waits])
     assert [store.row(request)["status"] for request in ids] == [
         "Pending",
         "Scheduled",
@@ -213,9 +213,9 @@ def test_a_failure_may_say_how_long_to_wait(store: Session, clock: Clock) -> Non
 
 def test_a_first_wait_of_nothing_retries_at_once(store: Session) -> None:
     (request,) = store.put(retry_base=timedelta(0))
-    store.fail(store.take(), [Failure("x")])
+    store.fail(store.claim(), [Failure("x")])
     assert store.row(request)["status"] == "Pending"
-    assert [held.num_attempts for held in store.take()] == [2]
+    assert [held.num_attempts for held in store.claim()] == [2]
 
 
 def test_a_wait_beyond_the_calendar_does_not_keep_a_failure_from_being_recorded(
@@ -223,15 +223,15 @@ def test_a_wait_beyond_the_calendar_does_not_keep_a_failure_from_being_recorded(
 ) -> None:
     ids = store.put(2)
     longest = Failure("x", after=timedelta.max)
-    assert store.fail(store.take(limit=2), [longest, AT_ONCE]) == [Outcome.OK] * 2
+    assert store.fail(store.claim(limit=2), [longest, AT_ONCE]) == [Outcome.OK] * 2
     assert [store.row(request)["status"] for request in ids] == ["Scheduled", "Pending"]
 
 
 def test_a_retry_takes_its_turn_by_its_new_due_time(store: Session, clock: Clock) -> None:
     first, second = store.put(2)
-    store.fail(store.take(), [Failure("x", timedelta(seconds=1))])
+    store.fail(store.claim(), [Failure("x", timedelta(seconds=1))])
     clock.advance(seconds=1)
-    assert [held.request_id for held in store.take(limit=2)] == [second, first]
+    assert [held.request_id for held in store.claim(limit=2)] == [second, first]
 
 
 # -- crashes ---------------------------------------------------------------------------------------
@@ -239,14 +239,14 @@ def test_a_retry_takes_its_turn_by_its_new_due_time(store: Session, clock: Clock
 
 def test_a_lease_that_ends_without_a_word_is_a_crash(store: Session, clock: Clock) -> None:
     (request,) = store.put()
-    store.take("worker 7")
+    store.claim("worker 7")
     crash(store, clock)
     assert counts(store, request) == ("Pending", 1, 1, 0)
     row = store.row(request)
     assert row["last_error"].startswith("the lease of worker 7 ran out at 2026-01-01 12:00:30")
     assert "(crash 1)" in row["last_error"]
     assert (row["locked_by"], row["started_time"]) == (None, None)
-    (held,) = store.take()
+    (held,) = store.claim()
     assert (held.num_attempts, held.num_crashes) == (2, 1)
 
 
@@ -254,9 +254,9 @@ def test_another_workers_dequeue_breaks_a_lease_and_takes_the_request(
     store: Session, clock: Clock
 ) -> None:
     (request,) = store.put()
-    (late,) = store.take("one")
+    (late,) = store.claim("one")
     clock.advance(seconds=30)
-    (held,) = store.take("two")
+    (held,) = store.claim("two")
     assert (held.request_id, held.num_crashes) == (request, 1)
     assert held.lock_token > late.lock_token
 
@@ -269,18 +269,18 @@ def test_a_request_that_crashes_too_often_is_quarantined_whatever_attempts_it_ha
     (request,) = store.put()
     for number in range(1, max_crashes + 1):
         assert store.row(request)["status"] == "Pending"
-        store.take("one")
+        store.claim("one")
         crash(store, clock)
         assert counts(store, request)[1:] == (number, number, 0)
     assert store.row(request)["status"] == "Failed"
     assert store.row(request)["last_error"].startswith("quarantined: the lease of one ran out")
-    assert store.take() == []
+    assert store.claim() == []
     assert [depth[2:] for depth in store.depth()] == [(0, 0, 0, 1)]
 
 
 def test_a_crash_at_the_last_attempt_is_a_dead_letter(store: Session, clock: Clock) -> None:
     (request,) = store.put(max_attempts=1)
-    store.take("one")
+    store.claim("one")
     crash(store, clock)
     assert counts(store, request) == ("Failed", 1, 1, 0)
     assert store.row(request)["last_error"].startswith("no attempts left: the lease of one ran out")
@@ -291,11 +291,11 @@ def test_failing_does_not_count_as_a_crash_nor_wipe_crashes_out(
 ) -> None:
     (request,) = store.put(max_attempts=99)
     for _ in range(2):
-        store.take()
+        store.claim()
         crash(store, clock)
-        store.fail(store.take(), [AT_ONCE])
+        store.fail(store.claim(), [AT_ONCE])
     assert counts(store, request) == ("Pending", 4, 2, 0)
-    store.take()
+    store.claim()
     crash(store, clock)
     assert counts(store, request) == ("Failed", 5, 3, 0)
 
@@ -305,12 +305,12 @@ def test_a_lease_lost_before_its_request_started_counts_nothing(
 ) -> None:
     store.configure_queue("default", max_crashes=1, max_attempts=1)
     started, fetched = store.put(2)
-    store.take("one", 2, slots=1)
+    store.claim("one", 2, slots=1)
     crash(store, clock)
     assert counts(store, started) == ("Failed", 1, 1, 0)
     assert counts(store, fetched) == ("Pending", 0, 0, 0)
     assert store.row(fetched)["last_error"] is None
-    (held,) = store.take()
+    (held,) = store.claim()
     assert (held.request_id, held.num_attempts) == (fetched, 1)
 
 
@@ -318,7 +318,7 @@ def test_a_request_fetched_ahead_counts_once_its_worker_says_that_it_has_started
     store: Session, clock: Clock
 ) -> None:
     first, second = store.put(2)
-    held = store.take(limit=2, slots=0)
+    held = store.claim(limit=2, slots=0)
     clock.advance(seconds=1)
     store.renew(held, started=[False, True])
     assert store.row(first)["started_time"] is None
@@ -332,7 +332,7 @@ def test_a_request_that_has_started_stays_so_whatever_later_renewals_say(
     store: Session, clock: Clock
 ) -> None:
     (request,) = store.put()
-    held = store.take()
+    held = store.claim()
     began = clock.now
     clock.advance(seconds=1)
     store.renew(held, started=[False])
@@ -345,7 +345,7 @@ def test_a_renewal_that_does_not_say_means_that_the_request_runs(
     store: Session, clock: Clock
 ) -> None:
     (request,) = store.put()
-    store.renew(store.take(slots=0))
+    store.renew(store.claim(slots=0))
     crash(store, clock)
     assert counts(store, request) == ("Pending", 1, 1, 0)
 
@@ -355,7 +355,7 @@ def test_a_renewal_that_does_not_say_means_that_the_request_runs(
 
 def abandon(store: Session, times: int) -> None:
     for _ in range(times):
-        assert store.abandon(store.take()) == [Outcome.OK]
+        assert store.abandon(store.claim()) == [Outcome.OK]
 
 
 def test_an_abandon_counts_no_attempt_and_keeps_the_place_in_the_order(
@@ -367,7 +367,7 @@ def test_an_abandon_counts_no_attempt_and_keeps_the_place_in_the_order(
     abandon(store, 1)
     assert counts(store, first) == ("Pending", 0, 0, 1)
     assert store.row(first)["due_time"] == due
-    assert [held.request_id for held in store.take(limit=2)] == [first, second]
+    assert [held.request_id for held in store.claim(limit=2)] == [first, second]
 
 
 def test_the_tenth_abandon_in_a_row_counts_an_attempt(store: Session) -> None:
@@ -385,15 +385,15 @@ def test_a_loop_of_rejections_ends_as_a_dead_letter(store: Session) -> None:
     abandon(store, 20)
     assert counts(store, request) == ("Failed", 2, 0, 0)
     assert "abandoned ten times in a row" in store.row(request)["last_error"]
-    assert store.take() == []
+    assert store.claim() == []
 
 
 def test_a_failure_or_a_crash_begins_a_new_row_of_abandons(store: Session, clock: Clock) -> None:
     (request,) = store.put()
     abandon(store, 9)
-    store.fail(store.take(), [AT_ONCE])
+    store.fail(store.claim(), [AT_ONCE])
     abandon(store, 9)
-    store.take()
+    store.claim()
     crash(store, clock)
     abandon(store, 9)
     assert counts(store, request) == ("Pending", 2, 1, 9)
@@ -406,20 +406,20 @@ def test_a_lease_lost_before_the_start_does_not_interrupt_a_row_of_abandons(
 ) -> None:
     (request,) = store.put()
     abandon(store, 9)
-    store.take(slots=0)
+    store.claim(slots=0)
     crash(store, clock)
     assert counts(store, request) == ("Pending", 0, 0, 9)
 
 
 def test_a_requeued_request_begins_anew(store: Session, clock: Clock) -> None:
     (request,) = store.put(max_attempts=2)
-    (first,) = store.take()
+    (first,) = store.claim()
     crash(store, clock)
     abandon(store, 3)
-    store.fail(store.take(), [AT_ONCE])
+    store.fail(store.claim(), [AT_ONCE])
     assert counts(store, request) == ("Failed", 2, 1, 0)
     store.requeue([request])
     assert counts(store, request) == ("Pending", 0, 0, 0)
-    (held,) = store.take()
+    (held,) = store.claim()
     assert isinstance(held, LeasedRequest)
     assert held.lock_token > first.lock_token

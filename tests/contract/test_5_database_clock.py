@@ -66,15 +66,15 @@ def test_the_clock_as_shipped_cannot_be_frozen(
     assert first < real_clock() < real_clock()  # inside a transaction it goes on
     store.commit()
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     assert held.locked_time > first
 
 
 def test_a_lease_is_as_long_as_the_database_says(store: Session, clock: Clock) -> None:
     store.configure_queue("default", lease_seconds=7)
     store.put(3)
-    (by_queue,) = store.take()
-    (by_worker,) = store.take(lease=timedelta(milliseconds=1500))
+    (by_queue,) = store.claim()
+    (by_worker,) = store.claim(lease=timedelta(milliseconds=1500))
     assert by_queue.locked_time == by_worker.locked_time == clock.now
     assert by_queue.lock_expires_time == clock.now + timedelta(seconds=7)
     assert by_worker.lock_expires_time == clock.now + timedelta(milliseconds=1500)
@@ -88,35 +88,35 @@ def test_a_lease_is_as_long_as_the_database_says(store: Session, clock: Clock) -
 
 def test_a_lease_ends_at_its_time_and_not_before(store: Session, clock: Clock) -> None:
     (request,) = store.put()
-    store.take("one")
+    store.claim("one")
     clock.advance(seconds=29, milliseconds=999)
-    assert store.take("two") == []
+    assert store.claim("two") == []
     store.maintain()
     assert store.row(request)["status"] == "Processing"
     clock.advance(milliseconds=1)
-    assert [held.request_id for held in store.take("two")] == [request]
+    assert [held.request_id for held in store.claim("two")] == [request]
 
 
 def test_a_renewed_lease_is_not_broken_at_its_first_end(store: Session, clock: Clock) -> None:
     store.put()
-    held = store.take("one")
+    held = store.claim("one")
     for _ in range(5):
         clock.advance(seconds=29)
         store.renew(held)
-    assert store.take("two") == []
+    assert store.claim("two") == []
     clock.advance(seconds=30)
-    assert len(store.take("two")) == 1
+    assert len(store.claim("two")) == 1
 
 
 def test_a_clock_set_back_never_makes_two_owners(store: Session, clock: Clock) -> None:
     store.put()
-    (late,) = store.take("one")
+    (late,) = store.claim("one")
     clock.advance(hours=-1)
-    assert store.take("two") == []
+    assert store.claim("two") == []
     store.maintain()
-    assert store.take("two") == []
+    assert store.claim("two") == []
     clock.advance(hours=1, seconds=30)
-    (held,) = store.take("two")
+    (held,) = store.claim("two")
     assert held.lock_token > late.lock_token
 
 
@@ -138,8 +138,8 @@ def test_a_delay_is_counted_from_the_databases_time(store: Session, clock: Clock
         ("Pending", timedelta(0)),
     ]
     assert {row["requested_time"] for row in rows} == {clock.now}
-    assert len(store.take(limit=9)) == 2
+    assert len(store.claim(limit=9)) == 2
     clock.advance(seconds=5)
-    assert [held.kind for held in store.take(limit=9)] == ["delay"]
+    assert [held.kind for held in store.claim(limit=9)] == ["delay"]
     clock.advance(seconds=1)
-    assert [held.kind for held in store.take(limit=9)] == ["instant"]
+    assert [held.kind for held in store.claim(limit=9)] == ["instant"]

@@ -99,7 +99,7 @@ def test_3_the_blocked_producer_of_the_highest_priority_is_admitted_first(
         blocked[priority] = producers(priority)
         until(lambda place=place: waiters(store) == place)  # type: ignore[misc]
     for priority in (9, 5, 1):
-        store.take(limit=1)
+        store.claim(limit=1)
         assert blocked.pop(priority).result(60).outcome is Outcome.OK
         assert not any(other.done() for other in blocked.values())
         assert sum(d.pending for d in store.depth()) == 1
@@ -110,7 +110,7 @@ def test_4_what_was_admitted_is_dequeued_by_priority(store: Session) -> None:
     store.configure_queue("default", capacity=4)
     for priority in (0, 9, 3, 9):
         store.put(priority=priority)
-    assert [request.priority for request in store.take(limit=4)] == [9, 9, 3, 0]
+    assert [request.priority for request in store.claim(limit=4)] == [9, 9, 3, 0]
 
 
 def test_5_there_is_a_count_for_each_priority(store: Session) -> None:
@@ -129,7 +129,7 @@ def test_scheduled_requests_count_and_running_ones_do_not(store: Session, clock:
     store.put()
     with pytest.raises(QueueFull):
         store.put()
-    store.take()
+    store.claim()
     store.put()
     with pytest.raises(QueueFull):
         store.put(delay=timedelta(hours=1))
@@ -139,7 +139,7 @@ def test_scheduled_requests_count_and_running_ones_do_not(store: Session, clock:
 def test_a_returning_request_always_fits(store: Session, clock: Clock, how: str) -> None:
     store.configure_queue("default", capacity=1)
     store.put(max_attempts=1 if how == "requeue" else 5)
-    leased = store.take()
+    leased = store.claim()
     full(store)
     if how == "abandon":
         store.abandon(leased)
@@ -159,7 +159,7 @@ def test_a_returning_request_always_fits(store: Session, clock: Clock, how: str)
 
 def test_two_of_two_places_that_are_free_again_can_be_taken(store: Session) -> None:
     full(store, 2)
-    leased = store.take(limit=2)
+    leased = store.claim(limit=2)
     store.put(2)
     store.complete(leased)
     with pytest.raises(QueueFull):
@@ -209,10 +209,10 @@ def test_among_equals_who_came_first_goes_first(store: Session) -> None:
     full(store)
     first, second = offer(store), offer(store)
     assert (first.outcome, second.outcome) == (Outcome.FULL, Outcome.FULL)
-    store.take()
+    store.claim()
     assert offer(store, waiter_id=second.request_id).outcome is Outcome.FULL
     assert offer(store, waiter_id=first.request_id).outcome is Outcome.OK
-    store.take()
+    store.claim()
     assert offer(store, waiter_id=second.request_id).outcome is Outcome.OK
 
 
@@ -222,7 +222,7 @@ def test_a_newcomer_does_not_jump_ahead_of_its_equals_and_betters(
 ) -> None:
     full(store)
     place = offer(store, 3)
-    store.take()
+    store.claim()
     with pytest.raises(QueueFull, match="0 of 1 places are taken and 1 waited for"):
         store.put(priority=priority)
     assert offer(store, priority).outcome is Outcome.FULL
@@ -232,7 +232,7 @@ def test_a_newcomer_does_not_jump_ahead_of_its_equals_and_betters(
 def test_a_newcomer_of_higher_priority_goes_first(store: Session) -> None:
     full(store)
     place = offer(store, 3)
-    store.take()
+    store.claim()
     store.put(priority=4)
     assert offer(store, 3, waiter_id=place.request_id).outcome is Outcome.FULL
 
@@ -240,7 +240,7 @@ def test_a_newcomer_of_higher_priority_goes_first(store: Session) -> None:
 def test_there_may_be_room_for_those_behind_as_well(store: Session) -> None:
     full(store, 4)
     first, second = offer(store, 5), offer(store, 1, count=2)
-    store.take(limit=3)
+    store.claim(limit=3)
     assert offer(store, 1, second.request_id, count=2).outcome is Outcome.OK
     assert offer(store, 5, first.request_id).outcome is Outcome.OK
 
@@ -248,9 +248,9 @@ def test_there_may_be_room_for_those_behind_as_well(store: Session) -> None:
 def test_a_large_batch_that_waits_is_not_overtaken_by_small_ones(store: Session) -> None:
     full(store, 3)
     large = offer(store, count=3)
-    store.take(limit=2)
+    store.claim(limit=2)
     assert offer(store).outcome is Outcome.FULL
-    store.take(limit=1)
+    store.claim(limit=1)
     assert offer(store, waiter_id=large.request_id, count=3).outcome is Outcome.OK
 
 
@@ -264,7 +264,7 @@ def test_a_batch_larger_than_the_queue_is_refused_at_once(store: Session) -> Non
 def test_priorities_above_the_maximum_wait_as_the_maximum(store: Session) -> None:
     full(store)
     first, second = offer(store, 9), offer(store, 200_000)
-    store.take()
+    store.claim()
     assert offer(store, 200_000, second.request_id).outcome is Outcome.FULL
     assert offer(store, 9, first.request_id).outcome is Outcome.OK
 
@@ -274,7 +274,7 @@ def test_a_producer_that_died_holds_nobody_up_for_more_than_two_seconds(
 ) -> None:
     full(store)
     offer(store, 9)
-    store.take()
+    store.claim()
     clock.advance(seconds=1.9)
     with pytest.raises(QueueFull):
         store.put()
@@ -288,7 +288,7 @@ def test_asking_again_keeps_the_place(store: Session, clock: Clock) -> None:
     for _ in range(3):
         clock.advance(seconds=1.5)
         assert offer(store, 1, place.request_id) == place
-    store.take()
+    store.claim()
     with pytest.raises(QueueFull):
         store.put(priority=1)
 
@@ -299,7 +299,7 @@ def test_a_place_ends_with_the_patience_of_who_waits(store: Session, clock: Cloc
     (place,) = store.enqueue_many("default", [request], wait=timedelta(seconds=0.5))
     with pytest.raises(QueueFull):
         store.enqueue_many("default", [request], wait=timedelta(0), waiter_id=place.request_id)
-    store.take()
+    store.claim()
     clock.advance(seconds=0.5)
     store.put()
 
@@ -316,7 +316,7 @@ def test_a_receipt_counts_only_once_there_was_room(store: Session) -> None:
     full(store)
     request = NewRequest(kind="a")
     (place,) = store.enqueue_many("default", [request], receipt_key="k", wait=LONG)
-    store.take()
+    store.claim()
     (done,) = store.enqueue_many(
         "default", [request], receipt_key="k", wait=LONG, waiter_id=place.request_id
     )
@@ -333,11 +333,11 @@ def test_a_claim_notifies_only_if_producers_wait(store: Session) -> None:
         pytest.skip("this engine sends no notifications")
     full(store, 2)
     heard = store.listening(room=True)
-    store.take()
+    store.claim()
     assert heard() == []
     store.put()
     offer(store)
-    store.take()
+    store.claim()
     assert heard() == ["default"]
 
 
@@ -346,7 +346,7 @@ def test_an_admitted_producer_notifies_the_next(store: Session) -> None:
         pytest.skip("this engine sends no notifications")
     full(store, 2)
     first, _ = offer(store), offer(store)
-    store.take(limit=2)
+    store.claim(limit=2)
     heard = store.listening(room=True)
     offer(store, waiter_id=first.request_id)
     assert heard() == ["default"]
@@ -370,7 +370,7 @@ def test_a_client_that_waits_gets_in_as_soon_as_there_is_room(
     full(store)
     call = producers(0)
     until(lambda: waiters(store) == 1)
-    store.take()
+    store.claim()
     assert call.result(60).outcome is Outcome.OK
     assert waiters(store) == 0
 
@@ -382,7 +382,7 @@ def test_a_client_whose_patience_ends_enqueues_nothing(
     with pytest.raises(QueueFull):
         producers(0, timedelta(seconds=0.3)).result(60)
     assert len(store.rows("requests", "request_id")) == 1
-    store.take()
+    store.claim()
     until(lambda: len(store.put()) == 1 if waiters_are_gone(store) else False)
 
 
@@ -407,7 +407,7 @@ def test_a_client_that_lost_its_notifications_is_admitted(
             )
         )
     )
-    store.take()
+    store.claim()
     assert call.result(60).outcome is Outcome.OK
 
 

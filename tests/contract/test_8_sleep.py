@@ -15,7 +15,7 @@ def test_who_finds_nothing_is_told_when_there_will_be_something(
     store.put(delay=timedelta(seconds=90))
     assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=90)
     store.put()
-    leased = store.take()
+    leased = store.claim()
     assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=30)
     clock.advance(seconds=12.5)
     assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=17.5)
@@ -33,7 +33,7 @@ def test_where_nothing_is_to_come_there_is_no_time_to_wait_for(store: Session) -
 @pytest.mark.parametrize("time", ["infinity", "-infinity"])
 def test_a_lease_s_end_that_was_set_by_hand_stops_no_claim(store: Session, time: str) -> None:
     store.put()
-    store.take()
+    store.claim()
     store.execute(f"update rowlease.queue set lock_expires_time = '{time}'")
     assert store.dequeue("one", ["default"], 1).wait is None
 
@@ -64,10 +64,10 @@ def test_a_shorter_lease_taken_meanwhile_is_not_slept_through_for_more_than_a_se
     store: Session, clock: Clock
 ) -> None:
     store.put(2)
-    store.take()
+    store.claim()
     floor = store.dequeue("one", ["default"], 2).floor
     floor = store.dequeue("one", ["default"], 2, floor=floor).floor
     store.put()
-    store.take("other", lease=timedelta(seconds=5))
+    store.claim("other", lease=timedelta(seconds=5))
     clock.advance(seconds=1.001)
     assert store.dequeue("one", ["default"], 1, floor=floor).wait == timedelta(seconds=3.999)

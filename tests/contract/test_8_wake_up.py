@@ -159,7 +159,7 @@ def test_a_request_that_can_run_again_notifies(
     store: Session, heard: Heard, idle: None, how: str
 ) -> None:
     first, _ = store.put(2, group_key="g")
-    leased = store.take()
+    leased = store.claim()
     heard()
     match how:
         case "abandon":
@@ -187,7 +187,7 @@ def test_maintain_notifies_for_requests_that_it_moves(
         store.put(delay=timedelta(seconds=20))
     else:
         store.put()
-        leased = store.take()
+        leased = store.claim()
         if how == "retry":
             store.fail(leased, [Failure("x", after=timedelta(seconds=20))])
     heard()
@@ -201,7 +201,7 @@ def test_maintain_notifies_for_requests_that_it_moves(
 def test_an_end_does_not_notify(store: Session, heard: Heard, idle: None) -> None:
     store.put(4)
     heard()
-    done, cancelled, failed, retried = store.take(limit=4)
+    done, cancelled, failed, retried = store.claim(limit=4)
     store.complete([done])
     store.cancel([cancelled.request_id])
     store.fail([failed], [Failure("x", dead=True)])
@@ -224,13 +224,13 @@ def test_the_claim_after_the_announcement_finds_a_request_that_was_not_notified(
         listener.announce_idle(True)
         producer.commit()
         assert heard() == []
-        assert len(store.take(floor=floor)) == 1
+        assert len(store.claim(floor=floor)) == 1
 
 
 def test_an_enqueue_after_the_announcement_notifies(store: Session, heard: Heard) -> None:
     with closing(store.listen(["default"])) as listener:
         listener.announce_idle(True)
-        assert store.take() == []
+        assert store.claim() == []
         store.put()
         assert heard() == ["default"]
 
@@ -256,6 +256,6 @@ def test_producers_and_workers_have_separate_notifications(store: Session) -> No
         assert work.wait(timedelta(seconds=30))
         assert not room.wait(timedelta(0))
         store.enqueue_many("default", [NewRequest(kind="a")], wait=timedelta(seconds=9))
-        store.take()
+        store.claim()
         assert room.wait(timedelta(seconds=30))
         assert not work.wait(timedelta(0))

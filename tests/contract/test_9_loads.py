@@ -32,7 +32,7 @@ def test_a_load_is_promoted_once_however_often_it_is_asked_for(store: Session) -
 def test_a_load_stays_promoted_when_its_requests_are_long_gone(store: Session) -> None:
     run = store.staged("x", numbered(2))
     store.promote("x", run, 2)
-    store.complete(store.take(limit=2))
+    store.complete(store.claim(limit=2))
     store.stage("x", run, numbered(2))
     assert store.promote("x", run, 2).outcome == Outcome.REPEAT
     assert store.rows("queue", "request_id") == []
@@ -187,7 +187,7 @@ def test_a_key_that_another_is_taking_is_waited_for(
 
 def test_a_key_of_a_dead_letter_is_free(store: Session) -> None:
     store.put(dedup_key="k")
-    store.fail(store.take(), [Failure("x", dead=True)])
+    store.fail(store.claim(), [Failure("x", dead=True)])
     run = store.staged("x", numbered(1, dedup_key="k"))
     assert store.promote("x", run, 1).num_duplicates == 0
 
@@ -228,7 +228,7 @@ def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
             strict=True,
         )
     ]
-    assert [(held.kind, held.payload, held.load_id) for held in store.take(limit=9)] == [
+    assert [(held.kind, held.payload, held.load_id) for held in store.claim(limit=9)] == [
         ("own", '{"n": 0}', "x"),
         ("default", "{}", "x"),
     ]
@@ -244,12 +244,12 @@ def test_a_row_without_a_kind_needs_one_for_the_load(store: Session) -> None:
 def test_rows_are_requests_in_the_order_of_their_ids(store: Session) -> None:
     run = store.staged("x", [{"row_id": id, "kind": str(id)} for id in (3, 1, 2)])
     store.promote("x", run, 3)
-    assert [held.kind for held in store.take(limit=3)] == ["1", "2", "3"]
+    assert [held.kind for held in store.claim(limit=3)] == ["1", "2", "3"]
 
 
 def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> None:
     store.put(dedup_key="live")
-    store.take()
+    store.claim()
     run = store.staged(
         "x",
         [
@@ -261,7 +261,7 @@ def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> 
     )
     assert store.promote("x", run, 4).num_duplicates == 1
     taken = []
-    while held := store.take(limit=9):
+    while held := store.claim(limit=9):
         taken.append([request.kind for request in held])
         store.complete(held)
     assert taken == [["1", "3"], ["2"]]
@@ -292,13 +292,13 @@ def test_no_row_can_be_claimed_before_the_whole_load_can(
 ) -> None:
     driver = another()
     run = driver.staged("x", numbered(5))
-    assert store.take(limit=9) == []
+    assert store.claim(limit=9) == []
     driver.begin()
     driver.promote("x", run, 5)
-    assert store.take(limit=9) == []
+    assert store.claim(limit=9) == []
     assert store.depth() == []
     driver.commit()
-    assert len(store.take(limit=9)) == 5
+    assert len(store.claim(limit=9)) == 5
 
 
 def test_a_connection_cut_while_it_promotes_leaves_the_load_as_it_was(
@@ -336,7 +336,7 @@ def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
         Outcome.OK, count, count - duplicates, duplicates
     )
     assert [depth[2:] for depth in store.depth()] == [(0, count - duplicates, 0, 0)]
-    assert len(store.take(limit=10)) == 10
+    assert len(store.claim(limit=10)) == 10
 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["without keys", "with keys"])

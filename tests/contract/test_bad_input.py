@@ -111,7 +111,7 @@ def enqueue_before_another(store: Session) -> Any:
 def complete_with(result: str) -> Callable[[Session], Any]:
     def call(store: Session) -> Any:
         store.put()
-        return store.complete(store.take(), [result])
+        return store.complete(store.claim(), [result])
 
     return call
 

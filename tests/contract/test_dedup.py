@@ -93,7 +93,7 @@ def test_a_key_is_taken_as_long_as_its_request_lives(
     )
     (first,) = store.enqueue_many("default", [request])
     if state in ("running", "to be retried", "returned"):
-        leased = store.take()
+        leased = store.claim()
         if state == "to be retried":
             store.fail(leased, [Failure("x")])
         elif state == "returned":
@@ -109,29 +109,29 @@ def test_a_key_is_free_again_when_its_request_has_ended(
     (first,) = offer(store, "k")
     match end:
         case "complete":
-            store.complete(store.take())
+            store.complete(store.claim())
         case "cancel":
             store.cancel([first.request_id or 0])
         case "dead letter":
-            store.fail(store.take(), [Failure("x", dead=True)])
+            store.fail(store.claim(), [Failure("x", dead=True)])
         case "purge":
             store.purge("default", ["Pending"])
         case "quarantine":
-            store.take()
+            store.claim()
             clock.advance(seconds=31)
             store.maintain()
     (second,) = offer(store, "k")
     assert second.outcome is Outcome.OK
-    assert ids(store.take(limit=5)) == [second.request_id]
+    assert ids(store.claim(limit=5)) == [second.request_id]
 
 
 def test_a_dead_letter_does_not_come_back_beside_its_successor(store: Session) -> None:
     (first,) = offer(store, "k")
-    store.fail(store.take(), [Failure("x", dead=True)])
+    store.fail(store.claim(), [Failure("x", dead=True)])
     offer(store, "k")
     assert first.request_id is not None
     assert store.requeue([first.request_id]) == [(first.request_id, Outcome.DUPLICATE)]
-    store.complete(store.take())
+    store.complete(store.claim())
     assert store.requeue([first.request_id]) == [(first.request_id, Outcome.OK)]
 
 

@@ -22,7 +22,7 @@ def test_it_counts_by_status_and_priority_highest_first(store: Session) -> None:
     store.put(3, priority=1)
     store.put(2, priority=7)
     store.put(priority=7, delay=timedelta(hours=1))
-    first, second = store.take(limit=2)
+    first, second = store.claim(limit=2)
     store.fail([first], [Failure("x", dead=True)])
     assert store.depth() == [
         Depth("default", 7, scheduled=1, pending=0, processing=1, failed=1),
@@ -33,7 +33,7 @@ def test_it_counts_by_status_and_priority_highest_first(store: Session) -> None:
 
 def test_a_priority_without_requests_is_left_out(store: Session) -> None:
     store.put(priority=3)
-    store.complete(store.take())
+    store.complete(store.claim())
     assert store.depth() == []
 
 
@@ -165,7 +165,7 @@ def test_folding_keeps_the_sums_and_leaves_few_rows(store: Session) -> None:
         for _ in range(20):
             store.put(priority=priority)
     store.put(delay=timedelta(hours=1))
-    store.take(limit=3)
+    store.claim(limit=3)
     before = store.depth()
     assert len(store.rows("queue_depth", "priority")) > 40
     assert ("counts folded", 42) in store.maintain()
@@ -193,7 +193,7 @@ def test_folding_is_bounded_and_passes_over_what_another_folds(
 def test_priorities_that_came_to_nothing_do_not_pile_up(store: Session) -> None:
     for priority in range(10):
         store.put(priority=priority)
-    store.complete(store.take(limit=5))
+    store.complete(store.claim(limit=5))
     store.cancel([request for (request,) in store.rows("queue", "request_id")])
     store.maintain()
     # What is left are the totals of those that were finished.

@@ -26,9 +26,9 @@ def in_group(count: int, group: str = "g") -> list[NewRequest]:
 def test_one_at_a_time_and_in_request_order(store: Session) -> None:
     requests = store.put(3, group_key="g") + store.put(group_key="g") + store.put(group_key="g")
     for request in requests:
-        leased = store.take(limit=5)
+        leased = store.claim(limit=5)
         assert ids(leased) == [request]
-        assert store.take(limit=5) == []
+        assert store.claim(limit=5) == []
         store.complete(leased)
 
 
@@ -36,7 +36,7 @@ def test_groups_do_not_hold_each_other_up(store: Session) -> None:
     first = store.put(2, group_key="g")
     second = store.put(2, group_key="h")
     free = store.put(2)
-    assert ids(store.take(limit=9)) == [first[0], second[0], *free]
+    assert ids(store.claim(limit=9)) == [first[0], second[0], *free]
 
 
 def test_groups_of_the_same_name_in_two_queues_are_two_groups(store: Session) -> None:
@@ -49,40 +49,40 @@ def test_groups_of_the_same_name_in_two_queues_are_two_groups(store: Session) ->
 def test_request_order_counts_inside_a_group_and_not_priority(store: Session) -> None:
     low = store.put(group_key="g", priority=0)
     high = store.put(group_key="g", priority=9)
-    leased = store.take(limit=5)
+    leased = store.claim(limit=5)
     assert ids(leased) == low
     store.complete(leased)
-    assert ids(store.take(limit=5)) == high
+    assert ids(store.claim(limit=5)) == high
 
 
 def test_a_retry_blocks_its_group(store: Session, clock: Clock) -> None:
     first, second = store.put(2, group_key="g")
-    store.fail(store.take(), [Failure("x", after=timedelta(seconds=10))])
-    assert store.take(limit=5) == []
+    store.fail(store.claim(), [Failure("x", after=timedelta(seconds=10))])
+    assert store.claim(limit=5) == []
     clock.advance(seconds=10)
-    leased = store.take(limit=5)
+    leased = store.claim(limit=5)
     assert ids(leased) == [first]
     store.complete(leased)
-    assert ids(store.take(limit=5)) == [second]
+    assert ids(store.claim(limit=5)) == [second]
 
 
 def test_a_request_that_is_not_due_blocks_its_group(store: Session, clock: Clock) -> None:
     (first,) = store.put(group_key="g", delay=timedelta(seconds=10))
     store.put(group_key="g")
-    assert store.take(limit=5) == []
+    assert store.claim(limit=5) == []
     clock.advance(seconds=10)
-    assert ids(store.take(limit=5)) == [first]
+    assert ids(store.claim(limit=5)) == [first]
 
 
 @pytest.mark.parametrize("how", ["abandon", "broken lease"])
 def test_a_returned_request_goes_first_in_its_group(store: Session, clock: Clock, how: str) -> None:
     first, _ = store.put(2, group_key="g")
-    leased = store.take()
+    leased = store.claim()
     if how == "abandon":
         store.abandon(leased)
     else:
         clock.advance(seconds=31)
-    assert ids(store.take(limit=5)) == [first]
+    assert ids(store.claim(limit=5)) == [first]
 
 
 @pytest.mark.parametrize(
@@ -93,63 +93,63 @@ def test_the_end_of_a_request_lets_the_next_one_run(store: Session, clock: Clock
     first, second, _ = store.put(3, group_key="g", max_attempts=1)
     match how:
         case "complete":
-            store.complete(store.take())
+            store.complete(store.claim())
         case "dead letter":
-            store.fail(store.take(), [Failure("x", dead=True)])
+            store.fail(store.claim(), [Failure("x", dead=True)])
         case "no attempts left":
-            store.fail(store.take(), [Failure("x")])
+            store.fail(store.claim(), [Failure("x")])
         case "quarantine":
-            store.take()
+            store.claim()
             clock.advance(seconds=31)
         case "cancelled":
             store.cancel([first])
         case "purge":
             assert store.purge("default", ["Pending"], limit=1) == 1
-    assert ids(store.take(limit=5)) == [second]
+    assert ids(store.claim(limit=5)) == [second]
 
 
 def test_a_cancelled_running_request_blocks_its_group_until_it_has_ended(store: Session) -> None:
     first, second = store.put(2, group_key="g")
-    leased = store.take()
+    leased = store.claim()
     assert store.cancel([first]) == [Outcome.CANCEL_REQUESTED]
-    assert store.take(limit=5) == []
+    assert store.claim(limit=5) == []
     store.fail(leased, [Failure("stopped")])
-    assert ids(store.take(limit=5)) == [second]
+    assert ids(store.claim(limit=5)) == [second]
 
 
 def test_a_cancelled_request_in_the_middle_changes_nothing_for_the_others(store: Session) -> None:
     first, second, third = store.put(3, group_key="g")
     store.cancel([second])
-    leased = store.take(limit=5)
+    leased = store.claim(limit=5)
     assert ids(leased) == [first]
     store.complete(leased)
-    assert ids(store.take(limit=5)) == [third]
+    assert ids(store.claim(limit=5)) == [third]
 
 
 def test_a_dead_letter_blocks_nobody_and_waits_its_turn_when_it_is_revived(
     store: Session,
 ) -> None:
     first, second, third = store.put(3, group_key="g")
-    store.fail(store.take(), [Failure("x", dead=True)])
-    leased = store.take(limit=5)
+    store.fail(store.claim(), [Failure("x", dead=True)])
+    leased = store.claim(limit=5)
     assert ids(leased) == [second]
     store.requeue([first])
-    assert store.take(limit=5) == []
+    assert store.claim(limit=5) == []
     store.complete(leased)
-    leased = store.take(limit=5)
+    leased = store.claim(limit=5)
     assert ids(leased) == [first]
     store.complete(leased)
-    assert ids(store.take(limit=5)) == [third]
+    assert ids(store.claim(limit=5)) == [third]
 
 
 def test_a_duplicate_at_the_head_of_a_batch_blocks_nobody(store: Session) -> None:
     store.put(dedup_key="k")
     batch = [NewRequest(kind="a", group_key="g", dedup_key=key) for key in ("k", None, None)]
     _, second, third = store.enqueue_many("default", batch)
-    leased = [r for r in store.take(limit=9) if r.group_key == "g"]
+    leased = [r for r in store.claim(limit=9) if r.group_key == "g"]
     assert ids(leased) == [second.request_id]
     store.complete(leased)
-    assert ids(store.take(limit=9)) == [third.request_id]
+    assert ids(store.claim(limit=9)) == [third.request_id]
 
 
 # -- races -------------------------------------------------------------------------------------
@@ -176,10 +176,10 @@ def test_an_earlier_request_that_is_committed_while_a_later_one_runs_waits_for_i
     slow.begin()
     (first,) = slow.put(group_key="g")
     (second, third) = store.put(2, group_key="g")
-    running = store.take(limit=5)
+    running = store.claim(limit=5)
     assert ids(running) == [second]
     slow.commit()
-    assert store.take(limit=5) == []
+    assert store.claim(limit=5) == []
     store.complete(running)
     drain_one_at_a_time(store, [first, third])
 
@@ -189,13 +189,13 @@ def test_a_request_enqueued_while_the_one_before_it_is_finished_is_not_stuck(
 ) -> None:
     """Its enqueue saw the other one, whose completion did not see it."""
     store.put(group_key="g")
-    running = store.take()
+    running = store.claim()
     producer = another()
     producer.begin()
     (second,) = producer.put(group_key="g")
     store.complete(running)
     producer.commit()
-    assert ids(store.take(limit=5)) == [second]
+    assert ids(store.claim(limit=5)) == [second]
 
 
 def test_a_request_seen_by_a_claim_while_the_one_before_it_is_finished_is_not_stuck(
@@ -203,61 +203,61 @@ def test_a_request_seen_by_a_claim_while_the_one_before_it_is_finished_is_not_st
 ) -> None:
     """The claim meets it while the completion, which could not see it yet, is not committed."""
     store.put(group_key="g")
-    running = store.take()
+    running = store.claim()
     finisher, producer = another(), another()
     producer.begin()
     (second,) = producer.put(group_key="g")
     finisher.begin()
     finisher.complete(running)
     producer.commit()
-    call = store.in_background(lambda: store.take(limit=5))
+    call = store.in_background(lambda: store.claim(limit=5))
     assert store.passes(call), "the claim waits for the completion"
     assert call.result() == []
     finisher.commit()
-    assert ids(store.take(limit=5)) == [second]
+    assert ids(store.claim(limit=5)) == [second]
 
 
 def test_a_request_blocked_by_a_claim_is_seen_by_the_completion_that_comes_after(
     store: Session, another: Another
 ) -> None:
     store.put(group_key="g")
-    running = store.take()
+    running = store.claim()
     (second,) = store.put(group_key="g")
     claimer, finisher = another(), another()
     claimer.begin()
-    assert claimer.take("two", limit=5) == []
+    assert claimer.claim("two", limit=5) == []
     finishing = finisher.waiting(lambda: finisher.complete(running))
     claimer.commit()
     assert finishing.result() == [Outcome.OK]
-    assert ids(store.take(limit=5)) == [second]
+    assert ids(store.claim(limit=5)) == [second]
 
 
 def test_the_next_but_one_runs_where_the_next_is_cancelled_at_the_same_moment(
     store: Session, another: Another
 ) -> None:
     _, second, third = store.put(3, group_key="g")
-    running = store.take()
+    running = store.claim()
     canceller, finisher = another(), another()
     canceller.begin()
     assert canceller.cancel([second]) == [Outcome.OK]
     finishing = finisher.waiting(lambda: finisher.complete(running))
     canceller.commit()
     assert finishing.result() == [Outcome.OK]
-    assert ids(store.take(limit=5)) == [third]
+    assert ids(store.claim(limit=5)) == [third]
 
 
 def test_a_revived_request_is_not_stuck_where_its_group_ends_meanwhile(
     store: Session, another: Another
 ) -> None:
     first, _ = store.put(2, group_key="g")
-    store.fail(store.take(), [Failure("x", dead=True)])
-    running = store.take()
+    store.fail(store.claim(), [Failure("x", dead=True)])
+    running = store.claim()
     operator = another()
     operator.begin()
     operator.requeue([first])
     store.complete(running)
     operator.commit()
-    assert ids(store.take(limit=5)) == [first]
+    assert ids(store.claim(limit=5)) == [first]
 
 
 @pytest.mark.only_on("postgresql", why="elsewhere the routines never look at an old snapshot")
@@ -266,22 +266,22 @@ def test_a_completion_that_cannot_see_its_successor_cannot_be_serialized(
 ) -> None:
     """A caller's own transaction may look at an old snapshot; then nothing of it is done."""
     store.put(group_key="g")
-    running = store.take()
+    running = store.claim()
     caller = another()
     caller.execute("begin isolation level repeatable read")
     caller.execute("select count(*) from rowlease.queue")
     (second,) = store.put(group_key="g")
-    assert store.take(limit=5) == []
+    assert store.claim(limit=5) == []
     with pytest.raises(StoreConflict):
         caller.complete(running)
     caller.rollback()
     assert store.complete(running) == [Outcome.OK]
-    assert ids(store.take(limit=5)) == [second]
+    assert ids(store.claim(limit=5)) == [second]
 
 
 def test_the_table_itself_refuses_a_second_one_in_flight(store: Session) -> None:
     _, second = store.put(2, group_key="g")
-    (first,) = store.take()
+    (first,) = store.claim()
     with pytest.raises(StoreConflict):
         store.forge(
             "queue",
@@ -305,14 +305,14 @@ def test_of_two_claims_that_do_not_see_each_other_one_may_have_to_try_again(
     (first,) = producer.put(group_key="g")
     (second,) = store.put(group_key="g")
     one.begin()
-    flying = one.take("one")
+    flying = one.claim("one")
     assert ids(flying) == [second]
     producer.commit()
-    claim = two.in_background(lambda: two.take("two"))
+    claim = two.in_background(lambda: two.claim("two"))
     two.settles(claim)  # it waits for the other, or passes over a group that the other has locked
     if end == "rollback":
         one.rollback()
-        assert (ids(claim.result()) or ids(store.take("two"))) == [first]
+        assert (ids(claim.result()) or ids(store.claim("two"))) == [first]
     else:
         one.commit()
         refused = claim.exception()
@@ -322,7 +322,7 @@ def test_of_two_claims_that_do_not_see_each_other_one_may_have_to_try_again(
             assert isinstance(refused, StoreConflict)
             assert refused.transient
         store.complete(flying)
-        assert ids(two.take("two")) == [first]
+        assert ids(two.claim("two")) == [first]
 
 
 def test_many_workers_at_once_never_have_two_of_a_group(dsn: str, store: Session) -> None:
@@ -366,9 +366,9 @@ def test_many_workers_at_once_never_have_two_of_a_group(dsn: str, store: Session
 
 def drain_one_at_a_time(store: Session, requests: list[int]) -> None:
     for request in sorted(requests):
-        leased = store.take(limit=5)
+        leased = store.claim(limit=5)
         assert ids(leased) == [request]
-        assert store.take(limit=5) == []
+        assert store.claim(limit=5) == []
         store.complete(leased)
     assert store.rows("queue", "request_id") == []
 
@@ -390,7 +390,7 @@ def test_ten_thousand_waiting_requests_of_a_group_do_not_slow_the_others(
         claim = store.dequeue("one", ["default"], 500, floor=claim.floor)
     floor = claim.floor
     others = store.put(10)
-    cost = store.measured(lambda: store.take("other", limit=10, floor=floor))
+    cost = store.measured(lambda: store.claim("other", limit=10, floor=floor))
     assert ids(cost.value) == others
     assert cost.total <= 300, cost.pages
 
@@ -402,7 +402,7 @@ def test_a_group_of_ten_thousand_is_worked_through_at_the_same_cost_to_its_end(
     store.put(10_000, group_key="g")
     costs = []
     for _ in range(3):
-        leased = store.measured(lambda: store.take(limit=10))
+        leased = store.measured(lambda: store.claim(limit=10))
         assert len(leased.value) == 1
         done = store.measured(lambda taken=leased.value: store.complete(taken))  # type: ignore[misc]
         costs.append(leased.total + done.total)

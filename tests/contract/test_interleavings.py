@@ -130,7 +130,7 @@ WORDS: dict[str, Callable[[Session, Held], str]] = {
     "purge": lambda session, held: (
         "purged" if session.purge("default", ["Scheduled", "Pending", "Failed"]) else "nothing"
     ),
-    "dequeue": lambda session, held: "took" if session.take("two") else "nothing",
+    "dequeue": lambda session, held: "took" if session.claim("two") else "nothing",
     "maintain": lambda session, held: (
         "broke" if any(done.what == "leases broken" for done in session.maintain()) else "nothing"
     ),
@@ -166,7 +166,7 @@ class Scene:
         self.held = Held(request, 0)
         if state == "new":
             return
-        (self.held,) = [Held(held.request_id, held.lock_token) for held in self.store.take("one")]
+        (self.held,) = [Held(held.request_id, held.lock_token) for held in self.store.claim("one")]
         if state == "expired":
             self.clock.advance(seconds=31)
         elif state == "handed back":
@@ -190,7 +190,7 @@ class Scene:
             assert self.say(self.store, "complete") == late, told
         # Whatever is neither finished nor dead comes to its end when time has passed.
         self.clock.advance(seconds=62)
-        self.store.complete(self.store.take("three"))
+        self.store.complete(self.store.claim("three"))
         left = self.store.rows("queue", "status")
         assert left == ([("Failed",)] if state == "dead" else []), told
         assert self.store.depth() == self.store.counted(), told
@@ -380,7 +380,7 @@ def test_batches_that_name_the_same_requests_in_any_order_do_not_block_each_othe
     for second, locked in product(BATCHES, (0, 1)):
         store.reset()
         store.put(2)
-        held = [Held(request.request_id, request.lock_token) for request in store.take("one", 2)]
+        held = [Held(request.request_id, request.lock_token) for request in store.claim("one", 2)]
         gate.begin()
         gate.forge("queue", held[locked].request_id, priority=0)
         calls = [say(one, first, held), say(two, second, held)]
@@ -415,7 +415,7 @@ def test_a_batch_of_dead_letters_can_be_requeued_and_cancelled_at_once(
     for locked in (0, 1):
         store.reset()
         ids = store.put(2)
-        store.fail(store.take(limit=2), [Failure("x", dead=True)] * 2)
+        store.fail(store.claim(limit=2), [Failure("x", dead=True)] * 2)
         gate.begin()
         gate.forge("queue", ids[locked], priority=0)
         requeued = one.waiting(partial(one.requeue, ids[::-1]))
@@ -433,7 +433,7 @@ GROUP_WORDS: dict[str, Callable[[Session, list[Held]], object]] = {
     "give the head up": lambda session, ids: session.fail([ids[0]], [Failure("x", dead=True)]),
     "cancel the next": lambda session, ids: session.cancel([ids[1].request_id]),
     "add one more": lambda session, ids: session.put(group_key="g"),
-    "dequeue": lambda session, ids: session.take("two", 9),
+    "dequeue": lambda session, ids: session.claim("two", 9),
     "purge": lambda session, ids: session.purge("default", ["Pending"], limit=1),
 }
 
@@ -448,7 +448,7 @@ def test_no_request_of_a_group_is_forgotten_whatever_happens_at_its_head(
         store.reset()
         clock.advance(seconds=1)
         group = store.put(3, group_key="g")
-        (first,) = store.take("one", 9)
+        (first,) = store.claim("one", 9)
         ids = [Held(id, first.lock_token) for id in group]
         calls: dict[int, Future[object]] = {}
         ends: set[int] = set()
@@ -470,7 +470,7 @@ def test_no_request_of_a_group_is_forgotten_whatever_happens_at_its_head(
         # Whoever is left comes to its turn, one at a time.
         clock.advance(seconds=62)
         for _ in range(4):
-            held = store.take("three", 9)
+            held = store.claim("three", 9)
             assert len(held) <= 1, (words, order)
             store.complete(held)
             clock.advance(seconds=2)

@@ -26,9 +26,9 @@ def in_flight(store: Session) -> int:
 def test_no_more_are_leased_than_the_queue_allows(store: Session) -> None:
     store.configure_queue("default", max_in_flight=3)
     store.put(10)
-    assert len(store.take(limit=2)) == 2
-    assert len(store.take(limit=2)) == 1
-    assert store.take(limit=2) == []
+    assert len(store.claim(limit=2)) == 2
+    assert len(store.claim(limit=2)) == 1
+    assert store.claim(limit=2) == []
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_a_place_is_free_again_when_a_lease_has_ended(
 ) -> None:
     store.configure_queue("default", max_in_flight=1)
     store.put(3)
-    (leased,) = store.take()
-    assert store.take() == []
+    (leased,) = store.claim()
+    assert store.claim() == []
     match how:
         case "complete":
             store.complete([leased])
@@ -54,7 +54,7 @@ def test_a_place_is_free_again_when_a_lease_has_ended(
             store.abandon([leased])
         case "expired":
             clock.advance(seconds=31)
-    assert len(store.take(limit=3)) == 1
+    assert len(store.claim(limit=3)) == 1
     assert in_flight(store) == 1
 
 
@@ -68,18 +68,18 @@ def test_the_limit_is_of_one_queue(store: Session) -> None:
 
 def test_a_lower_limit_takes_nothing_away_and_holds_from_then_on(store: Session) -> None:
     store.put(5)
-    leased = store.take(limit=3)
+    leased = store.claim(limit=3)
     store.configure_queue("default", max_in_flight=2)
-    assert store.take() == []
+    assert store.claim() == []
     store.complete(leased[:2])
-    assert len(store.take(limit=5)) == 1
+    assert len(store.claim(limit=5)) == 1
 
 
 def test_who_finds_the_limit_reached_is_told_to_ask_again_soon(store: Session) -> None:
     """The worker whose request ends may not be the one that waits, and nothing notifies it."""
     store.configure_queue("default", max_in_flight=1)
     store.put(2)
-    store.take()
+    store.claim()
     claim = store.dequeue("two", ["default"], 1)
     assert (claim.requests, claim.more) == ([], False)
     assert claim.wait is not None
@@ -105,8 +105,8 @@ def test_a_claim_of_a_limited_queue_waits_for_one_that_is_not_committed(
     store.put(4)
     one = another()
     one.begin()
-    assert len(one.take("one", limit=2)) == 2
-    second = store.waiting(lambda: store.take("two", limit=2))
+    assert len(one.claim("one", limit=2)) == 2
+    second = store.waiting(lambda: store.claim("two", limit=2))
     one.commit()
     assert second.result() == []
 
@@ -118,9 +118,9 @@ def test_a_lease_does_not_run_while_its_claim_waits(
     store.put(4)
     one, two = another(), another()
     one.begin()
-    one.take("one")
+    one.claim("one")
     two.freeze(None)
-    second = two.waiting(lambda: two.take("two"))
+    second = two.waiting(lambda: two.claim("two"))
     store.freeze(None)
     before = store.now()
     one.commit()
@@ -134,7 +134,7 @@ def test_unlimited_queues_do_not_wait_for_limited_ones(store: Session, another: 
     one = another()
     one.begin()
     one.dequeue("one", ["limited"], 1)
-    call = store.in_background(lambda: store.take("two"))
+    call = store.in_background(lambda: store.claim("two"))
     assert store.passes(call)
     assert ids(call.result()) == [free]
 
@@ -198,7 +198,7 @@ def test_a_role_that_may_only_connect_can_stop_no_queue(store: Session) -> None:
     with store.squatting("default"):
         store.put(3)
         store.put(dedup_key="k", group_key="g")
-        done, failed, *others = store.take(limit=3)
+        done, failed, *others = store.claim(limit=3)
         exchanged = store.exchange(
             "one", ["default"], 2, completed=[(done, None)], failed=[(failed, Failure("x"))]
         )
@@ -248,8 +248,8 @@ def test_a_gate_whose_row_was_deleted_is_made_again(store: Session, another: Ano
     store.execute("delete from rowlease.gate")
     one = another()
     one.begin()
-    assert len(one.take("one")) == 1
-    second = store.waiting(lambda: store.take("two"))
+    assert len(one.claim("one")) == 1
+    second = store.waiting(lambda: store.claim("two"))
     one.commit()
     assert second.result() == []
     assert store.maintain() == []
@@ -262,13 +262,13 @@ def test_a_gate_whose_row_was_deleted_is_made_again(store: Session, another: Ano
 
 def test_a_pause_takes_effect_with_the_next_claim(store: Session) -> None:
     store.put(4)
-    leased = store.take()
+    leased = store.claim()
     store.pause("default")
-    assert store.take(limit=3) == []
+    assert store.claim(limit=3) == []
     assert store.complete(leased) == ["ok"]
     store.put()
     store.resume("default")
-    assert len(store.take(limit=9)) == 4
+    assert len(store.claim(limit=9)) == 4
 
 
 def test_a_pause_is_of_one_queue(store: Session) -> None:
@@ -288,4 +288,4 @@ def test_a_floor_from_before_a_pause_hides_nothing_after_it(store: Session, cloc
     paused = store.dequeue("one", ["default"], 1, floor=floor)
     assert paused.requests == []
     store.resume("default")
-    assert ids(store.take(limit=2, floor=paused.floor)) == requests
+    assert ids(store.claim(limit=2, floor=paused.floor)) == requests

@@ -285,7 +285,7 @@ class Machine(RuleBasedStateMachine):
     def roll_back(self, new: list[NewRequest], picks: list[int]) -> None:
         self.store.begin()
         self.store.enqueue_many("default", new, receipt_key="rolled back")
-        self.store.complete([*self.store.take(limit=3), *self.held(picks)])
+        self.store.complete([*self.store.claim(limit=3), *self.held(picks)])
         self.store.cancel(self.ids(picks))
         self.store.rollback()
 

@@ -17,7 +17,7 @@ AT_ONCE = Failure("x", after=timedelta(0))
 
 def dead_letters(store: Session, count: int = 1, error: str = "x", **fields: Any) -> list[int]:
     ids = store.put(count, **fields)
-    held = [request for request in store.take(limit=count) if request.request_id in ids]
+    held = [request for request in store.claim(limit=count) if request.request_id in ids]
     store.fail(held, [Failure(error, dead=True)] * len(held))
     assert len(held) == count
     return ids
@@ -30,7 +30,7 @@ def time_passes(store: Session, clock: Clock) -> None:
 
 def another_dequeues(store: Session, clock: Clock) -> None:
     clock.advance(seconds=31)
-    store.take("two")
+    store.claim("two")
 
 
 def statuses(store: Session, ids: list[int]) -> list[str]:
@@ -51,14 +51,14 @@ def test_a_waiting_request_is_cancelled_at_once(store: Session, clock: Clock) ->
     assert statuses(store, ids) == ["Cancelled"] * 3
     assert {store.row(request)["completion_time"] for request in ids} == {clock.now}
     assert store.row(failed)["last_error"] == "x"
-    assert (store.depth(), store.take()) == ([], [])
+    assert (store.depth(), store.claim()) == ([], [])
     assert store.cancel(ids) == [Outcome.NOT_FOUND] * 3
     assert store.cancel([]) == []
 
 
 def cancelled_while_it_runs(store: Session) -> tuple[int, list[LeasedRequest]]:
     (request,) = store.put()
-    held = store.take("one")
+    held = store.claim("one")
     assert store.cancel([request]) == [Outcome.CANCEL_REQUESTED]
     assert store.row(request)["status"] == "Processing"
     return request, held
@@ -74,7 +74,7 @@ def test_a_running_request_is_asked_to_stop_and_keeps_its_lease(
         (answer,) = store.renew(held)
         assert answer.outcome == Outcome.CANCEL_REQUESTED
         assert answer.lock_expires_time == clock.now + timedelta(seconds=30)
-    assert store.take("two") == []
+    assert store.claim("two") == []
 
 
 def test_a_running_request_that_was_cancelled_may_still_complete(store: Session) -> None:
@@ -116,7 +116,7 @@ def test_a_running_request_that_was_cancelled_ends_cancelled_however_its_lease_e
 def test_cancelling_the_head_of_a_group_lets_the_next_go(store: Session) -> None:
     first, second, third = store.put(3, group_key="g")
     store.cancel([first, second])
-    assert [held.request_id for held in store.take(limit=9)] == [third]
+    assert [held.request_id for held in store.claim(limit=9)] == [third]
 
 
 # -- requeue ---------------------------------------------------------------------------------------
@@ -130,16 +130,16 @@ def test_a_dead_letter_gets_a_new_life(store: Session, clock: Clock) -> None:
     assert (row["status"], row["due_time"], row["completion_time"]) == ("Pending", clock.now, None)
     assert (row["num_attempts"], row["last_error"]) == (0, "x")
     assert [depth[2:] for depth in store.depth()] == [(0, 1, 0, 0)]
-    (held,) = store.take()
+    (held,) = store.claim()
     assert (held.request_id, held.num_attempts) == (request, 1)
     assert held.lock_token > row["lock_token"] > 0
 
 
 def test_only_a_dead_letter_can_be_requeued(store: Session) -> None:
     (done,) = store.put()
-    store.complete(store.take())
+    store.complete(store.claim())
     (running,) = store.put()
-    store.take()
+    store.claim()
     (waiting,) = store.put()
     before = store.everything()
     ids = [done, running, waiting, 2**40]
@@ -167,7 +167,7 @@ def test_dead_letters_are_chosen_by_queue_kind_and_error(store: Session) -> None
     assert chosen(queue="default", error_like="timed out%", limit=2) == time_out[:2]
     assert chosen(queue="default", kind="b", error_like="%5 s") == []
     assert statuses(store, time_out + broken) == ["Failed"] * 5
-    assert store.take() == []
+    assert store.claim() == []
 
     assert len(store.requeue(queue="default", limit=4)) == 4
     assert len(store.requeue(queue="default", limit=4)) == 1
@@ -187,7 +187,7 @@ def test_a_dead_letter_whose_key_is_live_again_stays_dead(store: Session) -> Non
     assert store.requeue([dead]) == [(dead, Outcome.DUPLICATE)]
     assert store.requeue([dead], dry_run=True) == [(dead, Outcome.DUPLICATE)]
     assert statuses(store, [dead, live]) == ["Failed", "Pending"]
-    store.complete(store.take())
+    store.complete(store.claim())
     assert store.requeue([dead]) == [(dead, Outcome.OK)]
 
 
@@ -215,14 +215,14 @@ def test_an_enqueue_that_takes_the_key_at_the_same_moment_wins(
 
 def test_a_requeued_request_takes_its_old_place_in_its_group(store: Session) -> None:
     first, second, third = store.put(3, group_key="g")
-    store.fail(store.take(), [Failure("x", dead=True)])
-    running = store.take(limit=9)
+    store.fail(store.claim(), [Failure("x", dead=True)])
+    running = store.claim(limit=9)
     assert [held.request_id for held in running] == [second]
     store.requeue([first])
-    assert store.take(limit=9) == []
+    assert store.claim(limit=9) == []
     store.complete(running)
     for request in (first, third):
-        (held,) = store.take(limit=9)
+        (held,) = store.claim(limit=9)
         assert held.request_id == request
         store.complete([held])
 
@@ -234,10 +234,10 @@ def test_purge_deletes_what_waits_or_has_failed_and_nothing_else(
     store: Session, clock: Clock
 ) -> None:
     (done,) = store.put()
-    store.complete(store.take())
+    store.complete(store.claim())
     dead_letters(store, 2)
     (running,) = store.put()
-    store.take()
+    store.claim()
     store.put(3)
     store.put(4, delay=timedelta(hours=1))
     assert store.purge("default", dry_run=True) == 2
@@ -271,7 +271,7 @@ def test_purge_chooses_by_kind_and_age_and_stops_at_its_limit(store: Session, cl
 @pytest.mark.parametrize("status", ["Processing", "Complete", "Cancelled", "pending", ""])
 def test_purge_refuses_what_must_not_be_purged(store: Session, status: str) -> None:
     store.put()
-    store.take()
+    store.claim()
     with pytest.raises(RoutineError, match="cancel what runs"):
         store.purge("default", ["Pending", status])
     assert len(store.rows("queue", "request_id")) == 1
@@ -289,7 +289,7 @@ def test_purging_the_head_of_a_group_lets_the_next_go(store: Session) -> None:
     store.put(kind="head", group_key="g")
     (second,) = store.put(group_key="g")
     assert store.purge("default", ["Pending"], kind="head") == 1
-    assert [held.request_id for held in store.take(limit=9)] == [second]
+    assert [held.request_id for held in store.claim(limit=9)] == [second]
 
 
 def test_purge_passes_over_what_somebody_is_just_taking(
@@ -298,7 +298,7 @@ def test_purge_passes_over_what_somebody_is_just_taking(
     store.put(2)
     worker = another()
     worker.begin()
-    (held,) = worker.take()
+    (held,) = worker.claim()
     purged = store.in_background(lambda: store.purge("default", ["Pending"]))
     assert store.passes(purged)
     assert purged.result() == 1
@@ -313,18 +313,18 @@ def test_a_paused_queue_gives_nothing_from_the_next_claim_on(store: Session) -> 
     store.put(3)
     floor = store.dequeue("one", ["default"], 1).floor
     store.pause("default")
-    assert store.take("one", floor=floor) == []
-    assert store.take("two") == []
+    assert store.claim("one", floor=floor) == []
+    assert store.claim("two") == []
     assert store.exchange("one", ["default"], 1).claim.requests == []
     store.resume("default")
-    assert len(store.take("one", floor=floor)) == 1
+    assert len(store.claim("one", floor=floor)) == 1
 
 
 def test_what_runs_goes_on_in_a_paused_queue_and_so_do_producers(
     store: Session, clock: Clock
 ) -> None:
     store.put(3)
-    done, failed, late = store.take(limit=3)
+    done, failed, late = store.claim(limit=3)
     store.pause("default")
     assert store.renew([done])[0].outcome == Outcome.OK
     assert store.complete([done]) == [Outcome.OK]
@@ -334,7 +334,7 @@ def test_what_runs_goes_on_in_a_paused_queue_and_so_do_producers(
     store.maintain()
     assert store.row(late.request_id)["status"] == "Pending"
     store.resume("default")
-    assert len(store.take(limit=9)) == 3
+    assert len(store.claim(limit=9)) == 3
 
 
 def test_only_the_paused_queue_pauses(store: Session) -> None:
@@ -362,7 +362,7 @@ def test_explain_knows_no_request_that_is_not_there(store: Session) -> None:
 
 def test_explain_says_that_a_request_is_finished(store: Session, clock: Clock) -> None:
     done, dropped = store.put(2)
-    store.complete(store.take())
+    store.complete(store.claim())
     store.cancel([dropped])
     assert store.explain(done) == ("finished", f"it is Complete since {clock.now:%Y-%m-%d %X}+00")
     assert store.explain(dropped).words.startswith("it is Cancelled")
@@ -380,7 +380,7 @@ def test_explain_says_who_runs_a_request_and_whether_the_lease_ran_out(
     store: Session, clock: Clock
 ) -> None:
     (request,) = store.put()
-    store.take("worker 7")
+    store.claim("worker 7")
     reason, words = store.explain(request)
     assert (reason, "worker 7" in words) == ("running", True)
     clock.advance(seconds=31)
@@ -409,14 +409,14 @@ def test_explain_names_the_request_of_the_group_that_comes_first(store: Session)
     for _ in ("while it waits", "while it runs"):
         reason, words = store.explain(second)
         assert (reason, f"request {first} " in words) == ("group", True)
-        store.take()
+        store.claim()
 
 
 def test_explain_says_that_as_many_as_may_are_in_flight(store: Session) -> None:
     store.configure_queue("default", max_in_flight=1)
     _, second = store.put(2)
     heartbeat(store)
-    store.take()
+    store.claim()
     assert store.explain(second).reason == "in_flight"
 
 
@@ -438,12 +438,12 @@ def test_explain_counts_who_comes_first(store: Session, clock: Clock) -> None:
     clock.advance(seconds=1)
     (urgent,) = store.put(priority=5)
     (third,) = store.put()
-    store.abandon(store.take())  # back among those that were handed back
+    store.abandon(store.claim())  # back among those that were handed back
     assert [store.explain(request).reason for request in (urgent, first, second, third)] == [
         "next", "behind", "behind", "behind",
     ]  # fmt: skip
     assert store.explain(third).words == "3 requests stand before it (policy strict)"
-    assert [held.request_id for held in store.take(limit=4)] == [urgent, first, second, third]
+    assert [held.request_id for held in store.claim(limit=4)] == [urgent, first, second, third]
 
 
 def test_explain_stops_counting_at_ten_thousand(store: Session) -> None:
@@ -487,7 +487,7 @@ def test_explain_names_the_session_that_has_locked_a_row_or_a_gate(
     reason, words = store.explain(request)
     assert (reason, says in words) == ("locked", True)
     assert dba.names_itself_in(words)
-    assert store.take() == []
+    assert store.claim() == []
     dba.rollback()
     assert store.explain(request).reason == "next"
 
@@ -498,7 +498,7 @@ def test_explain_says_that_a_lock_keeps_an_expired_lease_from_being_taken_back(
     if not store.skips_locked:
         pytest.skip(IGNORES_HINTS)
     (request,) = store.put()
-    store.take()
+    store.claim()
     clock.advance(seconds=31)
     assert store.explain(request).reason == "expired"
     dba = another()
@@ -585,7 +585,7 @@ def test_explain_sees_a_group_whose_first_request_is_gone(store: Session) -> Non
 def test_explain_sees_leases_that_are_counted_and_gone(store: Session) -> None:
     store.configure_queue("default", max_in_flight=2)
     *_, waiting = store.put(3)
-    first, _ = store.take(limit=2)
+    first, _ = store.claim(limit=2)
     assert store.explain(waiting).words.endswith("and they are")
     store.remove("queue", request_id=first.request_id)
     reason, words = store.explain(waiting)
@@ -608,7 +608,7 @@ def test_explain_names_a_claim_that_lasts(store: Session, another: Callable[[], 
     first, _ = store.put(2)
     worker = another()
     worker.begin()
-    worker.take("one")
+    worker.claim("one")
     reason, words = store.explain(first)
     assert (reason, worker.names_itself_in(words)) == ("locked", True)
     worker.commit()

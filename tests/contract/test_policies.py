@@ -92,8 +92,8 @@ def test_no_slot_stays_empty_while_requests_wait(store: Session, clock: Clock, p
     for priority, count in ((9, 1), (4, 2), (0, 20)):
         store.put(count, priority=priority)
     clock.advance(seconds=1)
-    assert len(store.take(limit=15)) == 15
-    assert len(store.take(limit=15)) == 8
+    assert len(store.claim(limit=15)) == 15
+    assert len(store.claim(limit=15)) == 8
 
 
 @pytest.mark.parametrize("policy", ["weighted", "aging"])
@@ -103,7 +103,7 @@ def test_inside_a_priority_the_order_stays(store: Session, clock: Clock, policy:
         store.put(2, priority=1)
         store.put(2, priority=2)
         clock.advance(seconds=1)
-    taken = [request for _ in range(8) for request in store.take(limit=5)]
+    taken = [request for _ in range(8) for request in store.claim(limit=5)]
     for priority in (1, 2):
         own = ids([request for request in taken if request.priority == priority])
         assert len(own) == 20
@@ -114,14 +114,14 @@ def test_a_priority_of_weight_0_gets_what_the_others_leave(store: Session) -> No
     store.configure_queue("default", policy="weighted", policy_weights=[0] * 9 + [1])
     store.put(5, priority=9)
     store.put(5, priority=0)
-    assert [request.priority for request in store.take(limit=8)] == [9] * 5 + [0] * 3
+    assert [request.priority for request in store.claim(limit=8)] == [9] * 5 + [0] * 3
 
 
 def test_weights_of_0_only_leave_the_strict_order(store: Session) -> None:
     store.configure_queue("default", policy="weighted", policy_weights=[0] * 10)
     store.put(2, priority=0)
     store.put(2, priority=9)
-    assert [request.priority for request in store.take(limit=4)] == [9, 9, 0, 0]
+    assert [request.priority for request in store.claim(limit=4)] == [9, 9, 0, 0]
 
 
 @pytest.mark.parametrize("weights", [{"9": 1}, [1, "x"], [1, -1], 7, [None], "[1]"])
@@ -141,7 +141,7 @@ def test_a_policy_nobody_knows_is_refused(store: Session) -> None:
 def flooded(store: Session, clock: Clock, per_second: int) -> list[LeasedRequest]:
     """One second of a flood of urgent requests; five of those that wait are worked off."""
     store.put(per_second, priority=9)
-    taken = store.take(limit=5)
+    taken = store.claim(limit=5)
     store.complete(taken)
     clock.advance(seconds=1)
     return taken
@@ -193,7 +193,7 @@ def test_each_aging_period_of_waiting_counts_as_one_priority(
     store.put(priority=3)
     clock.advance(seconds=waited)
     store.put(priority=5)
-    assert [request.priority for request in store.take()] == [first]
+    assert [request.priority for request in store.claim()] == [first]
 
 
 def test_aging_takes_from_several_priorities_in_one_claim(store: Session, clock: Clock) -> None:
@@ -203,7 +203,7 @@ def test_aging_takes_from_several_priorities_in_one_claim(store: Session, clock:
     store.put(2, priority=9)
     clock.advance(seconds=20)
     store.put(2, priority=9)
-    taken = store.take(limit=5)
+    taken = store.claim(limit=5)
     assert sorted(request.priority for request in taken) == [0, 0, 9, 9, 9]
     assert [request.priority for request in taken][:2] == [0, 0]
 
@@ -211,22 +211,22 @@ def test_aging_takes_from_several_priorities_in_one_claim(store: Session, clock:
 def test_a_returned_request_keeps_its_age(store: Session, clock: Clock) -> None:
     store.configure_queue("default", policy="aging", policy_aging_seconds=1)
     (low,) = store.put(priority=0)
-    leased = store.take()
+    leased = store.claim()
     clock.advance(seconds=10)
     store.put(3, priority=9)
     store.abandon(leased)
-    assert ids(store.take()) == [low]
+    assert ids(store.claim()) == [low]
 
 
 def test_a_retry_ages_from_the_time_it_is_due(store: Session, clock: Clock) -> None:
     store.configure_queue("default", policy="aging", policy_aging_seconds=1)
     store.put(priority=0)
-    leased = store.take()
+    leased = store.claim()
     clock.advance(seconds=10)
     store.fail(leased, [Failure("x", after=timedelta(seconds=1))])
     clock.advance(seconds=1)
     (high,) = store.put(priority=9)
-    assert ids(store.take()) == [high]
+    assert ids(store.claim()) == [high]
 
 
 # -- what it costs -----------------------------------------------------------------------------

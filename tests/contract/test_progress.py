@@ -13,7 +13,7 @@ from tests.contract.sessions import Clock, Session
 
 def test_the_last_word_is_kept_with_its_time(store: Session, clock: Clock) -> None:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     assert store.report_progress([(held, 0.25, "page 1 of 4")]) == 1
     clock.advance(timedelta(seconds=5))
     assert store.report_progress([(held, 0.5, "Seite 2 von 4: früh")]) == 1
@@ -25,9 +25,9 @@ def test_the_last_word_is_kept_with_its_time(store: Session, clock: Clock) -> No
 
 def test_who_has_lost_the_lease_says_nothing_any_more(store: Session, clock: Clock) -> None:
     store.put()
-    (late,) = store.take("late", lease=timedelta(seconds=10))
+    (late,) = store.claim("late", lease=timedelta(seconds=10))
     clock.advance(timedelta(seconds=11))
-    (held,) = store.take("other")
+    (held,) = store.claim("other")
     assert store.report_progress([(held, 0.1, "again")]) == 1
     assert store.report_progress([(late, 0.9, "nearly done")]) == 0
     assert store.rows("progress", "lock_token", "note") == [(held.lock_token, "again")]
@@ -35,7 +35,7 @@ def test_who_has_lost_the_lease_says_nothing_any_more(store: Session, clock: Clo
 
 def test_several_are_kept_at_once_and_only_those_that_are_held(store: Session) -> None:
     store.put(count=3)
-    one, two, three = store.take(limit=3)
+    one, two, three = store.claim(limit=3)
     store.complete([two])
     said: list[tuple[Held | LeasedRequest, float, str]] = [
         (three, 1.0, "three"),
@@ -53,7 +53,7 @@ def test_several_are_kept_at_once_and_only_those_that_are_held(store: Session) -
 
 def test_a_long_note_is_cut(store: Session) -> None:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     store.report_progress([(held, 0.5, "x" * 1000)])
     assert store.rows("progress", "note") == [("x" * 400,)]
 
@@ -61,7 +61,7 @@ def test_a_long_note_is_cut(store: Session) -> None:
 @pytest.mark.parametrize("fraction", [-0.01, 1.01])
 def test_a_fraction_is_0_to_1(store: Session, fraction: float) -> None:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     with pytest.raises(RoutineError, match="a fraction of progress must be 0 to 1"):
         store.report_progress([(held, fraction, "")])
     assert store.rows("progress", "request_id") == []
@@ -69,7 +69,7 @@ def test_a_fraction_is_0_to_1(store: Session, fraction: float) -> None:
 
 def test_maintain_drops_what_is_over_and_nothing_else(store: Session) -> None:
     store.put(count=4)
-    done, failed, back, running = store.take(limit=4)
+    done, failed, back, running = store.claim(limit=4)
     store.report_progress([(one, 0.5, "") for one in (done, failed, back, running)])
     store.complete([done])
     store.fail([failed], [Failure("x")])

@@ -30,7 +30,7 @@ def some_of_everything(store: Session) -> None:
     store.put(5, priority=1)
     store.put(4, priority=7)
     store.put(2, priority=7, delay=timedelta(hours=1))
-    first, *_ = store.take(limit=3)
+    first, *_ = store.claim(limit=3)
     store.fail([first], [Failure("x", dead=True)])
     assert store.depth() == store.counted()
 
@@ -122,11 +122,11 @@ def test_maintain_puts_a_large_queue_right_of_which_nothing_is_left(
 def test_maintain_sees_that_all_leases_of_a_large_queue_were_deleted(store: Session) -> None:
     store.configure_queue("default", max_in_flight=2)
     store.fill(MANY)
-    for leased in store.take(limit=2):
+    for leased in store.claim(limit=2):
         store.remove("queue", request_id=leased.request_id)
-    assert store.take() == []
+    assert store.claim() == []
     assert "put right" in [what for what, _ in store.maintain()]
-    assert len(store.take(limit=2)) == 2
+    assert len(store.claim(limit=2)) == 2
 
 
 def test_maintain_sees_that_some_of_a_large_queue_have_failed_by_hand(store: Session) -> None:
@@ -162,7 +162,7 @@ def test_one_queue_is_recounted_and_no_other(store: Session) -> None:
 
 def test_what_was_finished_and_what_failed_stays_counted(store: Session) -> None:
     store.put(3)
-    done, failed, _ = store.take(limit=3)
+    done, failed, _ = store.claim(limit=3)
     store.complete([done])
     store.fail([failed], [Failure("x")])
     empty(store, "queue")
@@ -183,11 +183,11 @@ def test_a_queue_that_was_emptied_by_hand_has_room(store: Session) -> None:
 def test_a_limit_in_flight_counts_leases_that_were_deleted_by_hand_no_more(store: Session) -> None:
     store.configure_queue("default", max_in_flight=2)
     store.put(4)
-    for leased in store.take(limit=2):
+    for leased in store.claim(limit=2):
         store.remove("queue", request_id=leased.request_id)
-    assert store.take() == []
+    assert store.claim() == []
     store.recount("default")
-    assert len(store.take(limit=2)) == 2
+    assert len(store.claim(limit=2)) == 2
 
 
 # -- groups ----------------------------------------------------------------------------------------
@@ -211,12 +211,12 @@ def test_a_group_whose_first_request_was_deleted_goes_on(store: Session, mend: s
     first, second = store.put(2, group_key="g")
     store.remove("queue", request_id=first)
     (third,) = store.put(group_key="g")
-    assert store.take(limit=9) == []
+    assert store.claim(limit=9) == []
     MENDS[mend](store)
-    (held,) = store.take(limit=9)
+    (held,) = store.claim(limit=9)
     assert held.request_id == second
     store.complete([held])
-    assert [held.request_id for held in store.take(limit=9)] == [third]
+    assert [held.request_id for held in store.claim(limit=9)] == [third]
 
 
 @pytest.mark.parametrize("mend", MENDS)
@@ -224,17 +224,17 @@ def test_a_request_that_was_put_into_a_group_of_its_own_goes_on(store: Session, 
     first, second = store.put(2, group_key="g")
     store.forge("queue", second, group_key="h")
     MENDS[mend](store)
-    assert [held.request_id for held in store.take(limit=9)] == [first, second]
+    assert [held.request_id for held in store.claim(limit=9)] == [first, second]
 
 
 def test_a_group_whose_first_request_is_there_stays_in_line(store: Session) -> None:
     store.put(2, group_key="g")
     (running, _) = store.put(2, group_key="h")
-    (leased,) = [held for held in store.take(limit=9) if held.request_id == running]
+    (leased,) = [held for held in store.claim(limit=9) if held.request_id == running]
     assert store.recount() == []
-    assert store.take(limit=9) == []
+    assert store.claim(limit=9) == []
     store.complete([leased])
-    assert len(store.take(limit=9)) == 1
+    assert len(store.claim(limit=9)) == 1
 
 
 def test_a_group_in_a_large_queue_goes_on_after_a_recount(store: Session) -> None:
@@ -242,7 +242,7 @@ def test_a_group_in_a_large_queue_goes_on_after_a_recount(store: Session) -> Non
     first, second = store.put(2, group_key="g", priority=2)
     store.remove("queue", request_id=first)
     store.recount()
-    assert [held.request_id for held in store.take()] == [second]
+    assert [held.request_id for held in store.claim()] == [second]
 
 
 def test_recount_and_maintain_pass_over_what_somebody_has_locked(
@@ -283,7 +283,7 @@ def test_what_is_not_committed_is_no_mistake(store: Session, another: Another) -
     one = another()
     one.begin()
     one.put(5)
-    one.take("one", limit=2)
+    one.claim("one", limit=2)
     call = store.in_background(store.recount)
     assert store.passes(call)
     assert call.result() == []

@@ -109,7 +109,7 @@ def take(step: Step, store: Session, held: list[list[DueSchedule]]) -> None:
 
 def finish(store: Session) -> None:
     """Have everything done: a dedup key must not hide what was enqueued twice."""
-    while leased := store.take(limit=1000):
+    while leased := store.claim(limit=1000):
         store.complete(leased)
 
 
@@ -170,7 +170,7 @@ def test_the_dedup_key_of_a_firing_is_not_what_keeps_it_from_being_twice(
     (due,) = late.claim_schedules("late").due
     clock.advance(seconds=10)
     Schedules(store, "one", KNOWN, Events()).step()
-    (leased,) = store.take()
+    (leased,) = store.claim()
     store.complete([leased])
     Schedules(late, "late", KNOWN, Events())._fire(due)
     assert store.rows("queue", "request_id") == []

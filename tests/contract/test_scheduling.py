@@ -30,9 +30,9 @@ def test_a_request_is_taken_when_it_is_due_and_not_before(
             (request,) = store.put(due_time=due.astimezone(timezone(timedelta(hours=9))))
     assert statuses(store) == ["Scheduled"]
     clock.advance(minutes=4, seconds=59.999)
-    assert store.take() == []
+    assert store.claim() == []
     clock.advance(milliseconds=1)
-    (leased,) = store.take()
+    (leased,) = store.claim()
     assert (leased.request_id, leased.due_time) == (request, due)
 
 
@@ -56,13 +56,13 @@ def test_a_past_instant_means_now(store: Session, clock: Clock, when: dict[str, 
     (second,) = store.put(**when)
     assert statuses(store) == ["Pending", "Pending"]
     assert store.rows("queue", "due_time") == [(clock.now,)] * 2
-    assert ids(store.take(limit=2)) == [first, second]
+    assert ids(store.claim(limit=2)) == [first, second]
 
 
 def test_dequeue_moves_what_is_due_itself(store: Session, clock: Clock) -> None:
     requests = store.put(5, delay=timedelta(seconds=10))
     clock.advance(seconds=10)
-    assert ids(store.take(limit=2)) == requests[:2]
+    assert ids(store.claim(limit=2)) == requests[:2]
     assert statuses(store) == ["Processing"] * 2 + ["Pending"] * 3
     assert store.depth() == store.counted()
 
@@ -71,7 +71,7 @@ def test_what_is_due_takes_nothing_along_that_is_not(store: Session, clock: Cloc
     (first,) = store.put(delay=timedelta(seconds=10))
     store.put(delay=timedelta(seconds=11))
     clock.advance(seconds=10)
-    assert ids(store.take(limit=2)) == [first]
+    assert ids(store.claim(limit=2)) == [first]
     assert statuses(store) == ["Processing", "Scheduled"]
 
 
@@ -123,22 +123,22 @@ def test_due_requests_stand_by_priority_and_then_by_due_time(store: Session, clo
     first = store.put(delay=timedelta(seconds=4), priority=1)
     clock.advance(seconds=5)
     last = store.put()
-    assert ids(store.take(limit=4)) == [*first, *second, *third, *last]
+    assert ids(store.claim(limit=4)) == [*first, *second, *third, *last]
 
 
 def test_a_scheduled_request_does_not_stand_before_those_that_can_run(store: Session) -> None:
     store.put(priority=9, delay=timedelta(hours=1))
     now = store.put(priority=0)
-    assert ids(store.take(limit=2)) == now
+    assert ids(store.claim(limit=2)) == now
 
 
 def test_a_paused_queue_moves_nothing_and_catches_up(store: Session, clock: Clock) -> None:
     requests = store.put(2, delay=timedelta(seconds=1))
     store.pause("default")
     clock.advance(hours=1)
-    assert store.take(limit=2) == []
+    assert store.claim(limit=2) == []
     store.resume("default")
-    assert ids(store.take(limit=2)) == requests
+    assert ids(store.claim(limit=2)) == requests
 
 
 def test_a_retry_is_scheduled_and_keeps_its_request_out_of_sight_until_then(
@@ -146,13 +146,13 @@ def test_a_retry_is_scheduled_and_keeps_its_request_out_of_sight_until_then(
 ) -> None:
     store.put(priority=9)
     store.put(priority=0)
-    (urgent,) = store.take()
+    (urgent,) = store.claim()
     store.fail([urgent], [Failure("x", after=timedelta(seconds=7))])
     assert statuses(store)[0] == "Scheduled"
-    assert [r.priority for r in store.take(limit=2)] == [0]
+    assert [r.priority for r in store.claim(limit=2)] == [0]
     assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=7)
     clock.advance(seconds=7)
-    assert ids(store.take(limit=2)) == [urgent.request_id]
+    assert ids(store.claim(limit=2)) == [urgent.request_id]
 
 
 @pytest.mark.parametrize("requests", [[], [timedelta(days=3650)]])

@@ -27,19 +27,19 @@ def pending(store: Session, clock: Clock) -> int:
 
 def processing(store: Session, clock: Clock) -> int:
     store.put()
-    return store.take()[0].request_id
+    return store.claim()[0].request_id
 
 
 def failed(store: Session, clock: Clock) -> int:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     store.fail([held], [Failure("gave up", dead=True)])
     return held.request_id
 
 
 def complete(store: Session, clock: Clock) -> int:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     store.complete([held], ["1"])
     return held.request_id
 
@@ -66,7 +66,7 @@ BIRTHS: dict[str, Birth] = {
 
 #: What can be done to a request, by whoever may do it; the token is the one that is on the row.
 MOVES: dict[str, Callable[[Session, Clock, Held], object]] = {
-    "dequeue": lambda store, clock, held: store.take(),
+    "dequeue": lambda store, clock, held: store.claim(),
     "complete": lambda store, clock, held: store.complete([held]),
     "fail": lambda store, clock, held: store.fail([held], [Failure("x")]),
     "fail at once": lambda store, clock, held: store.fail([held], [Failure("x", timedelta(0))]),
@@ -209,7 +209,7 @@ def test_the_tables_refuse_what_no_request_can_be(store: Session, clock: Clock) 
 
 def test_the_tables_refuse_two_of_what_there_may_be_one_of(store: Session) -> None:
     first, second = store.put(2, group_key="g")
-    store.take()
+    store.claim()
     with pytest.raises(StoreError, match="two requests of one group"):
         store.forge(
             "queue",
@@ -301,16 +301,19 @@ def test_an_insert_into_inbox_is_clamped_and_filled_in(store: Session, clock: Cl
         ("b", "default", "Pending", 9, clock.now, clock.now, 5, 0, 0),
         ("c", "default", "Scheduled", 0, clock.now, later, 5, 0, 0),
     ]  # fmt: skip
-    assert [(held.kind, held.payload) for held in store.take(limit=3)] == [("b", "{}"), ("a", "{}")]
+    assert [(held.kind, held.payload) for held in store.claim(limit=3)] == [
+        ("b", "{}"),
+        ("a", "{}"),
+    ]
     clock.advance(hours=1)
-    assert {held.kind: held.payload for held in store.take(limit=3)}["c"] == '{"n": 1}'
+    assert {held.kind: held.payload for held in store.claim(limit=3)}["c"] == '{"n": 1}'
 
 
 def test_an_insert_into_inbox_keeps_its_groups_order_and_its_keys_single(store: Session) -> None:
     for kind in "abc":
         store.insert("inbox", kind=kind, group_key="g")
     for kind in "abc":
-        (held,) = store.take(limit=10)
+        (held,) = store.claim(limit=10)
         assert held.kind == kind
         store.complete([held])
     store.insert("inbox", kind="a", dedup_key="k")
@@ -419,7 +422,7 @@ def test_a_producer_can_insert_into_inbox_and_touch_nothing_else(store: Session)
         for forbidden in (
             lambda: store.insert("queue", kind="a"),
             lambda: store.forge("queue", 1, priority=9),
-            lambda: store.take(),
+            lambda: store.claim(),
             lambda: store.cancel([1]),
             lambda: store.depth(),
         ):

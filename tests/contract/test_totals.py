@@ -29,7 +29,7 @@ def test_a_queue_in_which_nothing_has_happened_is_listed_too(store: Session) -> 
 def test_what_is_finished_and_what_fails_is_counted(store: Session) -> None:
     store.put(5, priority=1)
     store.put(priority=7)
-    first, *others = store.take(limit=6)
+    first, *others = store.claim(limit=6)
     store.complete(others[:3])
     store.fail([first], [DEAD])
     store.fail(others[3:4], [AGAIN])
@@ -39,7 +39,7 @@ def test_what_is_finished_and_what_fails_is_counted(store: Session) -> None:
 
 def test_an_outcome_that_is_refused_or_repeated_is_counted_once(store: Session) -> None:
     store.put()
-    (held,) = store.take()
+    (held,) = store.claim()
     store.complete([held])
     store.complete([held])
     store.complete([held._replace(lock_token=held.lock_token + 1)])
@@ -48,14 +48,14 @@ def test_an_outcome_that_is_refused_or_repeated_is_counted_once(store: Session) 
 
 def test_abandoned_and_cancelled_requests_are_neither_finished_nor_failed(store: Session) -> None:
     first, second = store.put(2)
-    store.abandon(store.take(limit=1))
+    store.abandon(store.claim(limit=1))
     store.cancel([first, second])
     assert queue(store)[2:4] == (0, 0)
 
 
 def test_the_totals_outlive_folding_and_are_no_depth(store: Session) -> None:
     store.put(20)
-    for held in store.take(limit=20):
+    for held in store.claim(limit=20):
         store.complete([held])
     assert len(store.rows("queue_depth", "priority")) > 20
     store.maintain()
@@ -75,7 +75,7 @@ def test_the_oldest_is_the_one_that_was_due_first(store: Session, clock: Clock) 
     assert queue(store).oldest == timedelta(seconds=10)
     clock.advance(seconds=2)
     assert queue(store).oldest == timedelta(seconds=12)
-    for held in store.take(limit=2):
+    for held in store.claim(limit=2):
         store.complete([held])
     assert queue(store).oldest is None
 
@@ -83,7 +83,7 @@ def test_the_oldest_is_the_one_that_was_due_first(store: Session, clock: Clock) 
 def test_a_request_that_was_handed_back_is_as_old_as_it_was(store: Session, clock: Clock) -> None:
     store.put()
     clock.advance(seconds=3)
-    store.abandon(store.take())
+    store.abandon(store.claim())
     store.put()
     assert queue(store).oldest == timedelta(seconds=3)
 

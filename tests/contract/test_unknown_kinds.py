@@ -31,7 +31,7 @@ def beat(
 
 def decline(store: Session, held: Sequence[LeasedRequest] | None = None) -> list[bool]:
     """Lease one request and decline it."""
-    held = store.take("one") if held is None else held
+    held = store.claim("one") if held is None else held
     assert held
     answers, dead = store.decline(held, ["not known here"] * len(held))
     assert answers == [Outcome.OK] * len(held)
@@ -59,9 +59,9 @@ def test_a_declined_request_is_due_again_a_little_later_and_no_attempt_is_counte
         assert (row["locked_by"], row["lock_expires_time"], row["started_time"]) == (None,) * 3
         assert row["due_time"] - clock.now == timedelta(seconds=1)
         assert store.depth() == store.counted()
-        assert store.take("one") == []
+        assert store.claim("one") == []
         clock.advance(seconds=1)
-    (held,) = store.take("two")
+    (held,) = store.claim("two")
     assert store.complete([held]) == [Outcome.OK]
     assert store.row(request)["num_attempts"] == 1
 
@@ -181,9 +181,9 @@ def test_several_kinds_and_queues_are_told_apart(store: Session, clock: Clock) -
 
 def test_a_late_worker_declines_nothing(store: Session, clock: Clock) -> None:
     (request,) = store.put(kind="new")
-    late = store.take("one")
+    late = store.claim("one")
     clock.advance(seconds=31)
-    held = store.take("two")
+    held = store.claim("two")
     before = store.row(request)
     assert store.decline(late, ["x"]) == ([Outcome.LEASE_LOST], [False])
     assert store.row(request) == before
@@ -196,7 +196,7 @@ def test_a_late_worker_declines_nothing(store: Session, clock: Clock) -> None:
 def test_a_request_that_is_to_be_cancelled_is_cancelled(store: Session) -> None:
     store.configure_queue("default", unknown_kind_seconds=0)
     (request,) = store.put(kind="new")
-    held = store.take("one")
+    held = store.claim("one")
     store.cancel([request])
     assert store.decline(held, ["x"]) == ([Outcome.OK], [False])
     assert store.row(request)["status"] == "Cancelled"
@@ -209,10 +209,10 @@ def test_its_group_waits_for_it_unless_it_is_a_dead_letter(
 ) -> None:
     store.configure_queue("default", unknown_kind_seconds=seconds)
     first, second = (store.put(kind=kind, group_key="g")[0] for kind in ("new", "old"))
-    held = store.take("one", 2)
+    held = store.claim("one", 2)
     assert [one.request_id for one in held] == [first]
     decline(store, held)
-    assert [one.request_id for one in store.take("one", 2)] == ([] if seconds else [second])
+    assert [one.request_id for one in store.claim("one", 2)] == ([] if seconds else [second])
 
 
 def test_sleepers_hear_when_to_look(store: Session, another: Callable[[], Session]) -> None:
@@ -221,7 +221,7 @@ def test_sleepers_hear_when_to_look(store: Session, another: Callable[[], Sessio
     sleeper = another()
     sleeper.execute("select rowlease.announce_idle('{default}', true)")
     store.put(kind="new")
-    held = store.take("one")
+    held = store.claim("one")
     heard = store.listening()
     heard()
     decline(store, held)
