@@ -39,9 +39,9 @@ from benchmarks.tables import Table, at_most, finish, times
 from rowlease import Client, task
 
 PROCESSES, COROUTINE = "rowlease, processes", "rowlease, coroutine"
-#: Milliseconds until what one host hands back is started by another that is idle.
+#: Milliseconds until an idle host starts a request that another one abandons.
 BACK_GOAL = 50.0
-HANDED_BACK = 10
+ABANDONED = 10
 #: Seconds after which a worker that was stopped sleeps once more.
 ASLEEP_AGAIN = 1.5
 
@@ -129,7 +129,7 @@ def handed_back(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
     """Milliseconds from handing back what another host leased, to its start here."""
     found = []
     with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as sql:
-        for _ in range(HANDED_BACK):
+        for _ in range(ABANDONED):
             worker.send_signal(signal.SIGSTOP)  # so that the other one gets it
             client.enqueue(began)
             held = client.store.dequeue("another host", ["default"], 1).requests
@@ -202,7 +202,7 @@ def main() -> int:
     spread = f"{back[0]:.1f} to {back[-1]:.1f}"
     middle = statistics.median(back)
     rows.append(
-        [f"handed back by another host ({HANDED_BACK})", f"{middle:.1f} ms", spread, *[""] * 3]
+        [f"abandoned by another host ({ABANDONED})", f"{middle:.1f} ms", spread, *[""] * 3]
     )
     ours = medians[PROCESSES]
     peers = {name: each for name, each in medians.items() if name not in (PROCESSES, COROUTINE)}
@@ -212,7 +212,7 @@ def main() -> int:
         best = min(peers, key=lambda name: getattr(peers[name], part))
         limit = round(getattr(peers[best], part), 2)
         goals.append(at_most(f"start latency, {part}, against {best}", limit, value, " ms"))
-    goals.append(at_most("start of what another host hands back, p50", BACK_GOAL, middle, " ms"))
+    goals.append(at_most("start of a request that another host abandons, p50", BACK_GOAL, middle, " ms"))
     title = (
         f"From the call of enqueue to the start of the task, {given.rate:g} requests a second,"
         f" idle worker, medians of {given.runs}"
