@@ -142,7 +142,7 @@ def throughput(axes: Any, figures: Figures) -> None:
     peak = max(map(sum, zip(*layers, strict=True)))
     if peak < 10:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    caption(axes, "Completed per second", f"in steps of {said(figures.step_seconds)}, UTC", -0.75)
+    caption(axes, "Completed per second", f"in steps of {duration_text(figures.step_seconds)}, UTC", -0.75)
     for place, (name, colour) in enumerate(zip(counts, colours, strict=True)):
         y = 1 - place * 0.34 / THROUGHPUT
         axes.text(1.022, y, "■", transform=axes.transAxes, color=colour, va="top", fontsize=15)
@@ -260,7 +260,7 @@ def short(text: str, most: int) -> str:
     return cut.replace("$", r"\$")
 
 
-def said(seconds: int) -> str:
+def duration_text(seconds: int) -> str:
     """A step of time in words."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:

@@ -108,14 +108,14 @@ def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
     try:
         plan.registry()
     except RowleaseError as error:
-        yield said(error, BRING)
+        yield raisable(error, BRING)
         return
     try:
         with closing(open_store(plan.dsn, application_name=APPLICATION)) as store:
             plan.worker(store, index)
             store.check_schema()
     except RowleaseError as error:
-        yield said(error)
+        yield raisable(error)
 
 
 def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | RowleaseError]:
@@ -138,10 +138,10 @@ def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | Rowlease
             with stopped_by(driver, worker, LOOK * max(1.0, plan.count / LOOKERS)):
                 yield worker.run()
     except RowleaseError as error:
-        yield said(error)
+        yield raisable(error)
 
 
-def said(error: RowleaseError, hint: str = "") -> RowleaseError:
+def raisable(error: RowleaseError, hint: str = "") -> RowleaseError:
     """The error as the driver is to raise it: it travels without its cause."""
     sentence = f"on the executor at {socket.gethostname()}: {error}"
     return type(error)(f"{sentence}; {hint}" if hint else sentence)
