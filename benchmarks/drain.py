@@ -5,8 +5,8 @@
 
 Each way in turn, on a database of its own, so that whatever else the machine does falls on all:
 
-* the baseline: pgbench calls `dequeue` and `complete` in one statement, over one connection, with no
-  Python in between: 100 requests at a time, and 1,000, which is about what a worker of such short
+* the baseline: pgbench calls `dequeue` and `complete` in one statement, on one connection, without
+  Python: 100 requests at a time, and 1,000, which is about what a worker of such short
   tasks exchanges;
 * one worker at its defaults whose task is a coroutine, in its own process, as the peers' are;
 * one worker at its defaults whose task is a plain function, in child processes; two such workers;

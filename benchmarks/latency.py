@@ -201,9 +201,7 @@ def main() -> int:
     rows += [[name, why, "", "", "", ""] for name, why in missing.items()]
     spread = f"{back[0]:.1f} to {back[-1]:.1f}"
     middle = statistics.median(back)
-    rows.append(
-        [f"abandoned by another host ({ABANDONED})", f"{middle:.1f} ms", spread, *[""] * 3]
-    )
+    rows.append([f"abandoned by another host ({ABANDONED})", f"{middle:.1f} ms", spread, *[""] * 3])
     ours = medians[PROCESSES]
     peers = {name: each for name, each in medians.items() if name not in (PROCESSES, COROUTINE)}
     goals = [at_most("start latency, p50", 5, ours.p50, " ms")]
@@ -212,7 +210,9 @@ def main() -> int:
         best = min(peers, key=lambda name: getattr(peers[name], part))
         limit = round(getattr(peers[best], part), 2)
         goals.append(at_most(f"start latency, {part}, against {best}", limit, value, " ms"))
-    goals.append(at_most("start of a request that another host abandons, p50", BACK_GOAL, middle, " ms"))
+    goals.append(
+        at_most("start of a request that another host abandons, p50", BACK_GOAL, middle, " ms")
+    )
     title = (
         f"From the call of enqueue to the start of the task, {given.rate:g} requests a second,"
         f" idle worker, medians of {given.runs}"

@@ -142,7 +142,12 @@ def throughput(axes: Any, figures: Figures) -> None:
     peak = max(map(sum, zip(*layers, strict=True)))
     if peak < 10:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    caption(axes, "Completed per second", f"in steps of {duration_text(figures.step_seconds)}, UTC", -0.75)
+    caption(
+        axes,
+        "Completed per second",
+        f"in steps of {duration_text(figures.step_seconds)}, UTC",
+        -0.75,
+    )
     for place, (name, colour) in enumerate(zip(counts, colours, strict=True)):
         y = 1 - place * 0.34 / THROUGHPUT
         axes.text(1.022, y, "■", transform=axes.transAxes, color=colour, va="top", fontsize=15)
