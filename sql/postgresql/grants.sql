@@ -3,9 +3,9 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    catalogue rows only
--- why:      applied after every routine, so that a new one is closed until it is opened here. The
---           routines run with their owner's rights; nobody else may write a table. Dynamic
---           SQL, because owners are set on whatever there is.
+-- why:      applied after every routine, so that a new one is closed until it is granted here.
+--           Routines run with their owner's rights; only the owner may write a table. Dynamic SQL,
+--           because owners are set on every existing object.
 grant usage, create on schema rowlease, rowlease_internal to rowlease_owner;
 do $$
 declare

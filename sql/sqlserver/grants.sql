@@ -3,8 +3,9 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    catalogue rows only
--- why:      applied after every routine. Nobody else may write a table: the routines reach them
---           because all have one owner (ownership chaining), and what is not opened here is closed.
+-- why:      applied after every routine. Only the owner may write a table: the routines reach
+--           tables because all have one owner (ownership chaining), and what is not granted here is
+--           closed.
 grant select, insert on rowlease.Inbox to rowlease_producer;
 grant insert on rowlease.Staging to rowlease_producer;
 grant execute on rowlease.schema_version

@@ -143,7 +143,7 @@ class StoreConflict(StoreError):
 
 
 class LoadLost(StoreError):
-    """Another run has taken this load over; nothing of this run counts."""
+    """Another run has taken this load over; rows of this run do not count."""
 
 
 class SchemaMismatch(StoreError):

@@ -27,7 +27,7 @@ WEIGHTS = (
     "priority 1 and so on"
 )
 SCHEDULE = (
-    "a schedule wants a name, a cron expression of five fields (minute hour day month weekday), a "
+    "a schedule needs a name, a cron expression of five fields (minute hour day month weekday), a "
     "time zone and a catch-up of 1 to 1000 firings"
 )
 RANGE = 'a setting of queue "default" is out of range'
@@ -126,9 +126,9 @@ REFUSED = [
     Bad("RL001", lambda s: s.fail([HELD], []), RoutineError, LENGTHS),
     Bad("RL001", lambda s: s.renew([HELD], started=[]), RoutineError, LENGTHS),
     Bad("RL001", lambda s: s.purge("default", ["Processing"]), RoutineError,
-        "purge deletes requests that are Scheduled, Pending or Failed; cancel what runs"),
+        "purge deletes requests that are Scheduled, Pending or Failed; cancel running ones"),
     Bad("RL001", lambda s: s.requeue(), RoutineError,
-        "requeue wants request ids, or a queue, kind or error to choose dead letters by"),
+        "requeue needs request ids, or a queue, kind or error to select dead letters"),
     Bad("RL002", enqueue("nowhere"), InvalidRequest, NO_QUEUE),
     Bad("RL002", dequeue("one", ["nowhere"], 1), InvalidRequest, NO_QUEUE),
     Bad("RL002", promote(queue="nowhere"), InvalidRequest, NO_QUEUE),
@@ -144,10 +144,10 @@ REFUSED = [
         "priority is -4; it must be 0 or more, and bigger is more urgent"),
     Bad("RL004", enqueue(payload=LONG), InvalidRequest,
         "payload has 1048579 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
-        "where it is"),
+        "a reference"),
     Bad("RL004", enqueue(payload='"' + "€" * 349_525 + '"'), InvalidRequest,
         "payload has 1048577 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
-        "where it is"),
+        "a reference"),
     Bad("RL005", enqueue_too_many, QueueFull, FULL),
     Bad("RL005", enqueue_before_another, QueueFull, WAITED_FOR),
     Bad("RL006", enqueue(kind=""), InvalidRequest, "kind must name a task in 1 to 200 characters"),
@@ -160,9 +160,9 @@ REFUSED = [
     Bad("RL008", promote(count=3), InvalidRequest,
         'load "x" has 1 staged rows where 3 were expected; write it again'),
     Bad("RL009", begin_for_another_queue, InvalidRequest,
-        'load "x" belongs to queue "mail", not to "default"; take another load id'),
+        'load "x" belongs to queue "mail", not to "default"; use another load id'),
     Bad("RL009", begin_with_other_columns, InvalidRequest,
-        'load "x" was enqueued from other columns: a, not b; take another load id'),
+        'load "x" was enqueued from other columns: a, not b; use another load id'),
     Bad("RL010", configure(nonsense=1), InvalidRequest, 'queue_settings has no setting "nonsense"'),
     Bad("RL010", configure(policy_weights=[1, "2"]), InvalidRequest, WEIGHTS),
     Bad("RL010", configure(policy_weights={"0": 1}), InvalidRequest, WEIGHTS),
@@ -175,7 +175,7 @@ REFUSED = [
     Bad("RL002", lambda s: s.put_schedule("nightly", "0 0 * * *", "a", queue="nowhere"),
         InvalidRequest, NO_QUEUE),
     Bad("RL014", lambda s: s.promote("x", 1, 0), LoadLost,
-        'load "x" is not known: it has not begun, or nobody reported on it for a day; begin it'),
+        'load "x" does not exist: it was not begun, or had no report for a day; begin it'),
     Bad("22P02", enqueue(payload="{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", complete_with("{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", promote(payload="{"), InvalidRequest,

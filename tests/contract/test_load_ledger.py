@@ -68,7 +68,7 @@ def test_a_promoted_load_does_not_begin_again_with_other_columns(store: Session)
     before = ledger(store)
     says = (
         'load "x" was enqueued from other columns: payload string, priority int, not payload'
-        " string; take another load id"
+        " string; use another load id"
     )
     with pytest.raises(InvalidRequest, match=says):
         store.begin_load("x", "default", "two", "payload string")
@@ -128,7 +128,7 @@ def test_a_report_on_a_promoted_load_changes_nothing(store: Session, clock: Cloc
 
 def test_a_report_is_not_negative(store: Session) -> None:
     run = store.begun("x")
-    with pytest.raises(RoutineError, match="not negative"):
+    with pytest.raises(RoutineError, match="must be 0 or more"):
         store.report_load("x", run, -1)
 
 
@@ -145,7 +145,7 @@ def test_a_load_is_abandoned_when_nobody_has_reported_on_it_for_a_day(
     assert swept(store) == 3
     assert store.rows("staging", "row_id") == []
     assert ledger(store) == []
-    with pytest.raises(LoadLost, match=r'load "x" is not known: .* for a day; begin it'):
+    with pytest.raises(LoadLost, match=r'load "x" does not exist: .* for a day; begin it'):
         store.promote("x", run, 3)
     store.configure_queue("other")  # its id is free, for any queue
     assert store.promote("x", store.begun("x", "two", "other"), 0).outcome == Outcome.OK

@@ -217,7 +217,7 @@ def test_rows_that_a_task_commits_after_the_take_over_are_of_its_own_run(
 
 
 @pytest.mark.parametrize("call", ["promote", "report_load", "discard_staged"])
-def test_a_run_that_was_superseded_is_told_who_took_the_load_over_and_when(
+def test_a_superseded_run_gets_an_error_that_names_the_new_owner(
     store: Session, clock: Clock, call: str
 ) -> None:
     run = store.staged("x", part(1, "one"), "one")
@@ -300,11 +300,11 @@ def test_run_numbers_begin_anywhere_and_only_grow(store: Session) -> None:
     assert len({step >> 24 for step in steps}) > 10
 
 
-def test_a_load_that_never_began_is_not_known(store: Session, clock: Clock) -> None:
-    with pytest.raises(LoadLost, match='load "x" is not known: it has not begun'):
+def test_a_load_that_never_began_does_not_exist(store: Session, clock: Clock) -> None:
+    with pytest.raises(LoadLost, match='load "x" does not exist: it was not begun'):
         store.promote("x", 1, 0)
     store.begun("x")
     clock.advance(timedelta(days=2))
     store.maintain()
-    with pytest.raises(LoadLost, match="nobody reported on it for a day; begin it"):
+    with pytest.raises(LoadLost, match="had no report for a day; begin it"):
         store.report_load("x", 1, 0)

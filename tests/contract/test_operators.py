@@ -272,7 +272,7 @@ def test_purge_chooses_by_kind_and_age_and_stops_at_its_limit(store: Session, cl
 def test_purge_refuses_what_must_not_be_purged(store: Session, status: str) -> None:
     store.put()
     store.claim()
-    with pytest.raises(RoutineError, match="cancel what runs"):
+    with pytest.raises(RoutineError, match="cancel running ones"):
         store.purge("default", ["Pending", status])
     assert len(store.rows("queue", "request_id")) == 1
 
@@ -442,7 +442,7 @@ def test_explain_counts_who_comes_first(store: Session, clock: Clock) -> None:
     assert [store.explain(request).reason for request in (urgent, first, second, third)] == [
         "next", "behind", "behind", "behind",
     ]  # fmt: skip
-    assert store.explain(third).words == "3 requests stand before it (policy strict)"
+    assert store.explain(third).words == "3 requests are ahead of it (policy strict)"
     assert [held.request_id for held in store.claim(limit=4)] == [urgent, first, second, third]
 
 
@@ -576,7 +576,7 @@ def test_explain_sees_a_group_whose_first_request_is_gone(store: Session) -> Non
     first, second = store.put(2, group_key="g")
     store.remove("queue", request_id=first)
     reason, words = store.explain(second)
-    assert (reason, "that is gone; recount lets it go" in words) == ("group", True)
+    assert (reason, "that no longer exists; recount unblocks it" in words) == ("group", True)
     heartbeat(store)
     store.recount()
     assert store.explain(second).reason == "next"
@@ -586,11 +586,11 @@ def test_explain_sees_leases_that_are_counted_and_gone(store: Session) -> None:
     store.configure_queue("default", max_in_flight=2)
     *_, waiting = store.put(3)
     first, _ = store.claim(limit=2)
-    assert store.explain(waiting).words.endswith("and they are")
+    assert store.explain(waiting).words.endswith("and as many are running")
     store.remove("queue", request_id=first.request_id)
     reason, words = store.explain(waiting)
     assert reason == "in_flight"
-    assert words.endswith("and 1 are, but more are counted; recount puts that right")
+    assert words.endswith("and 1 are running, but more are counted; recount corrects that")
 
 
 def test_explain_says_that_a_queue_lost_its_settings(store: Session) -> None:

@@ -1,4 +1,4 @@
-"""Rows that somebody changed past the routines: counts and groups are put right."""
+"""Rows were changed by hand: counts and groups are corrected."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def differences(before: list[Depth], after: list[Depth]) -> dict[tuple[str, int,
 def test_maintain_puts_small_queues_right_by_itself(store: Session, hand: str) -> None:
     some_of_everything(store)
     HANDS[hand](store)
-    assert "put right" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [what for what, _ in store.maintain()]
     assert store.depth() == store.counted()
     assert store.recount() == []
 
@@ -115,7 +115,7 @@ def test_maintain_puts_a_large_queue_right_of_which_nothing_is_left(
 ) -> None:
     store.fill(MANY)
     HANDS[hand](store)
-    assert "put right" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [what for what, _ in store.maintain()]
     assert store.depth() == store.counted()
 
 
@@ -125,7 +125,7 @@ def test_maintain_sees_that_all_leases_of_a_large_queue_were_deleted(store: Sess
     for leased in store.claim(limit=2):
         store.remove("queue", request_id=leased.request_id)
     assert store.claim() == []
-    assert "put right" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [what for what, _ in store.maintain()]
     assert len(store.claim(limit=2)) == 2
 
 
@@ -134,21 +134,21 @@ def test_maintain_sees_that_some_of_a_large_queue_have_failed_by_hand(store: Ses
     ((request,), *_) = store.rows("queue", "request_id")
     failed = {"status": "Failed", "last_error": "x", "completion_time": store.now()}
     store.forge("queue", request, **failed)
-    assert "put right" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [what for what, _ in store.maintain()]
     assert store.depth() == store.counted()
 
 
 def test_maintain_sees_a_count_below_nothing_in_a_large_queue(store: Session) -> None:
     store.fill(MANY)
     store.insert("queue_depth", queue_name="default", priority=0, failed=-1)
-    assert "put right" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [what for what, _ in store.maintain()]
     assert store.depth() == store.counted()
 
 
 def test_maintain_leaves_alone_what_is_right(store: Session, clock: Clock) -> None:
     some_of_everything(store)
     store.put(2, group_key="g")
-    assert "put right" not in [what for what, _ in store.maintain()]
+    assert "counts corrected" not in [what for what, _ in store.maintain()]
 
 
 def test_one_queue_is_recounted_and_no_other(store: Session) -> None:
@@ -200,7 +200,7 @@ def mend_by_recount(store: Session) -> None:
 
 
 def mend_by_maintain(store: Session) -> None:
-    assert "put right" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [what for what, _ in store.maintain()]
 
 
 MENDS = {"recount": mend_by_recount, "maintain": mend_by_maintain}
@@ -324,7 +324,7 @@ def some_request(draw: random.Random) -> NewRequest:
 
 
 def test_beside_work_it_finds_nothing_wrong_that_is_right(dsn: str, store: Session) -> None:
-    """And what is wrong is put right once, whoever works meanwhile."""
+    """And mistakes are corrected once, whatever runs meanwhile."""
     store.freeze(None)
     store.configure_queue("default", max_in_flight=20)
     working = threading.Event()

@@ -127,8 +127,8 @@ def test_a_new_expression_counts_from_now(
         ({"kind": ""}, InvalidRequest, "kind must name a task"),
         ({"priority": -1}, InvalidRequest, "priority is -1"),
         ({"payload": "{"}, InvalidRequest, "not JSON"),
-        ({"name": ""}, InvalidRequest, "a schedule wants a name"),
-        ({"name": "s" * 201}, InvalidRequest, "a schedule wants a name"),
+        ({"name": ""}, InvalidRequest, "a schedule needs a name"),
+        ({"name": "s" * 201}, InvalidRequest, "a schedule needs a name"),
         ({"catch_up": 0}, InvalidRequest, "a catch-up of 1 to 1000"),
         ({"catch_up": 1001}, InvalidRequest, "a catch-up of 1 to 1000"),
         ({"cron": "61 * * * *"}, ConfigError, "bad minute"),
@@ -417,7 +417,7 @@ def test_it_says_how_long_there_is_nothing_to_fire(store: Session, clock: Clock)
 
 @pytest.mark.parametrize("wrong", [{"worker_id": ""}, {"lease": timedelta(0)}, {"limit": 0}])
 def test_a_claim_that_makes_no_sense_is_refused(store: Session, wrong: dict[str, Any]) -> None:
-    with pytest.raises(RoutineError, match="claim_schedules wants a worker id"):
+    with pytest.raises(RoutineError, match="claim_schedules needs a worker id"):
         store.claim_schedules(**{"worker_id": "one", **wrong})
 
 

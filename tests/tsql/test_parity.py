@@ -36,7 +36,7 @@ SAME = {
     r"\bbit\b": "boolean",
     r"^(nothing|no rows)$": "void",
 }
-#: What only SQL Server may say of itself: a named lock was not had in time.
+#: An error of SQL Server only: a named lock was not granted in time.
 ONLY_THERE = {"51012"}
 #: An error of PostgreSQL's own (22P02), which a header may leave unsaid; 51011 on SQL Server.
 NOT_JSON = "not JSON"

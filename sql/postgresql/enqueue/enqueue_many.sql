@@ -8,9 +8,9 @@
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1
 -- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
--- why:      the receipt makes a second try after an unknown commit answer with the first one's ids.
---           Without keys all requests will be new, and their ids are known before: the receipt is
---           written once. A whole array may be null: all defaults.
+-- why:      with the same receipt, a second call after an unknown commit returns the ids of the
+--           first. Without keys all requests are new, so their ids are known before and the receipt
+--           is written once. An array that is null has the default for every request.
 create or replace function rowlease.enqueue_many(
   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[] default null,
   p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,
@@ -74,10 +74,10 @@ begin
   if p_waiter_id is not null then
     delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id;
   end if;
-  -- Somebody has to add the counts up where no worker calls maintain: one call in 200 does.
+  -- Where no worker calls maintain, one call in 200 folds the counts.
   if not p_in_transaction and random() < 0.005 then
     perform rowlease_internal.fold_depth(2000);
   end if;
   perform rowlease_internal.wake_workers(p_queue_name, p_in_transaction);
-  return query select i.id, coalesce(i.said, 'ok') from unnest(v_ids, v_outcomes) as i(id, said);
+  return query select i.id, coalesce(i.answer, 'ok') from unnest(v_ids, v_outcomes) as i(id, answer);
 end $$;

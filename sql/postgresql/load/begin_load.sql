@@ -1,19 +1,18 @@
 -- begin_load: start a run of a load, and end any earlier run.
--- params:   p_load_id text, p_queue_name text, p_run_by text (who runs it, in 1 to 200 characters that
---           no other run has), p_columns text (what its rows are made of; null: not said)
+-- params:   p_load_id text, p_queue_name text, p_run_by text (the name of the run, 1 to 200
+--           characters, unique), p_columns text (a description of its rows; null: none)
 -- returns:  outcome text -- 'ok' | 'repeat' (it is promoted: stage nothing), run_number bigint (of this
 --           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, RL014 a later run has taken the load over from this one
 -- locks:    the load's row; rows of staging of this load
--- why:      the run number is a fencing token: a later run has a larger one, and nothing counts that an
---           earlier run stages or promotes. It starts at a random number up to 2^32 and grows by
---           another, as tokens of requests do: a server that was restored, or that took over without the
---           last commits, would give a plain next number out again. The same run may call twice and
---           gets the same number, since an answer may be lost; a run that was superseded does not come
---           back, so two drivers that live on cannot take the load from each other for ever. A promoted
---           load that comes again with other columns is another load, and saying so is better than to
---           enqueue nothing of it.
+-- why:      the run number is a fencing token: a later run has a larger one, and rows that an
+--           earlier run stages do not count. It starts at a random number up to 2^32 and grows by
+--           another, as lock tokens do: after a restore, or a failover that lost commits, a plain
+--           next number would be assigned twice. The same run may call twice and gets the same
+--           number, because an answer may be lost. A superseded run cannot begin again, so two live
+--           drivers cannot take the load from each other for ever. A promoted load that is begun
+--           with other columns is refused, because it would enqueue nothing.
 create or replace function rowlease.begin_load(
   p_load_id text, p_queue_name text, p_run_by text, p_columns text default null
 ) returns table (outcome text, run_number bigint, num_rows bigint, num_enqueued bigint,
@@ -40,7 +39,7 @@ begin
   returning * into v_load;
   if v_load.queue_name <> p_queue_name then
     raise exception using errcode = 'RL009',
-      message = format('load "%s" belongs to queue "%s", not to "%s"; take another load id',
+      message = format('load "%s" belongs to queue "%s", not to "%s"; use another load id',
                        p_load_id, v_load.queue_name, p_queue_name);
   end if;
   if strpos(e'\n' || v_load.past_runs, e'\n' || v_by || e'\n') > 0 then
@@ -49,7 +48,7 @@ begin
   if v_load.status = 'Promoted' then
     if v_load.columns <> p_columns then
       raise exception using errcode = 'RL009',
-        message = format('load "%s" was enqueued from other columns: %s, not %s; take another load id',
+        message = format('load "%s" was enqueued from other columns: %s, not %s; use another load id',
                          p_load_id, v_load.columns, p_columns);
     end if;
     return query select 'repeat'::text, null::bigint, v_load.num_rows, v_load.num_enqueued,

@@ -4,8 +4,9 @@
 -- returns:  bigint -- how many rows were dropped
 -- errors:   RL014 another run has taken the load over
 -- locks:    the load's row; rows of staging of this load
--- why:      of several tries of a Spark task all may have written; the driver knows which one counts.
---           A promoted load is not touched: it has no staged rows, or late ones that nobody promotes.
+-- why:      several tries of a Spark task may all have written; the driver knows which one counts.
+--           A promoted load has no staged rows, or late ones that are never promoted, so it is not
+--           touched.
 create or replace function rowlease.discard_staged(
   p_load_id text, p_run_number bigint, p_kept_parts bigint[]
 ) returns bigint

@@ -8,11 +8,11 @@
 --           taken the load over; 22P02 a payload that is not JSON, 40001 as check_staged, or a row was
 --           written twice and differs
 -- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
--- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
---           load's row makes a second call answer with the first one's counts. Rows of other runs are
---           not counted; maintain drops them. Two tries of a task that computed other rows under the
---           same ids cannot be told apart. The server's own words about JSON would quote a payload, so
---           they are replaced.
+-- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
+--           times. The load's row makes a second call return the counts of the first. Rows of other
+--           runs are not counted; maintain deletes them. Two tries of a task that computed
+--           different rows under the same ids cannot be distinguished. The server's own message
+--           about JSON would quote a payload, so it is replaced.
 create or replace function rowlease.promote(
   p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text default null
 ) returns table (outcome text, num_rows bigint, num_enqueued bigint, num_duplicates bigint)

@@ -1,11 +1,11 @@
--- report_load: report that more rows of a load are on their way, for people to see.
+-- report_load: report that more rows of a load are being written.
 -- params:   p_load_id text, p_run_number bigint, p_num_rows bigint (how many since the last time)
 -- returns:  bigint -- how many in all; null: the load is promoted
 -- errors:   RL001 bad argument, RL014 another run has taken the load over
 -- locks:    the load's row
--- why:      rows that are not committed nobody can count, and counting is what promote does; a task
---           that is tried again reports its rows again. A load that is reported on is not abandoned,
---           and a run that reports hears early that it was superseded.
+-- why:      uncommitted rows cannot be counted, so this is an estimate for people; promote counts.
+--           A task that is retried reports its rows again. A load with reports is not dropped, and
+--           a superseded run learns it here early.
 create or replace function rowlease.report_load(
   p_load_id text, p_run_number bigint, p_num_rows bigint
 ) returns bigint
@@ -16,7 +16,7 @@ declare
   v_load rowlease.load;
 begin
   if (p_num_rows >= 0) is not true then
-    raise exception using errcode = 'RL001', message = 'a number of rows is not negative';
+    raise exception using errcode = 'RL001', message = 'a number of rows must be 0 or more';
   end if;
   v_load := rowlease_internal.take_load(p_load_id, p_run_number);
   if v_load.status = 'Promoted' then

@@ -5,7 +5,7 @@
 -- locks:    the gate without a name, without waiting; rows of queue and load, skipping locked ones;
 --           the partitions of queue_history when days change, after at most 100 ms of waiting
 -- why:      one caller at a time does it, the others return at once. Every step is bounded and
---           skips what is locked, so it may run on any worker beside the work.
+--           skips locked rows, so it may run on any worker beside its work.
 create or replace function rowlease.maintain(p_limit integer default 1000)
 returns table (what text, num_rows bigint)
 language plpgsql security definer
@@ -18,7 +18,7 @@ declare
 begin
   perform from rowlease.gate g where g.queue_name = '' for no key update skip locked;
   if not found then
-    insert into rowlease.gate (queue_name)  -- if somebody deleted it
+    insert into rowlease.gate (queue_name)  -- if it was deleted by hand
     select '' where not exists (select from rowlease.gate g where g.queue_name = '')
     on conflict do nothing;
     return;
@@ -37,7 +37,7 @@ begin
       return next;
     end if;
   end loop;
-  what := 'put right';
+  what := 'counts corrected';
   num_rows := rowlease_internal.recount_queues(p_limit);
   if num_rows > 0 then return next; end if;
 
@@ -53,7 +53,7 @@ begin
   get diagnostics num_rows = row_count;
   if num_rows > 0 then return next; end if;
 
-  what := 'workers forgotten';
+  what := 'workers removed';
   delete from rowlease.worker w where w.heartbeat_time < v_now - interval '1 hour';
   get diagnostics num_rows = row_count;
   if num_rows > 0 then return next; end if;

@@ -1,12 +1,12 @@
 -- cancel: cancel waiting requests; ask running ones to stop.
 -- params:   p_request_ids bigint[]
 -- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
---           worker is told at the next renew) | 'not_found' (finished, or never there)
+--           worker learns it at the next renew) | 'not_found' (finished, or it never existed)
 -- errors:   none
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      nobody's lease is taken away: a running request ends by its worker's word, or by its
---           lease running out. Rows are locked by a statement of their own: the next one then sees
---           who was claimed, or handed back, while this one waited.
+-- why:      no lease is broken: a running request ends when its worker reports an outcome, or when
+--           its lease runs out. Rows are locked by a separate statement: the next one then sees
+--           requests that were claimed or abandoned while this one waited.
 create or replace function rowlease.cancel(p_request_ids bigint[])
 returns table (request_id bigint, outcome text)
 language plpgsql security definer

@@ -4,8 +4,9 @@
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; a new queue's gate; waiting requests above a lowered
 --           max_priority
--- why:      a queue is made on purpose: a misspelt name in an enqueue is an error, not a new queue.
---           Workers and producers that sleep hear of it, as the new settings may let them go on.
+-- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new
+--           queue. Idle workers and waiting producers are notified, because the new settings may
+--           let them continue.
 create or replace function rowlease.configure_queue(p_queue_name text, p_settings json default '{}')
 returns json
 language plpgsql security definer

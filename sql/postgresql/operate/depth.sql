@@ -4,7 +4,7 @@
 --           failed bigint -- highest priority first; priorities without requests are left out
 -- errors:   RL002 unknown queue
 -- locks:    none
--- why:      sums what the routines have counted and never counts the queue itself.
+-- why:      it sums what the routines have counted, and never counts the queue.
 create or replace function rowlease.depth(p_queue_name text default null)
 returns table (queue_name text, priority integer, scheduled bigint, pending bigint,
                processing bigint, failed bigint)

@@ -4,10 +4,11 @@
 --           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' | 'behind' | 'next',
 --           words text
 -- errors:   none
--- locks:    none; a table that is just being locked is waited for, for at most 2 s
--- why:      the first that holds, in the order in which dequeue would meet them. It counts those
---           ahead only up to 10,000. Locks of other sessions are named, who holds them and since when, as
---           far as rowlease_owner may see that; those of a claim are gone when it looks again.
+-- locks:    none; for a lock that is just being taken on a table it waits at most 2 s
+-- why:      it returns the first reason that holds, in the order in which a claim would meet them.
+--           It counts at most 10,000 requests ahead. For a lock it names the session and since
+--           when, as far as rowlease_owner may see that; a lock of a claim is gone when it checks
+--           again.
 create or replace function rowlease.explain(p_request_id bigint)
 returns table (reason text, words text)
 language plpgsql stable security definer
@@ -41,11 +42,11 @@ begin
                     v_request.num_attempts, v_request.max_attempts, v_request.last_error);
   elsif v_request.status = 'Processing' and v_request.lock_expires_time > v_now then
     reason := 'running';
-    words := format('%s holds it until %s, and renews that while it lives', v_request.locked_by,
+    words := format('%s has leased it until %s, and renews the lease while it lives', v_request.locked_by,
                     v_request.lock_expires_time);
   elsif v_settings.queue_name is null then
     reason := 'no_queue';
-    words := format('the queue "%s" has no settings any more; make it again with configure_queue',
+    words := format('the queue "%s" no longer has settings; create it again with configure_queue',
                     v_request.queue_name);
   elsif v_settings.paused then
     reason := 'paused'; words := format('the queue "%s" is paused; resume it', v_request.queue_name);
@@ -57,7 +58,7 @@ begin
     reason := 'locked'; words := v_lock;
   elsif v_request.status = 'Processing' then
     reason := 'expired';
-    words := format('the lease of %s ran out at %s; the next dequeue or maintain takes it back',
+    words := format('the lease of %s ran out at %s; the next claim or maintain breaks it',
                     v_request.locked_by, v_request.lock_expires_time);
   else
     select w.reason, w.words into reason, words

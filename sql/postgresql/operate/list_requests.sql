@@ -6,7 +6,7 @@
 --           last_error text, result text
 -- errors:   none
 -- locks:    none
--- why:      for people and tests: it reads the tables from end to end where much does not match.
+-- why:      for people and tests: with a filter that matches little, it reads whole tables.
 create or replace function rowlease.list_requests(
   p_queue_name text default null, p_kind text default null, p_statuses text[] default null,
   p_limit integer default 1000

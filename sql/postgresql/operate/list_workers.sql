@@ -5,8 +5,8 @@
 --           silent_ms bigint (since the last heartbeat)
 -- errors:   none
 -- locks:    none
--- why:      what the table says, for programs, with the silence by the database's own clock. A
---           worker beats every 5 s; one that was killed stays for an hour.
+-- why:      the columns of the table, with the silence by the database's clock. A worker sends a
+--           heartbeat every 5 s; one that was killed stays for an hour.
 create or replace function rowlease.list_workers()
 returns table (
   worker_id text, host text, pid integer, version text, queue_names text, slots integer,

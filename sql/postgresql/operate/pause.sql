@@ -1,9 +1,9 @@
--- pause: stop claims from a queue; running requests and producers go on.
+-- pause: stop claims from a queue; running requests and producers continue.
 -- params:   p_queue_name text
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row
--- why:      every dequeue reads the settings, so that it takes effect within one claim.
+-- why:      every claim reads the settings, so it takes effect within one claim.
 create or replace function rowlease.pause(p_queue_name text) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp

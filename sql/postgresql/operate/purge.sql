@@ -5,8 +5,8 @@
 -- returns:  bigint -- how many were deleted; of a dry run, how many would be
 -- errors:   RL001 a status that cannot be purged, RL002 unknown queue
 -- locks:    rows of queue, exclusive, in request order, skipping locked ones
--- why:      nothing that runs is touched: cancel it. Call again until 0 comes back to delete more
---           than p_limit.
+-- why:      running requests are not touched: cancel them. To delete more than p_limit, call it
+--           until it returns 0.
 create or replace function rowlease.purge(
   p_queue_name text, p_statuses text[] default '{Failed}', p_kind text default null,
   p_older_than_ms bigint default 0, p_limit integer default 10000, p_dry_run boolean default false
@@ -22,7 +22,7 @@ begin
   perform rowlease_internal.settings_of(p_queue_name);
   if not p_statuses <@ array['Scheduled', 'Pending', 'Failed'] then
     raise exception using errcode = 'RL001',
-      message = 'purge deletes requests that are Scheduled, Pending or Failed; cancel what runs';
+      message = 'purge deletes requests that are Scheduled, Pending or Failed; cancel running ones';
   end if;
   with chosen as materialized (
     select q.request_id, q.priority, q.status from rowlease.queue q

@@ -1,13 +1,13 @@
 -- recount: compare the counts of queues with their rows, and correct them.
 -- params:   p_queue_name text (null: every queue)
--- returns:  what was wrong: queue_name text, priority integer, counter text -- 'scheduled' | 'pending' |
+-- returns:  the wrong counts: queue_name text, priority integer, counter text -- 'scheduled' | 'pending' |
 --           'processing' | 'failed', or 'group_blocked': requests that waited for one of their group
---           that is gone; was bigint, actual bigint
--- errors:   RL002 unknown queue; 55P03 maintain or another recount has been at it for 2 s
--- locks:    the gate without a name, after at most 2 s; rows of queue that are let go, exclusive,
+--           that no longer exists; was bigint, actual bigint
+-- errors:   RL002 unknown queue; 55P03 maintain or another recount has been running for 2 s
+-- locks:    the gate without a name, after at most 2 s; rows of queue that are unblocked, exclusive,
 --           skipping locked ones
--- why:      after a DELETE, UPDATE or TRUNCATE past the routines. It reads the whole queue, but keeps
---           nobody from working.
+-- why:      for use after a DELETE, UPDATE or TRUNCATE by hand. It reads the whole queue, but
+--           blocks no other call.
 create or replace function rowlease.recount(p_queue_name text default null)
 returns table (queue_name text, priority integer, counter text, was bigint, actual bigint)
 language plpgsql security definer
@@ -22,7 +22,7 @@ begin
   end if;
   if not rowlease_internal.take_gate('') then
     raise exception using errcode = 'lock_not_available',
-      message = 'maintain or another recount has been at it for 2 s; nothing was done, call again';
+      message = 'maintain or another recount has been running for 2 s; nothing was done, call again';
   end if;
   return query select * from rowlease_internal.correct_counts(v_queues);
   v_queues := coalesce(v_queues, array(select distinct d.queue_name from rowlease.queue_depth d));

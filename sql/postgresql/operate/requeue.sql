@@ -5,10 +5,10 @@
 --           key) | 'not_found' (no dead letter)
 -- errors:   RL001 neither ids nor a filter
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      attempts and crashes start again from 0, the token never does; what says that a lease
---           was broken (lock_expires_time) stays. It waits from now on; what went wrong stays
---           readable until the next attempt. Call again until nothing comes back to revive more
---           than p_limit.
+-- why:      attempts and crashes start again from 0, the token never does; the mark of a broken
+--           lease (lock_expires_time) stays. The request waits from now on, and its last error
+--           stays until the next attempt. To requeue more than p_limit, call it until it returns no
+--           row.
 create or replace function rowlease.requeue(
   p_request_ids bigint[] default null, p_queue_name text default null, p_kind text default null,
   p_error_like text default null, p_limit integer default 10000, p_dry_run boolean default false
@@ -26,7 +26,7 @@ declare
 begin
   if v_ids is null and p_queue_name is null and p_kind is null and p_error_like is null then
     raise exception using errcode = 'RL001',
-      message = 'requeue wants request ids, or a queue, kind or error to choose dead letters by';
+      message = 'requeue needs request ids, or a queue, kind or error to select dead letters';
   elsif v_ids is null then
     v_ids := array(
       select q.request_id from rowlease.queue q
@@ -35,7 +35,7 @@ begin
          and (p_error_like is null or q.last_error like p_error_like)
        order by q.request_id limit p_limit);
   end if;
-  -- Of several dead letters with one dedup key the first may live again.
+  -- Of several dead letters with one dedup key only the first is requeued.
   for v_try in 1..3 loop
     begin
       with held as materialized (
@@ -62,7 +62,7 @@ begin
       select array_agg(c.request_id) into v_live from chosen c;
       exit;
     exception when unique_violation then
-      -- An enqueue took a dedup key at this moment; the next look sees its request.
+      -- An enqueue took a dedup key at this moment; the next try sees its request.
       if v_try = 3 then raise; end if;
     end;
   end loop;

@@ -7,10 +7,11 @@
 --           whose schedule_name is null: wait_ms bigint until the next is due or a lease runs out
 -- errors:   RL001 bad argument
 -- locks:    rows of schedule, exclusive, skipping locked ones
--- why:      the lease keeps others from trying the same; that nothing fires twice is for the token
---           in fire_schedule to see. A worker that dies in between is followed by another when the
---           lease runs out. claimed_time is the database's clock, by which firings are due. Tokens
---           grow as in claim. A schedule whose kind this worker does not know waits for one that does.
+-- why:      the lease keeps other workers from firing the same schedule at once; the token in
+--           fire_schedule guarantees that nothing fires twice. If a worker dies in between, another
+--           one continues when the lease has run out. claimed_time is the database's clock, by
+--           which firings are due. Tokens grow as in claim. A schedule whose kind this worker does
+--           not know waits for a worker that knows it.
 create or replace function rowlease.claim_schedules(
   p_worker_id text, p_lease_ms bigint default 10000, p_limit integer default 100,
   p_kinds text[] default null
@@ -30,7 +31,7 @@ begin
   if (p_worker_id <> '' and p_lease_ms between 100 and 86400000
       and p_limit between 1 and 10000) is not true then
     raise exception using errcode = 'RL001',
-      message = 'claim_schedules wants a worker id, a lease of 100 to 86400000 ms and a limit of 1 '
+      message = 'claim_schedules needs a worker id, a lease of 100 to 86400000 ms and a limit of 1 '
                 'to 10000';
   end if;
   return query
@@ -69,7 +70,7 @@ begin
       where not s.paused and (p_kinds is null or s.kind = any(p_kinds))
         and s.next_time is null));
   claimed_time := v_now;
-  wait_ms := case when isfinite(v_next)  -- who sets a time by hand may write 'infinity'
+  wait_ms := case when isfinite(v_next)  -- a time set by hand may be 'infinity'
                   then greatest(0, ceil(extract(epoch from v_next - v_now) * 1000)) end;
   return next;
 end $$;

@@ -7,9 +7,9 @@
 -- errors:   RL001 firings that are not due or come after the next, RL002 unknown queue, RL003 bad
 --           priority, RL004 bad payload, RL005 queue is full, RL006 no kind
 -- locks:    the schedule's row; queue_settings if the queue has a capacity; as add_requests
--- why:      the requests and the next time are one transaction, compared and set by the token: what
---           a late worker wanted to fire, another has fired or will. Requests carry the name and
---           the time of their firing as dedup key.
+-- why:      the requests and the next time are one transaction, which is compare-and-set on the
+--           token: what a late worker would fire, another worker fires. The dedup key of a request
+--           is the name of its schedule with the time of its firing.
 create or replace function rowlease.fire_schedule(
   p_schedule_name text, p_lock_token bigint default null, p_due_times timestamptz[] default null,
   p_next_time timestamptz default null
@@ -65,6 +65,6 @@ begin
          lock_expires_time = case when p_lock_token is null then s.lock_expires_time end
    where s.schedule_name = p_schedule_name;
   return query
-    select u.id, u.said
-      from unnest(coalesce(v_ids, '{null}'), coalesce(v_outcomes, '{ok}')) as u(id, said);
+    select u.id, u.answer
+      from unnest(coalesce(v_ids, '{null}'), coalesce(v_outcomes, '{ok}')) as u(id, answer);
 end $$;

@@ -1,9 +1,9 @@
--- pause_schedule: stop a schedule from firing; what it has enqueued stays.
+-- pause_schedule: stop a schedule from firing; requests that it has enqueued stay.
 -- params:   p_schedule_name text
--- returns:  outcome text -- 'ok' | 'repeat' (it was so already) | 'not_found'
+-- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
--- why:      whoever is firing it at this moment does so no more: the lock token is another.
+-- why:      a worker that is firing it at this moment is refused: the lock token changes.
 create or replace function rowlease.pause_schedule(p_schedule_name text)
 returns table (outcome text)
 language plpgsql security definer

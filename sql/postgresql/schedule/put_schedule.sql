@@ -2,16 +2,16 @@
 -- params:   p_schedule_name text, p_cron text (minute hour day month weekday), p_kind text,
 --           p_queue_name text, p_time_zone text, p_payload text ({scheduled_time} in it becomes
 --           the time of each firing), p_priority integer, p_catch_up integer (how many missed
---           firings are made up, the latest ones)
--- returns:  outcome text -- 'ok' | 'repeat' (it was so already), changed_time timestamptz -- its
+--           firings are enqueued late, the latest ones)
+-- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- its
 --           firings are counted from there, if none is planned yet
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
 --           name, expression, time zone or catch-up
 -- locks:    the schedule's row
--- why:      every worker says at its start what its code wants, so what is the same already stays
---           as it is, and no firing is missed over a restart; nor is what somebody paused resumed.
---           What changes takes a new lock token: whoever is firing it does so no more. What the
---           expression means, workers know: they plan the first firing.
+-- why:      every worker writes the schedules of its code when it starts, so an unchanged one stays
+--           as it is: no firing is missed over a restart, and a paused schedule stays paused. A
+--           change takes a new lock token, so a worker that is firing it at this moment is refused.
+--           Only workers can evaluate the expression, so they plan the first firing.
 create or replace function rowlease.put_schedule(
   p_schedule_name text, p_cron text, p_kind text, p_queue_name text default 'default',
   p_time_zone text default 'UTC', p_payload text default '{}', p_priority integer default 0,
@@ -33,7 +33,7 @@ begin
       and v_cron ~ '^\S+( \S+){4}$' and length(v_cron) <= 200 and coalesce(p_time_zone, '') <> ''
       and length(p_time_zone) <= 100 and p_catch_up between 1 and 1000) is not true then
     raise exception using errcode = 'RL013',
-      message = 'a schedule wants a name, a cron expression of five fields (minute hour day month '
+      message = 'a schedule needs a name, a cron expression of five fields (minute hour day month '
                 'weekday), a time zone and a catch-up of 1 to 1000 firings';
   end if;
   insert into rowlease.schedule (schedule_name, cron, time_zone, queue_name, kind, payload,

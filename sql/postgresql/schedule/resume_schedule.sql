@@ -1,9 +1,9 @@
 -- resume_schedule: let a paused schedule fire again, from now on.
 -- params:   p_schedule_name text
--- returns:  outcome text -- 'ok' | 'repeat' (it was so already) | 'not_found'
+-- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
--- why:      what it has missed while it was paused is not made up: its firings are counted from now.
+-- why:      missed firings are not enqueued: firings are counted from now.
 create or replace function rowlease.resume_schedule(p_schedule_name text)
 returns table (outcome text)
 language plpgsql security definer

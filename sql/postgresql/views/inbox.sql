@@ -4,8 +4,8 @@
 --           writer can look at its columns
 -- errors:   as enqueue_many; 23505 a dedup key that is live already
 -- locks:    as enqueue_many
--- why:      a client may say what it wants, never who holds it or how far it is. Defaults are
---           filled and the priority clamped by the trigger fill_request.
+-- why:      a client may describe a request, but not its lease or its progress. The trigger
+--           fill_request fills defaults and clamps the priority.
 create or replace view rowlease.inbox as
 select q.queue_name, q.kind, q.priority, q.due_time, q.dedup_key, q.group_key, q.payload
   from rowlease.queue q

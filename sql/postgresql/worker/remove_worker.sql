@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row
--- why:      others need not wait for its silence; those that stepped back for it are woken.
+-- why:      other workers need not wait for its silence; those that made way for it are notified.
 create or replace function rowlease.remove_worker(p_worker_id text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -9,8 +9,8 @@
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1; 51011 a payload that is not JSON
 -- locks:    the receipt's key; the queue's admission lock if it has a capacity; as add_requests
--- why:      the receipt makes a second try after an unknown commit answer with the first one's ids.
---           A whole array may be null: all defaults.
+-- why:      with the same receipt, a second call after an unknown commit returns the ids of the
+--           first. An array that is null has the default for every request.
 create or alter procedure rowlease.enqueue_many
   @p_queue_name nvarchar(400), @p_kinds nvarchar(max), @p_payloads nvarchar(max),
   @p_priorities nvarchar(max) = null, @p_delays_ms nvarchar(max) = null,
@@ -65,7 +65,7 @@ begin
 end;
 if @p_waiter_id is not null
   delete from rowlease.QueueWaiter where WaiterId = @p_waiter_id;
--- Somebody has to add the counts up where no worker calls maintain: one call in 200 does.
+-- Where no worker calls maintain, one call in 200 folds the counts.
 if @p_in_transaction = 0 and rand() < 0.005
   exec rowlease_internal.fold_depth 2000, @folded output;
 commit transaction;

@@ -1,21 +1,20 @@
 -- begin_load: start a run of a load, and end any earlier run.
--- params:   p_load_id nvarchar(400), p_queue_name nvarchar(400), p_run_by nvarchar(400) (who runs it, in
---           1 to 200 characters that no other run has), p_columns nvarchar(max) (what its rows are made
---           of; null: not said)
+-- params:   p_load_id nvarchar(400), p_queue_name nvarchar(400), p_run_by nvarchar(400) (the name
+--           of the run, 1 to 200 characters, unique), p_columns nvarchar(max) (a description of its
+--           rows; null: none)
 -- returns:  outcome text -- 'ok' | 'repeat' (it is promoted: stage nothing), run_number bigint (of this
 --           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, RL014 a later run has taken the load over from this one; 51012 as
 --           take_lock
 -- locks:    the load's lock and row; rows of staging of this load
--- why:      the run number is a fencing token: a later run has a larger one, and nothing counts that an
---           earlier run stages or promotes. It starts at a random number up to 2^32 and grows by
---           another, as tokens of requests do: a server that was restored, or that took over without the
---           last commits, would give a plain next number out again. The same run may call twice and
---           gets the same number, since an answer may be lost; a run that was superseded does not come
---           back, so two drivers that live on cannot take the load from each other for ever. A promoted
---           load that comes again with other columns is another load, and saying so is better than to
---           enqueue nothing of it.
+-- why:      the run number is a fencing token: a later run has a larger one, and rows that an
+--           earlier run stages do not count. It starts at a random number up to 2^32 and grows by
+--           another, as lock tokens do: after a restore, or a failover that lost commits, a plain
+--           next number would be assigned twice. The same run may call twice and gets the same
+--           number, because an answer may be lost. A superseded run cannot begin again, so two live
+--           drivers cannot take the load from each other for ever. A promoted load that is begun
+--           with other columns is refused, because it would enqueue nothing.
 create or alter procedure rowlease.begin_load
   @p_load_id nvarchar(400), @p_queue_name nvarchar(400), @p_run_by nvarchar(400),
   @p_columns nvarchar(max) = null
@@ -49,7 +48,7 @@ select @queue = l.QueueName, @run = l.RunNumber, @run_by = l.RunBy, @past = l.Pa
 if @queue <> @p_queue_name collate Latin1_General_100_BIN2
 begin
   set @says = concat(N'load "', @p_load_id, N'" belongs to queue "', @queue, N'", not to "',
-                     @p_queue_name, N'"; take another load id');
+                     @p_queue_name, N'"; use another load id');
   throw 51009, @says, 1;
 end;
 if charindex(concat(nchar(10), @by, nchar(10)) collate Latin1_General_100_BIN2,
@@ -60,7 +59,7 @@ begin
   if @columns <> @p_columns collate Latin1_General_100_BIN2
   begin
     set @says = concat(N'load "', @p_load_id, N'" was enqueued from other columns: ', @columns,
-                       N', not ', @p_columns, N'; take another load id');
+                       N', not ', @p_columns, N'; use another load id');
     throw 51009, @says, 1;
   end;
   select @outcome = 'repeat', @run = null;

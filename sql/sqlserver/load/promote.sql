@@ -9,10 +9,10 @@
 --           check_copies
 -- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
 --           keys of the queue if the load has any; as add_staged
--- why:      however often a Spark task wrote its rows, each (load, row) becomes one request; the
---           load's row makes a second call answer with the first one's counts. Rows of other runs are
---           not counted; maintain drops them. What is deleted at the end must be as much as was
---           counted: a task that Spark has given up may write meanwhile.
+-- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
+--           times. The load's row makes a second call return the counts of the first. Rows of other
+--           runs are not counted; maintain deletes them. The number of rows deleted at the end must
+--           be the number counted: a task that Spark has given up may write meanwhile.
 create or alter procedure rowlease.promote
   @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_kind nvarchar(max) = null
 as

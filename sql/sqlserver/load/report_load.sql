@@ -1,12 +1,12 @@
--- report_load: report that more rows of a load are on their way, for people to see.
+-- report_load: report that more rows of a load are being written.
 -- params:   p_load_id nvarchar(400), p_run_number bigint, p_num_rows bigint (how many since the last
 --           time)
 -- returns:  bigint -- how many in all; null: the load is promoted
 -- errors:   RL001 bad argument, RL014 another run has taken the load over; 51012 as take_lock
 -- locks:    the load's lock and row
--- why:      rows that are not committed nobody can count, and counting is what promote does; a task
---           that is tried again reports its rows again. A load that is reported on is not abandoned,
---           and a run that reports hears early that it was superseded.
+-- why:      uncommitted rows cannot be counted, so this is an estimate for people; promote counts.
+--           A task that is retried reports its rows again. A load with reports is not dropped, and
+--           a superseded run learns it here early.
 create or alter procedure rowlease.report_load
   @p_load_id nvarchar(400), @p_run_number bigint, @p_num_rows bigint
 as
@@ -15,7 +15,7 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @staged bigint;
 if @p_num_rows is null or @p_num_rows < 0
-  throw 51001, N'a number of rows is not negative', 1;
+  throw 51001, N'a number of rows must be 0 or more', 1;
 begin transaction;
 exec rowlease_internal.take_load @p_load_id, @p_run_number;
 update rowlease.[Load]

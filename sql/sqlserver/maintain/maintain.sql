@@ -5,8 +5,8 @@
 -- locks:    a lock of its own, without waiting; rows of queue, skipping locked ones; as recount_queues; the
 --           counts' lock, without waiting
 -- why:      one caller at a time does it, the others return at once. Every step is bounded and
---           skips what is locked, so it may run on any worker beside the work. Counts come last: who
---           wants to add them up waits until the commit.
+--           skips locked rows, so it may run on any worker beside its work. Counts come last,
+--           because routines that sum them wait until the commit.
 create or alter procedure rowlease.maintain @p_limit int = 1000
 as
 set nocount on;
@@ -34,7 +34,7 @@ begin
    where ReceivedTime < dateadd(day, -1, @now);
   insert into @done (What, NumRows) values (N'receipts dropped', @@rowcount);
   delete from rowlease.Worker with (rowlock, readpast) where HeartbeatTime < dateadd(hour, -1, @now);
-  insert into @done (What, NumRows) values (N'workers forgotten', @@rowcount);
+  insert into @done (What, NumRows) values (N'workers removed', @@rowcount);
   delete top (@p_limit) from rowlease.Progress with (rowlock, readpast)
    where not exists (select 1 from rowlease.Queue as q
                       where q.RequestId = Progress.RequestId and q.LockToken = Progress.LockToken
@@ -50,7 +50,7 @@ begin
    where CompletionTime < dateadd(day, -@days, @now);
   insert into @done (What, NumRows) values (N'history dropped', @@rowcount);
   exec rowlease_internal.recount_queues @p_limit, @corrected output;
-  insert into @done (What, NumRows) values (N'put right', @corrected);
+  insert into @done (What, NumRows) values (N'counts corrected', @corrected);
   exec rowlease_internal.fold_depth @many, @folded output;
   insert into @done (What, NumRows) values (N'counts folded', @folded);
 end;

@@ -1,14 +1,15 @@
 -- cancel: cancel waiting requests; ask running ones to stop.
 -- params:   p_request_ids nvarchar(max)
 -- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
---           worker is told at the next renew) | 'not_found' (finished, or never there)
--- errors:   51012 somebody holds one of them for longer than the session waits
+--           worker learns it at the next renew) | 'not_found' (finished, or it never existed)
+-- errors:   51012 as take_lock
 -- locks:    the requests' own locks, in request order, then their groups'; rows of queue, exclusive;
 --           held to the caller's commit
--- why:      nobody's lease is taken away: a running request ends by its worker's word, or by its
---           lease running out. A claim locks a row it has found in an index, this one finds the row
---           by key: the lock that comes before both keeps them from waiting for each other. One update
---           of all rows would take them in any order, and might meet one that took them in another.
+-- why:      no lease is broken: a running request ends when its worker reports an outcome, or when
+--           its lease runs out. A claim locks a row that it has found in an index, this routine
+--           finds the row by key: the lock before both keeps them from waiting for each other. A
+--           single update of all rows could lock them in any order, and so meet another one in a
+--           deadlock.
 create or alter procedure rowlease.cancel @p_request_ids nvarchar(max)
 as
 set nocount on;

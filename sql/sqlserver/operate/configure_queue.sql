@@ -4,8 +4,8 @@
 -- returns:  json -- all settings as they are now
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; waiting requests above a lowered max_priority
--- why:      a queue is made on purpose: a misspelt name in an enqueue is an error, not a new queue.
---           A null is a value for capacity, policy_weights and max_in_flight.
+-- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new
+--           queue. For capacity, policy_weights and max_in_flight null is a value.
 create or alter procedure rowlease.configure_queue
   @p_queue_name nvarchar(400), @p_settings nvarchar(max) = N'{}'
 as
@@ -37,7 +37,7 @@ if exists (select 1 from openjson(@p_settings) as j
                    or j.[key] = 'max_priority' and try_cast(j.value as smallint) is null
                    or j.[key] <> 'capacity' and try_cast(j.value as int) is null))
 begin
-  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it is no number that fits');
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it is not a number that fits');
   throw 51010, @says, 1;
 end;
 begin try

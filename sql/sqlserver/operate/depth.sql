@@ -4,8 +4,8 @@
 --           failed bigint -- highest priority first; priorities without requests are left out
 -- errors:   RL002 unknown queue
 -- locks:    the counts' lock, shared, while they are read
--- why:      sums what the routines have counted and never counts the queue itself. What is not
---           committed is passed over; see sum_depth.
+-- why:      it sums what the routines have counted, and never counts the queue. Uncommitted counts
+--           are skipped; see sum_depth.
 create or alter procedure rowlease.depth @p_queue_name nvarchar(400) = null
 as
 set nocount on;

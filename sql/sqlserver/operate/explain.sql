@@ -5,9 +5,10 @@
 --           words text
 -- errors:   none
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
--- why:      the first that holds, in the order in which dequeue would meet them. It counts those
---           ahead only up to 10,000. Who holds a lock is named only to who may see the server's state. Of
---           locks on whole tables nothing is said: who reads waits for them.
+-- why:      it returns the first reason that holds, in the order in which a claim would meet them.
+--           It counts at most 10,000 requests ahead. It names the session that holds a lock only if
+--           the login may see the server's state. It does not report locks on whole tables, for
+--           which every reader waits.
 create or alter procedure rowlease.explain @p_request_id bigint
 as
 set nocount on;
@@ -36,11 +37,11 @@ else if @status = 'Failed'
                          N' attempts: ', @error, N'; revive it with requeue');
 else if @status = 'Processing' and @expires > @now
   select @reason = 'running',
-         @words = concat(@by, N' holds it until ', rowlease_internal.time_text(@expires),
-                         N', and renews that while it lives');
+         @words = concat(@by, N' has leased it until ', rowlease_internal.time_text(@expires),
+                         N', and renews the lease while it lives');
 else if @has_settings = 0
   select @reason = 'no_queue',
-         @words = concat(N'the queue "', @queue, N'" has no settings any more; make it again with ',
+         @words = concat(N'the queue "', @queue, N'" no longer has settings; create it again with ',
                          N'configure_queue');
 else if @paused = 1
   select @reason = 'paused', @words = concat(N'the queue "', @queue, N'" is paused; resume it');
@@ -54,7 +55,7 @@ begin
   if @status = 'Processing'
     select @reason = 'expired',
            @words = concat(N'the lease of ', @by, N' ran out at ', rowlease_internal.time_text(@expires),
-                           N'; the next dequeue or maintain takes it back');
+                           N'; the next claim or maintain breaks it');
   else
     exec rowlease_internal.explain_waiting @p_request_id, @now, @reason output, @said output;
   set @words = coalesce(@words, @said);

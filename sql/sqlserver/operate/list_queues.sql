@@ -5,7 +5,7 @@
 -- errors:   none
 -- locks:    the counts' lock, shared, while they are read
 -- why:      for displays and metrics, once a second: it sums counters, and probes an index once for
---           each priority that something waits at; the queue is never counted. A request that waits
+--           each priority at which requests wait; it never counts the queue. A request that waits
 --           for another of its group is not among the oldest.
 create or alter procedure rowlease.list_queues
 as

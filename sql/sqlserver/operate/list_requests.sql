@@ -6,7 +6,7 @@
 --           last_error text, result text
 -- errors:   none
 -- locks:    none
--- why:      for people and tests: it reads the tables from end to end where much does not match.
+-- why:      for people and tests: with a filter that matches little, it reads whole tables.
 create or alter procedure rowlease.list_requests
   @p_queue_name nvarchar(400) = null, @p_kind nvarchar(400) = null,
   @p_statuses nvarchar(max) = null, @p_limit int = 1000

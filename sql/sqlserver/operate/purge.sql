@@ -6,8 +6,8 @@
 -- errors:   RL001 a status that cannot be purged, RL002 unknown queue
 -- locks:    the requests' groups; the requests' own locks, without waiting; rows of queue, exclusive,
 --           skipping locked ones
--- why:      nothing that runs is touched: cancel it. Call again until 0 comes back to delete more
---           than p_limit.
+-- why:      running requests are not touched: cancel them. To delete more than p_limit, call it
+--           until it returns 0.
 create or alter procedure rowlease.purge
   @p_queue_name nvarchar(400), @p_statuses nvarchar(max) = N'["Failed"]', @p_kind nvarchar(max) = null,
   @p_older_than_ms bigint = 0, @p_limit int = 10000, @p_dry_run bit = 0
@@ -23,7 +23,7 @@ declare @purged table (RequestId bigint not null primary key);
 exec rowlease_internal.check_queue @p_queue_name;
 if exists (select 1 from openjson(@p_statuses) as s
             where s.value collate Latin1_General_100_BIN2 not in (N'Scheduled', N'Pending', N'Failed'))
-  throw 51001, N'purge deletes requests that are Scheduled, Pending or Failed; cancel what runs', 1;
+  throw 51001, N'purge deletes requests that are Scheduled, Pending or Failed; cancel running ones', 1;
 select @scheduled = max(case s.value when N'Scheduled' then 1 else 0 end),
        @pending = max(case s.value when N'Pending' then 1 else 0 end),
        @failed = max(case s.value when N'Failed' then 1 else 0 end)

@@ -1,13 +1,13 @@
 -- recount: compare the counts of queues with their rows, and correct them.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
--- returns:  what was wrong: queue_name text, priority integer, counter text -- 'scheduled' | 'pending' |
+-- returns:  the wrong counts: queue_name text, priority integer, counter text -- 'scheduled' | 'pending' |
 --           'processing' | 'failed', or 'group_blocked': requests that waited for one of their group
---           that is gone; was bigint, actual bigint
--- errors:   RL002 unknown queue; 51012 maintain or another recount has been at it for 2 s
--- locks:    the lock of maintain, after at most 2 s; as correct_counts; rows of queue that are let go,
+--           that no longer exists; was bigint, actual bigint
+-- errors:   RL002 unknown queue; 51012 maintain or another recount has been running for 2 s
+-- locks:    the lock of maintain, after at most 2 s; as correct_counts; rows of queue that are unblocked,
 --           exclusive, skipping locked ones
--- why:      after a DELETE, UPDATE or TRUNCATE past the routines. It reads the whole queue, but keeps
---           nobody from working where READ_COMMITTED_SNAPSHOT is on.
+-- why:      for use after a DELETE, UPDATE or TRUNCATE by hand. It reads the whole queue, but
+--           blocks no other call if READ_COMMITTED_SNAPSHOT is on.
 create or alter procedure rowlease.recount @p_queue_name nvarchar(400) = null
 as
 set nocount on;
@@ -23,7 +23,7 @@ begin transaction;
 exec rowlease_internal.try_lock N'rowlease:maintain', @granted output, 2000;
 if @granted = 0
   throw 51012,
-    N'maintain or another recount has been at it for 2 s; nothing was done, call again', 1;
+    N'maintain or another recount has been running for 2 s; nothing was done, call again', 1;
 exec rowlease_internal.correct_counts @p_queue_name;
 exec rowlease_internal.free_groups @p_queue_name;
 commit transaction;

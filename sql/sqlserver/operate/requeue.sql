@@ -6,11 +6,11 @@
 --           key) | 'not_found' (no dead letter)
 -- errors:   RL001 neither ids nor a filter
 -- locks:    the dedup keys, as lock_keys; rows of queue, exclusive; held to the caller's commit
--- why:      attempts and crashes start again from 0, the token never does; what says that a lease
---           was broken (lock_expires_time) stays. It waits from now on; what went wrong stays
---           readable until the next attempt. Call again until nothing comes back to revive more
---           than p_limit. In the pattern only % and _ are special, as in standard SQL. Rows are taken
---           one by one, in the order of their ids, as cancel takes them.
+-- why:      attempts and crashes start again from 0, the token never does; the mark of a broken
+--           lease (lock_expires_time) stays. The request waits from now on, and its last error
+--           stays until the next attempt. To requeue more than p_limit, call it until it returns no
+--           row. In the pattern only % and _ are special, as in standard SQL. Rows are updated one
+--           by one, in the order of their ids, as in cancel.
 create or alter procedure rowlease.requeue
   @p_request_ids nvarchar(max) = null, @p_queue_name nvarchar(400) = null,
   @p_kind nvarchar(max) = null, @p_error_like nvarchar(max) = null, @p_limit int = 10000,
@@ -26,7 +26,7 @@ declare @given table (Place int identity primary key, RequestId bigint);
 declare @ids table (RequestId bigint not null primary key);
 declare @held table (RequestId bigint not null primary key, Chosen bit not null);
 if @p_request_ids is null and @p_queue_name is null and @p_kind is null and @p_error_like is null
-  throw 51001, N'requeue wants request ids, or a queue, kind or error to choose dead letters by', 1;
+  throw 51001, N'requeue needs request ids, or a queue, kind or error to select dead letters', 1;
 if @p_request_ids is not null
   insert into @given (RequestId)
   select cast(i.value as bigint) from openjson(@p_request_ids) as i order by cast(i.[key] as int);
@@ -62,7 +62,7 @@ begin
    where RequestId = @id and Status = 'Failed'
   option (maxdop 1);
 end;
--- Of several dead letters with one dedup key the first may live again.
+-- Of several dead letters with one dedup key only the first is requeued.
 update @held set Chosen = 1
  where RequestId in (
    select c.RequestId

@@ -7,10 +7,11 @@
 --           whose schedule_name is null: wait_ms bigint until the next is due or a lease runs out
 -- errors:   RL001 bad argument
 -- locks:    rows of schedule, exclusive, skipping locked ones
--- why:      the lease keeps others from trying the same; that nothing fires twice is for the token
---           in fire_schedule to see. A worker that dies in between is followed by another when the
---           lease runs out. claimed_time is the database's clock, by which firings are due. Tokens
---           grow as in claim. A schedule whose kind this worker does not know waits for one that does.
+-- why:      the lease keeps other workers from firing the same schedule at once; the token in
+--           fire_schedule guarantees that nothing fires twice. If a worker dies in between, another
+--           one continues when the lease has run out. claimed_time is the database's clock, by
+--           which firings are due. Tokens grow as in claim. A schedule whose kind this worker does
+--           not know waits for a worker that knows it.
 create or alter procedure rowlease.claim_schedules
   @p_worker_id nvarchar(400), @p_lease_ms bigint = 10000, @p_limit int = 100,
   @p_kinds nvarchar(max) = null
@@ -27,7 +28,7 @@ declare @due table (
 if coalesce(@p_worker_id, N'') = N'' or coalesce(@p_lease_ms, 0) not between 100 and 86400000
    or coalesce(@p_limit, 0) not between 1 and 10000
   throw 51001,
-    N'claim_schedules wants a worker id, a lease of 100 to 86400000 ms and a limit of 1 to 10000', 1;
+    N'claim_schedules needs a worker id, a lease of 100 to 86400000 ms and a limit of 1 to 10000', 1;
 insert into @known (Kind)
 select distinct k.value from openjson(@p_kinds) as k where k.value is not null;
 set @now = rowlease.now();

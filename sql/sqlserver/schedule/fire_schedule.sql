@@ -7,9 +7,9 @@
 -- errors:   RL001 firings that are not due or come after the next, RL002 unknown queue, RL003 bad
 --           priority, RL004 bad payload, RL005 queue is full, RL006 no kind
 -- locks:    the schedule's row; the queue's admission lock if it has a capacity; as add_requests
--- why:      the requests and the next time are one transaction, compared and set by the token: what
---           a late worker wanted to fire, another has fired or will. Requests carry the name and
---           the time of their firing as dedup key.
+-- why:      the requests and the next time are one transaction, which is compare-and-set on the
+--           token: what a late worker would fire, another worker fires. The dedup key of a request
+--           is the name of its schedule with the time of its firing.
 create or alter procedure rowlease.fire_schedule
   @p_schedule_name nvarchar(400), @p_lock_token bigint = null, @p_due_times nvarchar(max) = null,
   @p_next_time datetime2(6) = null

@@ -6,7 +6,7 @@
 --           changed_time timestamptz
 -- errors:   none
 -- locks:    none
--- why:      what the table says, for programs; a DBA reads the table.
+-- why:      the columns of the table, for programs; a DBA reads the table.
 create or alter procedure rowlease.list_schedules
 as
 set nocount on;

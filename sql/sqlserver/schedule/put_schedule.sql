@@ -2,16 +2,16 @@
 -- params:   p_schedule_name nvarchar(max), p_cron nvarchar(max) (minute hour day month weekday),
 --           p_kind nvarchar(max), p_queue_name nvarchar(400), p_time_zone nvarchar(max),
 --           p_payload nvarchar(max) ({scheduled_time} in it becomes the time of each firing),
---           p_priority int, p_catch_up int (how many missed firings are made up, the latest ones)
--- returns:  outcome text -- 'ok' | 'repeat' (it was so already), changed_time timestamptz -- its
+--           p_priority int, p_catch_up int (how many missed firings are enqueued late, the latest ones)
+-- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- its
 --           firings are counted from there, if none is planned yet
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
 --           name, expression, time zone or catch-up; 51011 a payload that is not JSON
 -- locks:    the schedule's name; its row
--- why:      every worker says at its start what its code wants, so what is the same already stays
---           as it is, and no firing is missed over a restart; nor is what somebody paused resumed.
---           What changes takes a new lock token: whoever is firing it does so no more. What the
---           expression means, workers know: they plan the first firing.
+-- why:      every worker writes the schedules of its code when it starts, so an unchanged one stays
+--           as it is: no firing is missed over a restart, and a paused schedule stays paused. A
+--           change takes a new lock token, so a worker that is firing it at this moment is refused.
+--           Only workers can evaluate the expression, so they plan the first firing.
 create or alter procedure rowlease.put_schedule
   @p_schedule_name nvarchar(max), @p_cron nvarchar(max), @p_kind nvarchar(max),
   @p_queue_name nvarchar(400) = N'default', @p_time_zone nvarchar(max) = N'UTC',
@@ -32,7 +32,7 @@ if coalesce(@p_schedule_name, N'') = N'' or len(@p_schedule_name) > 200 or @cron
    or coalesce(@p_time_zone, N'') = N'' or len(@p_time_zone) > 100 or @p_catch_up is null
    or @p_catch_up not between 1 and 1000
 begin
-  set @says = N'a schedule wants a name, a cron expression of five fields (minute hour day month '
+  set @says = N'a schedule needs a name, a cron expression of five fields (minute hour day month '
               + N'weekday), a time zone and a catch-up of 1 to 1000 firings';
   throw 51013, @says, 1;
 end;

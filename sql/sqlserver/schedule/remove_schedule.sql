@@ -1,9 +1,9 @@
--- remove_schedule: delete a schedule; what it has enqueued stays.
+-- remove_schedule: delete a schedule; requests that it has enqueued stay.
 -- params:   p_schedule_name nvarchar(400)
 -- returns:  outcome text -- 'ok' | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
--- why:      a worker whose code has it makes it again when it starts: pause it instead.
+-- why:      if a task's code has it, a worker creates it again when it starts: pause it instead.
 create or alter procedure rowlease.remove_schedule @p_schedule_name nvarchar(400)
 as
 set nocount on;

@@ -4,9 +4,9 @@
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind; 51011 a payload that is not JSON
 -- locks:    the queue's admission lock if it has a capacity; the dedup keys; held to the caller's commit
--- why:      foreign writers say what they want and nothing else. SQL Server has no trigger before an
---           insert, so it stands on the view, and the routines' own rows pay nothing for it. A dedup
---           key that is live is left to the unique index, which refuses it.
+-- why:      a foreign writer gives only the columns of the inbox. SQL Server has no trigger before
+--           an insert, so this one is on the view, and rows of the routines pay nothing for it. A
+--           dedup key of a live request is refused by the unique index.
 create or alter trigger rowlease.fill_request on rowlease.Inbox instead of insert
 as
 set nocount on;

@@ -4,9 +4,9 @@
 --           writer can look at its columns
 -- errors:   as enqueue_many; 2601 a dedup key that is live already
 -- locks:    as enqueue_many
--- why:      a client may say what it wants, never who holds it or how far it is. Defaults are
---           filled and the priority clamped by the trigger fill_request. No table stands behind the
---           columns: its NOT NULL would forbid to leave one out.
+-- why:      a client may describe a request, but not its lease or its progress. The trigger
+--           fill_request fills defaults and clamps the priority. The columns are not of a table:
+--           its NOT NULL would require a value for each.
 create or alter view rowlease.Inbox as
 select cast(null as nvarchar(100)) as QueueName, cast(null as nvarchar(200)) as Kind,
        cast(null as int) as Priority, cast(null as datetime2(6)) as DueTime,

@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row
--- why:      others need not wait for its silence.
+-- why:      other workers need not wait for its silence.
 create or alter procedure rowlease.remove_worker @p_worker_id nvarchar(400)
 as
 set nocount on;

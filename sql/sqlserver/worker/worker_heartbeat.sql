@@ -1,13 +1,13 @@
 -- worker_heartbeat: register a worker, or record that it is alive and what it does.
 -- params:   p_worker_id nvarchar(400), p_host nvarchar(400), p_pid int, p_version nvarchar(400),
 --           p_queue_names nvarchar(max), p_slots int, p_busy int, p_consumer_priority int,
---           p_kinds nvarchar(max) (those that it knows; null: it does not say)
+--           p_kinds nvarchar(max) (those that it knows; null: perhaps all)
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row; rows of unknown_kind, skipping locked ones
--- why:      people see who works on what. Leases do not depend on it. A queue learns here that its
---           workers have different priorities, and never asks before that. A kind that it knows is
---           unknown no more.
+-- why:      it shows people which worker does what; leases do not depend on it. A queue learns here
+--           that its workers have different priorities, and claims do not check before that. A kind
+--           that it knows is removed from unknown_kind.
 create or alter procedure rowlease.worker_heartbeat
   @p_worker_id nvarchar(400), @p_host nvarchar(400), @p_pid int, @p_version nvarchar(400),
   @p_queue_names nvarchar(max), @p_slots int, @p_busy int, @p_consumer_priority int = 0,

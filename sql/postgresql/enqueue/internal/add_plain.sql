@@ -5,9 +5,9 @@
 -- returns:  void
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1
 -- locks:    none
--- why:      without a dedup key nothing can conflict, without a group nothing stands in line, and most
---           calls are without: they pay for a plain insert alone. What add_requests does beside that
---           costs as much again.
+-- why:      without a dedup key nothing can conflict, and without a group nothing is blocked. Most
+--           calls have neither, so they pay only for a plain insert; add_requests costs twice as
+--           much.
 create or replace function rowlease_internal.add_plain(
   p_settings rowlease.queue_settings, p_now timestamptz, p_request_ids bigint[], p_kinds text[],
   p_payloads text[], p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[],

@@ -9,8 +9,8 @@
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; the first
 --           request of a group
 -- why:      one statement for the whole batch. Of equal keys inside one call the first wins. A
---           request stands blocked behind an earlier one of its group; if that one was a duplicate,
---           nobody would ever unblock it but we.
+--           request is inserted as blocked behind an earlier one of its group in the call; if that
+--           one turns out to be a duplicate, nothing else would unblock it, so this routine does.
 create or replace function rowlease_internal.add_requests(
   p_settings rowlease.queue_settings, p_now timestamptz, p_kinds text[], p_payloads text[],
   p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
@@ -32,7 +32,7 @@ begin
                   p_group_keys, p_max_attempts, p_retry_bases_ms)
            as g(kind, payload, priority, delay_ms, due_time, dedup_key, group_key,
                 max_attempts, retry_base_ms)),
-  -- ON CONFLICT alone would refuse the second of equal keys late.
+  -- Of equal keys inside the call only the first is inserted.
   fresh as materialized (
     select g.*, nextval('rowlease.queue_request_id_seq') as id,
            g.group_key is not null and row_number() over (

@@ -5,8 +5,8 @@
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
 -- why:      producers of a bounded queue count one after the other, or two of them would both find
---           the last place free; an unbounded queue is read without a lock. Places that producers
---           ahead wait for (of higher priority, or of the same and earlier) count as taken. A
+--           the last free place; an unbounded queue is read without a lock. Places for producers
+--           ahead in line (of higher priority, or of the same and earlier) count as taken. A
 --           producer admitted after waiting notifies the next, for which there may be room, too.
 create or replace function rowlease_internal.admit(
   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,

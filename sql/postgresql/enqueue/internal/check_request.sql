@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   RL003 priority below 0, RL004 payload over 1 MiB, RL006 no kind, RL007 attempts below 1
 -- locks:    none
--- why:      one place for the limits, so that every way in says the same sentence.
+-- why:      one place for the limits, so that every way to enqueue has the same messages.
 create or replace function rowlease_internal.check_request(
   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
 ) returns void
@@ -19,7 +19,7 @@ begin
   elsif octet_length(p_payload) > 1048576 then
     raise exception using errcode = 'RL004',
       message = format('payload has %s bytes; at most 1048576 fit, store the rest elsewhere and '
-                       'enqueue where it is', octet_length(p_payload));
+                       'enqueue a reference', octet_length(p_payload));
   elsif p_max_attempts < 1 then
     raise exception using errcode = 'RL007',
       message = format('max_attempts is %s; it must be 1 or more', p_max_attempts);

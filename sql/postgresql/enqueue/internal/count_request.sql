@@ -3,10 +3,11 @@
 -- returns:  trigger
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    as fill_request
--- why:      ON CONFLICT DO NOTHING may drop such a row after fill_request has seen it, when another
---           transaction brought the key at this moment; this trigger fires for rows that are there. It
---           fires for those of the inbox alone: fill_request leaves the id of its row in a setting, and
---           the condition is looked at before the next row comes. Others pay for one comparison.
+-- why:      ON CONFLICT DO NOTHING may drop a row after fill_request has run, if another
+--           transaction inserts the same key at this moment; this trigger fires only for rows that
+--           are inserted. It fires only for rows of the inbox: fill_request stores the id of its
+--           row in a setting, and the condition is evaluated before the next row comes. Other rows
+--           pay for one comparison.
 create or replace function rowlease_internal.count_request() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

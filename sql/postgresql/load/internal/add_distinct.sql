@@ -5,11 +5,11 @@
 -- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own
--- why:      the short way of add_staged, for a load without groups of which no row was written twice.
---           Asking for each key whether it is live costs as much as writing it, and ON CONFLICT writes
---           every row in two steps; so the rows are written as if nothing stood in the way, and the
---           first key that does takes all of it back. Where many are live that comes early. Counts come
---           from the staged rows: RETURNING would carry a million of them through a file.
+-- why:      the fast form of add_staged, for a load without groups of which no row was written
+--           twice. To test each key costs as much as to write it, and ON CONFLICT writes every row
+--           in two steps. So the rows are inserted as if no key were live, and the first conflict
+--           rolls the insert back; with many live keys that comes early. Counts come from the
+--           staged rows: RETURNING would write a million of them to a file.
 create or replace function rowlease_internal.add_distinct(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text,
   p_written_rows bigint

@@ -5,8 +5,9 @@
 -- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own
--- why:      of equal row ids one counts: a Spark task may have written its rows twice. A duplicate may
---           have stood at the head of its group; then nobody would unblock the next but we.
+-- why:      of equal row ids one counts: a Spark task may have written its rows twice. A duplicate
+--           may have been the first of its group; then nothing else would unblock the next one, so
+--           this routine does.
 create or replace function rowlease_internal.add_staged(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text,
   p_written_rows bigint

@@ -3,9 +3,9 @@
 -- returns:  void
 -- errors:   40001 they are not as many
 -- locks:    none
--- why:      each statement of promote sees what is committed when it begins. A task that Spark has given
---           up, or one of a driver that is dead, may commit its rows between two of them; whoever asks
---           again counts them as well.
+-- why:      each statement of promote sees rows that are committed when it begins. A task that
+--           Spark has given up, or one of a dead driver, may commit rows between two of them; the
+--           next call counts these as well.
 create or replace function rowlease_internal.check_staged(
   p_load_id text, p_expected_rows bigint, p_num_rows bigint
 ) returns void

@@ -3,11 +3,11 @@
 -- returns:  bigint -- how many rows were dropped
 -- errors:   none
 -- locks:    rows of load, and of staging, skipping locked ones
--- why:      a run is in the ledger before its rows are staged. So rows whose run is not there are of a
---           load that is promoted, that another run has taken over or that was abandoned: nobody has
---           reported on it for a day, and its id is free again. Runs are looked up by their index,
---           one step each, never by reading the rows. Under a snapshot that somebody holds, entries of
---           a run long promoted are stepped over: looks that take long become rare, as in keep_floor.
+-- why:      a run is in the ledger before its rows are staged. So staged rows without a run there
+--           belong to a load that is promoted, that another run has taken over, or that had no
+--           report for a day, whose id is free again. Runs are looked up in their index, one step
+--           each, without reading the rows. While a snapshot is held open, dead entries of promoted
+--           runs slow this down: then it runs less often, as in keep_floor.
 create or replace function rowlease_internal.sweep_staging(p_now timestamptz, p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,10 +1,10 @@
 -- take_load: lock a load's row, if the load still belongs to this run.
--- params:   p_load_id text, p_run_number bigint (as begin_load has given it; null is nobody's)
+-- params:   p_load_id text, p_run_number bigint (of begin_load; null belongs to no run)
 -- returns:  rowlease.load
--- errors:   RL014 another run has taken the load over, or it is not known
+-- errors:   RL014 another run has taken the load over, or it does not exist
 -- locks:    the load's row
--- why:      the one place where the run number is compared. Whoever changes anything of a load starts
---           here, so calls for one load come one after the other, and a run that was superseded
+-- why:      the only place where the run number is compared. Every routine that changes a load
+--           starts here, so calls for one load run one after the other, and a superseded run
 --           changes nothing.
 create or replace function rowlease_internal.take_load(p_load_id text, p_run_number bigint)
 returns rowlease.load
@@ -18,10 +18,10 @@ begin
   if v_load.run_number is distinct from p_run_number then
     raise exception using errcode = 'RL014', message = case
       when v_load.load_id is null then
-        format('load "%s" is not known: it has not begun, or nobody reported on it for a day; begin it',
+        format('load "%s" does not exist: it was not begun, or had no report for a day; begin it',
                p_load_id)
       else
-        format('load "%s" was taken over by %s at %s; nothing of this run counts: let that one end, or '
+        format('load "%s" was taken over by %s at %s; rows of this run do not count: let that run end, or '
                'run this one again', p_load_id, v_load.run_by, v_load.started_time)
       end;
   end if;

@@ -3,8 +3,9 @@
 -- returns:  bigint -- how many partitions were made or dropped
 -- errors:   none -- what cannot be locked within 100 ms is left for the next time
 -- locks:    queue_history and the partitions concerned, access exclusive
--- why:      dropping a day costs the same however many rows it has. A day goes when the longest
---           retention of all queues has passed. Dynamic SQL, because a partition's name is its day.
+-- why:      dropping a day costs the same however many rows it has. A day is dropped when the
+--           longest retention of all queues has passed. Dynamic SQL, because the name of a
+--           partition is its day.
 create or replace function rowlease_internal.keep_partitions(p_now timestamptz) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,14 +1,13 @@
--- recount_queues: find queues whose counts are wrong or whose groups are stuck, and correct them.
--- params:   p_limit integer -- how many requests a queue may have to be looked through
--- returns:  bigint -- how many counters were wrong, and requests stuck
+-- recount_queues: correct the counts of queues and unblock groups, at a bounded cost.
+-- params:   p_limit integer -- the largest number of requests of a queue that is counted
+-- returns:  bigint -- how many counts were wrong, and requests blocked
 -- errors:   none
 -- locks:    as correct_counts and free_groups
--- why:      somebody may have changed rows by hand. A queue that has few requests by its counts is
---           counted; of others it is seen when a count is below 0, or when there is no request of a
---           status that has a count, or the other way round. What else is wrong there is found when they
---           have become few, or by recount. Under a
---           snapshot that somebody holds, entries of finished requests are stepped over: looks that
---           take long become rare, one part in a hundred of the time.
+-- why:      rows may have been changed by hand. Queues with few requests by their counts are
+--           counted. Of larger ones it notices a count below 0, a count without a request and a
+--           request without a count; other mistakes are found when the queue has become small, or
+--           by recount. While a snapshot is held open, dead entries slow this down; then it runs
+--           less often, for at most a hundredth of the time.
 create or replace function rowlease_internal.recount_queues(p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp

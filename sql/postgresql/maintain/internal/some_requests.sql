@@ -3,9 +3,9 @@
 -- returns:  priority integer, status text
 -- errors:   none
 -- locks:    none
--- why:      there is no index of a whole queue, because every request would pay for it; those of its
---           parts have all of it between them. Blocked requests have none: they are looked for among the
---           first of all groups, so that a queue with many groups costs no more.
+-- why:      there is no index of a whole queue, because every request would pay for it; the partial
+--           indexes together cover all of it. Blocked requests have no index: they are searched
+--           among the first requests with groups, so that a queue with many groups costs no more.
 create or replace function rowlease_internal.some_requests(p_queue_name text, p_limit integer)
 returns table (priority integer, status text)
 language plpgsql stable

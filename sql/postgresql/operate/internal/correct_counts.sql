@@ -1,13 +1,14 @@
--- correct_counts: set the counts of queues to what their rows say.
+-- correct_counts: set the counts of queues to the counts of their rows.
 -- params:   p_queue_names text[] (null: every queue)
 -- returns:  as recount, of the counters alone
 -- errors:   none
 -- locks:    the caller holds the gate without a name; its row is written if anything was wrong
--- why:      one statement counts the rows, adds the counts up and appends the difference, so both are
---           seen by one snapshot. Each transaction commits its rows and its counts together, so what is
---           not in the snapshot is in neither, and nobody has to wait. Of two such statements at once
---           both would append the same difference: hence the gate. One in a repeatable read transaction
---           might see the difference of before: writing to the gate's row ends it with 40001.
+-- why:      one statement counts the rows, sums the counts up and appends the difference, so it
+--           sees both in one snapshot. Each transaction commits its rows and its counts together,
+--           so a transaction outside of the snapshot is in neither, and nothing has to wait. Two
+--           such statements at once would both append the same difference, so the caller holds the
+--           gate. A repeatable read transaction might see an old difference: writing to the row of
+--           the gate ends it with 40001.
 create or replace function rowlease_internal.correct_counts(p_queue_names text[])
 returns table (queue_name text, priority integer, counter text, was bigint, actual bigint)
 language plpgsql

@@ -3,9 +3,9 @@
 -- returns:  text -- null: none but this session
 -- errors:   none
 -- locks:    none
--- why:      who locks a row leaves the id of its transaction there, and has a lock on that id for as long
---           as it runs. Where several share a row it is the id of a list, which looks the same: what is
---           no transaction is tried as a list.
+-- why:      a transaction that locks a row leaves its id there, and holds a lock on that id as long
+--           as it runs. If several share a row, it is the id of a list, which looks the same: an id
+--           that is not of a transaction is tried as a list.
 create or replace function rowlease_internal.describe_holder(p_xmax xid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

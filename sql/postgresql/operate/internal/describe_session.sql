@@ -3,8 +3,8 @@
 -- returns:  text
 -- errors:   none
 -- locks:    none
--- why:      the time is there only where rowlease_owner may see it: sessions of its own members, all of
---           them with pg_read_all_stats.
+-- why:      the time is visible only if rowlease_owner may see it: for sessions of its own members,
+--           and for all of them with pg_read_all_stats.
 create or replace function rowlease_internal.describe_session(p_pid integer) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp

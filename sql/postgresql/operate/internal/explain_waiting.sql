@@ -3,7 +3,8 @@
 -- returns:  reason text, words text -- as explain
 -- errors:   none
 -- locks:    none
--- why:      what stands before it is counted in ranges of an index, each of which stops where it stands.
+-- why:      the requests ahead are counted in ranges of an index, each of which ends at this
+--           request.
 create or replace function rowlease_internal.explain_waiting(
   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz,
   out reason text, out words text
@@ -28,7 +29,7 @@ begin
                  and (q.request_id < v_request.request_id or q.status = 'Processing'));
   elsif v_request.group_blocked then
     reason := 'group';
-    words := format('it waits for a request of its group "%s" that is gone; recount lets it go',
+    words := format('it waits for a request of its group "%s" that no longer exists; recount unblocks it',
                     v_request.group_key);
   elsif rowlease_internal.room_in_flight(p_settings, 1) = 0 then
     v_other := (select count(*) from (
@@ -38,13 +39,13 @@ begin
     reason := 'in_flight';
     words := format('the queue allows %s requests in flight, and ', p_settings.max_in_flight)
              || case when v_other < p_settings.max_in_flight
-                     then format('%s are, but more are counted; recount puts that right', v_other)
-                     else 'they are' end;
+                     then format('%s are running, but more are counted; recount corrects that', v_other)
+                     else 'as many are running' end;
   elsif not exists (select from rowlease.worker w
                      where w.queue_names::jsonb ? v_request.queue_name
                        and w.heartbeat_time > p_now - interval '30 seconds') then
     reason := 'no_worker';
-    words := format('no worker has asked for the queue "%s" within 30 s', v_request.queue_name);
+    words := format('no worker of the queue "%s" has sent a heartbeat within 30 s', v_request.queue_name);
   else
     select count(*) into v_other from (
       select from rowlease.queue q
@@ -63,8 +64,8 @@ begin
               and (q.due_time, q.request_id) < (v_request.due_time, v_request.request_id))
        limit c_most) ahead;
     reason := case when v_other = 0 then 'next' else 'behind' end;
-    words := case when v_other = 0 then 'nothing stands in its way: the next dequeue takes it'
-                  else format('%s%s requests stand before it (policy %s)', v_other,
+    words := case when v_other = 0 then 'nothing is ahead of it: the next claim takes it'
+                  else format('%s%s requests are ahead of it (policy %s)', v_other,
                               case when v_other = c_most then ' or more' end, p_settings.policy) end;
   end if;
 end $$;

@@ -1,10 +1,10 @@
--- free_groups: let the first request of a group be claimed where an earlier one was deleted by hand.
+-- free_groups: unblock the first request of a group where an earlier one was deleted by hand.
 -- params:   p_queue_names text[]
--- returns:  queue_name text, priority integer -- of each request that was let go
+-- returns:  queue_name text, priority integer -- of each request that was unblocked
 -- errors:   none
 -- locks:    rows of queue, exclusive, skipping locked ones
--- why:      the routines let the next one go when they take a request out (unblock_groups); a DELETE or
---           UPDATE by hand does not. A claim looks at the group again.
+-- why:      the routines unblock the next request when they remove one (unblock_groups); a DELETE
+--           or UPDATE by hand does not. A claim checks the group again.
 create or replace function rowlease_internal.free_groups(p_queue_names text[])
 returns table (queue_name text, priority integer)
 language plpgsql

@@ -3,8 +3,8 @@
 -- returns:  text -- null: no
 -- errors:   none
 -- locks:    none
--- why:      every claim locks rows for a moment: it looks again after 0.1 s, and says what was there both
---           times.
+-- why:      every claim locks rows for a moment: so it checks again after 0.1 s, and returns a lock
+--           that was there both times.
 create or replace function rowlease_internal.row_lock(p_request_id bigint, p_queue_name text) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -16,7 +16,7 @@ declare
 begin
   for v_look in 1..2 loop
     v_words := coalesce(
-      (select rowlease_internal.describe_holder(q.xmax) || ' has locked the request''s row; claims pass over it'
+      (select rowlease_internal.describe_holder(q.xmax) || ' has locked the request''s row; claims skip it'
          from rowlease.queue q where q.request_id = p_request_id),
       (select rowlease_internal.describe_holder(g.xmax) || format(' has locked the gate of the queue "%s", a row '
                 'of rowlease.gate; nothing is claimed from the queue', p_queue_name)

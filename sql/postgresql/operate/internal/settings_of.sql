@@ -3,7 +3,7 @@
 -- returns:  rowlease.queue_settings
 -- errors:   RL002 unknown queue
 -- locks:    none
--- why:      queues are made on purpose; a misspelt name is an error wherever it is said.
+-- why:      queues are created explicitly, so a misspelt name is an error everywhere.
 create or replace function rowlease_internal.settings_of(p_queue_name text) returns rowlease.queue_settings
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,10 +1,10 @@
 -- table_lock: explain which session has locked a whole table, or waits to.
 -- params:   none
--- returns:  words text -- null: no; is_exclusive boolean -- the table cannot even be read
+-- returns:  words text -- null: none; is_exclusive boolean -- the table cannot even be read
 -- errors:   none
 -- locks:    none
--- why:      a request for a lock stands in line: what comes after it waits, too, though it has not got
---           it. It must be looked for before any of these tables is read.
+-- why:      lock requests queue: a later one waits behind an earlier one that is not granted yet.
+--           This must be checked before any of these tables is read.
 create or replace function rowlease_internal.table_lock(out words text, out is_exclusive boolean)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -2,7 +2,7 @@
 -- params:   p_queue_name text, p_always boolean
 -- returns:  void
 -- errors:   none
--- locks:    a session advisory lock, taken without waiting and given back at once
+-- locks:    a session advisory lock, taken without waiting and released at once
 -- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while a worker is idle.
 --           An idle worker holds the queue's advisory lock in shared mode, so a failed try for an
 --           exclusive one means that a worker is idle. Inside a caller's transaction the commit may

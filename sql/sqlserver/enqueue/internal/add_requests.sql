@@ -8,10 +8,10 @@
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1;
 --           51011 a payload that is not JSON
 -- locks:    the dedup keys, as lock_keys
--- why:      one statement for the whole batch. Of equal keys inside one call the first wins. Ids are
---           given in the order of the insert, so that the n-th new id is that of the n-th new row.
---           Of a group that comes here the first stands free and blocks the others; whether it
---           stands behind an earlier one, a claim finds out.
+-- why:      one statement for the whole batch. Of equal keys inside one call the first wins. Ids
+--           are assigned in the order of the insert, so the n-th new id belongs to the n-th new
+--           row. Of a group in the call the first request is not blocked and blocks the others;
+--           whether it is behind an earlier request, a claim finds out.
 create or alter procedure rowlease_internal.add_requests
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_kinds nvarchar(max),
   @p_payloads nvarchar(max), @p_priorities nvarchar(max), @p_delays_ms nvarchar(max),

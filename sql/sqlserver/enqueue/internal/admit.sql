@@ -5,8 +5,8 @@
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    the queue's admission lock if it has a capacity; held to the caller's commit
 -- why:      producers of a bounded queue count one after the other, or two of them would both find
---           the last place free; an unbounded queue is read without a lock. Places that producers
---           ahead wait for (of higher priority, or of the same and earlier) count as taken.
+--           the last free place; an unbounded queue is read without a lock. Places for producers
+--           ahead in line (of higher priority, or of the same and earlier) count as taken.
 create or alter procedure rowlease_internal.admit
   @p_queue_name nvarchar(400), @p_num_requests bigint, @p_priority int, @p_now datetime2(6),
   @p_admitted bit output, @p_waiter_id bigint = null, @p_may_wait bit = 0

@@ -3,7 +3,7 @@
 -- returns:  nvarchar(max) -- [null] for null
 -- errors:   none
 -- locks:    none
--- why:      what takes arrays takes one value as well.
+-- why:      routines for arrays can then be used for one value.
 create or alter function rowlease_internal.array_of(@p_text nvarchar(max)) returns nvarchar(max)
 as
 begin

@@ -4,7 +4,7 @@
 -- errors:   RL003 priority below 0, RL004 payload over 1 MiB, RL006 no kind, RL007 attempts below 1;
 --           51011 a payload that is not JSON
 -- locks:    none
--- why:      one place for the limits, so that every way in says the same sentence.
+-- why:      one place for the limits, so that every way to enqueue has the same messages.
 create or alter procedure rowlease_internal.check_request
   @p_kind nvarchar(max), @p_priority int, @p_payload nvarchar(max), @p_max_attempts int
 as
@@ -22,7 +22,7 @@ end;
 if rowlease_internal.num_bytes(@p_payload) > 1048576
 begin
   set @says = concat(N'payload has ', rowlease_internal.num_bytes(@p_payload),
-                     N' bytes; at most 1048576 fit, store the rest elsewhere and enqueue where it is');
+                     N' bytes; at most 1048576 fit, store the rest elsewhere and enqueue a reference');
   throw 51004, @says, 1;
 end;
 if @p_max_attempts < 1

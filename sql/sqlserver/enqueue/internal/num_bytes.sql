@@ -1,6 +1,6 @@
 -- num_bytes: count the bytes of a text in UTF-8.
 -- params:   p_text nvarchar(max)
--- returns:  bigint -- of a text that surely fits, its length
+-- returns:  bigint -- of a text that certainly fits, its length
 -- errors:   none
 -- locks:    none
 -- why:      the limit of a payload is the same on both engines. A UTF-16 unit takes at most three

@@ -1,12 +1,12 @@
 -- take_lock: take an application lock until the transaction ends; wait for it.
 -- params:   p_name nvarchar(255), p_mode varchar(10)
 -- returns:  nothing
--- errors:   51012 it was not had: the session's lock_timeout is over, or a deadlock was met
+-- errors:   51012 it was not granted: lock_timeout is over, or there was a deadlock
 -- locks:    the application lock
--- why:      what no row can stand for (a queue's gate, a key that is not there yet) has a name. Only
---           callers that hold nothing a claim wants may wait here; claims use try_lock. The lock
---           belongs to the role rowlease_lock: a lock of the same name that somebody takes who is no
---           member of rowlease's roles is another lock.
+-- why:      an application lock names what no row can represent: a queue's gate, a key that does
+--           not exist yet. Only callers that hold no lock that a claim needs may wait here; claims
+--           use try_lock. The lock belongs to the role rowlease_lock: a lock of the same name that
+--           is taken by a user outside of rowlease's roles is another lock.
 create or alter procedure rowlease_internal.take_lock @p_name nvarchar(255), @p_mode varchar(10) = 'Exclusive'
 as
 set nocount on;
@@ -17,6 +17,6 @@ exec @granted = sys.sp_getapplock @Resource = @p_name, @LockMode = @p_mode,
                                   @DbPrincipal = N'rowlease_lock';
 if @granted >= 0
   return;
-declare @says nvarchar(2048) = concat(N'the lock ', @p_name, N' was not had (', @granted,
+declare @says nvarchar(2048) = concat(N'the lock ', @p_name, N' was not granted (', @granted,
                                       N'); nothing was done, call again');
 throw 51012, @says, 1;

@@ -3,7 +3,7 @@
 -- returns:  nvarchar(32) -- 2026-01-01 12:00:00+00, with as many decimals as it has
 -- errors:   none
 -- locks:    none
--- why:      both engines say the same sentences.
+-- why:      both engines have the same messages.
 create or alter function rowlease_internal.time_text(@p_time datetime2(6)) returns nvarchar(32)
 as
 begin

@@ -5,9 +5,10 @@
 -- returns:  p_added -- how many are new; the others' dedup keys are live already, or came twice
 -- errors:   51012 rows came since they were counted
 -- locks:    all dedup keys of the queue if the load has any; rows of its own
--- why:      of equal row ids one counts: a Spark task may have written its rows twice. A lock for each
---           key of a million rows is too much, so one stands for all. The first of a group stands free
---           and blocks the others; whether it stands behind an earlier one, a claim finds out.
+-- why:      of equal row ids one counts: a Spark task may have written its rows twice. A lock for
+--           each key of a million rows is too much, so one lock covers all. The first request of a
+--           group in the load is not blocked and blocks the others; whether it is behind an earlier
+--           request, a claim finds out.
 create or alter procedure rowlease_internal.add_staged
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_load_id nvarchar(400),
   @p_run_number bigint, @p_kind nvarchar(max), @p_expected_rows bigint, @p_added bigint output

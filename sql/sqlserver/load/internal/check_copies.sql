@@ -3,8 +3,8 @@
 -- returns:  nothing
 -- errors:   51012 a row was written twice and differs
 -- locks:    none
--- why:      two tries of a Spark task that computed other rows under the same ids cannot be told apart,
---           and a mixture of both would lose rows and double others.
+-- why:      two tries of a Spark task that computed different rows under the same ids cannot be
+--           distinguished, and a mixture of both would lose some rows and double others.
 create or alter procedure rowlease_internal.check_copies @p_load_id nvarchar(400), @p_run_number bigint
 as
 set nocount on;

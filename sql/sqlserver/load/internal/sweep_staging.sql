@@ -4,9 +4,9 @@
 -- returns:  p_dropped -- how many rows were dropped
 -- errors:   none
 -- locks:    the locks of loads, without waiting; rows of load, and of staging of those loads
--- why:      a run is in the ledger before its rows are staged. So rows whose run is not there are of a
---           load that is promoted, that another run has taken over or that was abandoned: nobody has
---           reported on it for a day, and its id is free again.
+-- why:      a run is in the ledger before its rows are staged. So staged rows without a run there
+--           belong to a load that is promoted, that another run has taken over, or that had no
+--           report for a day, whose id is free again.
 create or alter procedure rowlease_internal.sweep_staging
   @p_now datetime2(6), @p_limit int, @p_dropped bigint output
 as

@@ -1,10 +1,10 @@
 -- take_load: lock a load, if it still belongs to this run.
--- params:   p_load_id nvarchar(400), p_run_number bigint (as begin_load has given it; null is nobody's)
+-- params:   p_load_id nvarchar(400), p_run_number bigint (of begin_load; null belongs to no run)
 -- returns:  nothing; it needs a transaction
--- errors:   RL014 another run has taken the load over, or it is not known; 51012 as take_lock
+-- errors:   RL014 another run has taken the load over, or it does not exist; 51012 as take_lock
 -- locks:    the load's lock
--- why:      the one place where the run number is compared. Whoever changes anything of a load starts
---           here, so calls for one load come one after the other, and a run that was superseded
+-- why:      the only place where the run number is compared. Every routine that changes a load
+--           starts here, so calls for one load run one after the other, and a superseded run
 --           changes nothing.
 create or alter procedure rowlease_internal.take_load @p_load_id nvarchar(400), @p_run_number bigint
 as
@@ -18,10 +18,10 @@ select @run = l.RunNumber, @run_by = l.RunBy, @started = l.StartedTime
 if @run = @p_run_number
   return;
 if @run is null
-  set @says = concat(N'load "', @p_load_id, N'" is not known: it has not begun, or nobody reported on ',
-                     N'it for a day; begin it');
+  set @says = concat(N'load "', @p_load_id, N'" does not exist: it was not begun, or had no report ',
+                     N'for a day; begin it');
 else
   set @says = concat(N'load "', @p_load_id, N'" was taken over by ', @run_by, N' at ',
-                     rowlease_internal.time_text(@started), N'; nothing of this run counts: let that one end, ',
+                     rowlease_internal.time_text(@started), N'; rows of this run do not count: let that run end, ',
                      N'or run this one again');
 throw 51014, @says, 1;

@@ -1,15 +1,14 @@
--- recount_queues: find queues whose counts are wrong or whose groups are stuck, and correct them.
--- params:   p_limit int, p_corrected bigint output -- p_limit: how many requests a queue may have to be
---           looked through
--- returns:  p_corrected -- how many counters were wrong, and requests stuck
+-- recount_queues: correct the counts of queues and unblock groups, at a bounded cost.
+-- params:   p_limit int, p_corrected bigint output -- p_limit: the largest number of requests of a
+--           queue that is counted
+-- returns:  p_corrected -- how many counts were wrong, and requests blocked
 -- errors:   51012 as take_lock
 -- locks:    as correct_counts and free_groups
--- why:      somebody may have changed rows by hand. A queue that has few requests by its counts is
---           counted; of others it is seen when a count is below 0, or when there is no request of a
---           status that has a count, or the other way round. What else is wrong there is found when they
---           have become few, or by recount. Where
---           READ_COMMITTED_SNAPSHOT is off, a look would wait for writers and see many moments; there
---           it is left to recount.
+-- why:      rows may have been changed by hand. Queues with few requests by their counts are
+--           counted. Of larger ones it notices a count below 0, a count without a request and a
+--           request without a count; other mistakes are found when the queue has become small, or
+--           by recount. Without READ_COMMITTED_SNAPSHOT it would wait for writers and not see one
+--           moment; then it is left to recount.
 create or alter procedure rowlease_internal.recount_queues @p_limit int, @p_corrected bigint output
 as
 set nocount on;

@@ -3,8 +3,8 @@
 -- returns:  priority smallint, status varchar(10)
 -- errors:   none
 -- locks:    none
--- why:      there is no index of a whole queue, because every request would pay for it; those of its
---           parts have all of it between them.
+-- why:      there is no index of a whole queue, because every request would pay for it; the partial
+--           indexes together cover all of it.
 create or alter function rowlease_internal.some_requests(
   @p_queue_name nvarchar(400), @p_limit int
 ) returns table

@@ -3,7 +3,7 @@
 -- returns:  nothing
 -- errors:   RL002 unknown queue
 -- locks:    none
--- why:      queues are made on purpose; a misspelt name is an error wherever it is said.
+-- why:      queues are created explicitly, so a misspelt name is an error everywhere.
 create or alter procedure rowlease_internal.check_queue @p_queue_name nvarchar(400)
 as
 set nocount on;

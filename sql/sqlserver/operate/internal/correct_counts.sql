@@ -1,14 +1,14 @@
--- correct_counts: set the counts of queues to what their rows say.
+-- correct_counts: set the counts of queues to the counts of their rows.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
 -- returns:  what was wrong in the caller's table #corrected
 -- errors:   51012 as take_lock
 -- locks:    the caller holds the lock of maintain; the counts' lock, shared. Where
 --           READ_COMMITTED_SNAPSHOT is off: the whole queue before, against writers, to the end of the
 --           transaction
--- why:      one statement counts the rows and adds the counts up, so both are seen as of one moment.
---           Each transaction commits its rows and its counts together, so what is not seen is in neither,
---           and the difference stays right whatever is committed meanwhile. Without row versions a
---           statement sees many moments; then writers wait until it is done.
+-- why:      one statement counts the rows and sums the counts up, so it sees both at one moment.
+--           Each transaction commits its rows and its counts together, so one that is not seen is
+--           in neither, and the difference stays right whatever is committed meanwhile. Without row
+--           versions a statement does not see one moment; then writers wait until it is done.
 create or alter procedure rowlease_internal.correct_counts @p_queue_name nvarchar(400)
 as
 set nocount on;

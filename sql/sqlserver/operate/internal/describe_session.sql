@@ -3,15 +3,15 @@
 -- returns:  p_words -- null: none
 -- errors:   297, 300 the caller may not see the server's state
 -- locks:    none
--- why:      of several sessions it is the one whose transaction is the oldest. Which row a lock is of, the
---           server says in a way that is not documented.
+-- why:      of several sessions it names the one with the oldest transaction. How to find the row
+--           of a lock is not documented by the server.
 create or alter procedure rowlease_internal.describe_session
   @p_resource_type nvarchar(60), @p_words nvarchar(4000) output
 as
 set nocount on;
 set xact_abort on;
 if object_id(N'sys.dm_tran_locks') is null
-  return;  -- not every T-SQL engine has it
+  return;  -- some T-SQL engines do not have it
 select top (1) @p_words = concat(
          N'session ', l.request_session_id, N' (user "', s.login_name, N'", application "',
          s.program_name, N'", in a transaction since ',

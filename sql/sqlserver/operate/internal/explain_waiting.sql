@@ -4,7 +4,7 @@
 -- returns:  p_reason, p_words -- as explain
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
--- why:      what stands before it is counted in a range of the claim's index.
+-- why:      the requests ahead are counted in a range of the claim's index.
 create or alter procedure rowlease_internal.explain_waiting
   @p_request_id bigint, @p_now datetime2(6), @p_reason varchar(20) output,
   @p_words nvarchar(4000) output
@@ -47,22 +47,22 @@ if @other is not null
 else if @blocked = 1
   select @p_reason = 'group',
          @p_words = concat(N'it waits for a request of its group "', @group,
-                           N'" that is gone; recount lets it go');
+                           N'" that no longer exists; recount unblocks it');
 else if @processing >= @in_flight
   select @p_reason = 'in_flight',
          @p_words = concat(N'the queue allows ', @in_flight, N' requests in flight, and ',
                            case when @running < @in_flight
-                                then concat(@running, N' are, but more are counted; recount puts that ',
+                                then concat(@running, N' are running, but more are counted; recount corrects ',
                                             N'right')
-                                else N'they are' end);
+                                else N'as many are running' end);
 else if not exists (
   select 1 from rowlease.Worker as w
    where w.HeartbeatTime > dateadd(second, -30, @p_now)
      and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n))
   select @p_reason = 'no_worker',
-         @p_words = concat(N'no worker has asked for the queue "', @queue, N'" within 30 s');
+         @p_words = concat(N'no worker of the queue "', @queue, N'" has sent a heartbeat within 30 s');
 else
   select @p_reason = case when @ahead = 0 then 'next' else 'behind' end,
-         @p_words = case when @ahead = 0 then N'nothing stands in its way: the next dequeue takes it'
+         @p_words = case when @ahead = 0 then N'nothing is ahead of it: the next claim takes it'
                          else concat(@ahead, case when @ahead = 10000 then N' or more' end,
-                                     N' requests stand before it (policy ', @policy, N')') end;
+                                     N' requests are ahead of it (policy ', @policy, N')') end;

@@ -1,10 +1,10 @@
--- free_groups: let the first request of a group be claimed where an earlier one was deleted by hand.
+-- free_groups: unblock the first request of a group where an earlier one was deleted by hand.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
--- returns:  how many were let go, by queue and priority, in the caller's table #corrected
+-- returns:  how many were unblocked, by queue and priority, in the caller's table #corrected
 -- errors:   none
 -- locks:    rows of queue, exclusive, skipping locked ones
--- why:      the routines let the next one go when they take a request out (unblock_groups); a DELETE or
---           UPDATE by hand does not. A claim looks at the group again.
+-- why:      the routines unblock the next request when they remove one (unblock_groups); a DELETE
+--           or UPDATE by hand does not. A claim checks the group again.
 create or alter procedure rowlease_internal.free_groups @p_queue_name nvarchar(400)
 as
 set nocount on;

@@ -3,7 +3,7 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    rows of queue above the maximum, exclusive
--- why:      the counts are kept per priority, so that they move with the requests.
+-- why:      counts are kept per priority, so they move with the requests.
 create or alter procedure rowlease_internal.lower_all @p_queue_name nvarchar(400), @p_max_priority int
 as
 set nocount on;

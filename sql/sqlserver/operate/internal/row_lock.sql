@@ -3,9 +3,9 @@
 --           p_words nvarchar(4000) output
 -- returns:  p_words -- null: no
 -- errors:   none
--- locks:    none; what others hold is passed over
--- why:      a row that is there and is passed over is locked. Every claim locks rows for a moment, so
---           explain looks twice.
+-- locks:    none; rows that others have locked are skipped
+-- why:      a row that exists and is skipped is locked. Every claim locks rows for a moment, so
+--           explain checks twice.
 create or alter procedure rowlease_internal.row_lock
   @p_request_id bigint, @p_queue_name nvarchar(400), @p_words nvarchar(4000) output
 as
@@ -16,7 +16,7 @@ set @p_words = null;
 if not exists (select 1 from rowlease.Queue as q with (readpast, readcommittedlock)
                 where q.RequestId = @p_request_id)
    and exists (select 1 from rowlease.Queue as q where q.RequestId = @p_request_id)
-  set @p_words = N' has locked the request''s row; claims pass over it';
+  set @p_words = N' has locked the request''s row; claims skip it';
 else if @p_queue_name is not null
         and applock_test(N'rowlease_lock', @name, 'Exclusive', 'Session') = 0
   set @p_words = concat(N' has the gate of the queue "', @p_queue_name,

@@ -3,7 +3,7 @@
 -- returns:  nvarchar(40) -- 00:02:00, or 3 days 04:00:00
 -- errors:   none
 -- locks:    none
--- why:      both engines say the same sentences.
+-- why:      both engines have the same messages.
 create or alter function rowlease_internal.seconds_text(@p_seconds bigint) returns nvarchar(40)
 as
 begin

@@ -1,11 +1,11 @@
 -- sum_depth: count the requests of a queue that wait, and those that are leased.
 -- params:   p_queue_name nvarchar(400), p_waiting bigint output, p_processing bigint output
 -- returns:  p_waiting (scheduled and pending), p_processing
--- errors:   51012 counts are being folded for longer than the session waits
+-- errors:   51012 as take_lock
 -- locks:    the counts' lock, shared, to the end of the transaction
--- why:      what others have not committed is passed over, or everybody would wait for an open
---           transaction; the lock keeps out whoever folds counts, whose old rows would be passed over
---           as well as the new one.
+-- why:      uncommitted counts of others are skipped, or every call would wait for an open
+--           transaction. The lock keeps fold_depth out, whose deleted rows would be skipped as well
+--           as its new one.
 create or alter procedure rowlease_internal.sum_depth
   @p_queue_name nvarchar(400), @p_waiting bigint output, @p_processing bigint output
 as
