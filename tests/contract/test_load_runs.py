@@ -226,8 +226,8 @@ def test_a_superseded_run_gets_an_error_that_names_the_new_owner(
     arguments: dict[str, Any] = {"promote": ROWS, "report_load": ROWS, "discard_staged": []}
     before = store.rows("load", "*")
     says = (
-        r'load "x" was taken over by two \(.+\) at 2026-01-01 12:05:00\+00; nothing of this run'
-        " counts: let that one end, or run this one again"
+        r'load "x" was taken over by two \(.+\) at 2026-01-01 12:05:00\+00; rows of this run do '
+        "not count: let that run end, or run this one again"
     )
     with pytest.raises(LoadLost, match=says):
         getattr(store, call)("x", run, arguments[call])
