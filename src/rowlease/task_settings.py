@@ -79,7 +79,7 @@ class TaskSettings:
 
 
 class TaskKeywords(TypedDict, total=False):
-    """`TaskSettings` as keyword arguments, but for the name: for type checkers alone."""
+    """`TaskSettings` as keyword arguments, but for the name."""
 
     queue: str | None
     priority: int

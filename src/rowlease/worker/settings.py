@@ -73,7 +73,7 @@ class WorkerSettings:
 
 
 class WorkerKeywords(TypedDict, total=False):
-    """`WorkerSettings` as keyword arguments, but for the first two: for type checkers alone."""
+    """`WorkerSettings` as keyword arguments, but for the first two."""
 
     executor: str | None
     prefetch: int | None

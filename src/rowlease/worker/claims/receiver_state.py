@@ -31,7 +31,7 @@ from enum import Enum, auto
 
 
 class State(Enum):
-    """What the receiver is at."""
+    """What the receiver is doing."""
 
     BUSY = auto()
     AWAKE = auto()
@@ -63,9 +63,9 @@ class Event(Enum):
     END = auto()
 
 
-#: Those in which the queues were empty a moment ago.
+#: The states after a claim that left the queues empty.
 IDLE = (State.AWAKE, State.LOOKING, State.ASLEEP)
-#: Those in which it claims.
+#: The states in which it claims.
 CLAIMING = (State.BUSY, *IDLE)
 
 _STOPPING = {Event.DRAIN: State.DRAINING, Event.CLOSE: State.CLOSING, Event.END: State.CLOSED}

@@ -1,0 +1,36 @@
+"""The threads of a worker: what ends one of them, and who hears of it."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from rowlease.worker.threads import Threads
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+def test_the_first_error_is_kept_and_reported() -> None:
+    failures: list[int] = []
+    threads = Threads(failed=lambda: failures.append(1))
+    first = ValueError("first")
+    threads.start("one", fail, first)
+    assert threads.has_ended("one", 60)
+    threads.start("two", fail, ValueError("second"))
+    assert threads.has_ended("two", 60)
+    assert threads.error is first
+    assert len(failures) == 2
+
+
+def test_a_thread_that_runs_on_is_not_waited_for_longer_than_asked() -> None:
+    threads, may_end = Threads(failed=lambda: None), Event()
+    threads.start("slow", may_end.wait, 60)
+    assert not threads.has_ended("slow", 0.0)
+    may_end.set()
+    assert threads.has_ended("slow", 60)
+    assert threads.error is None
+
+
+def test_a_thread_that_never_started_has_ended() -> None:
+    assert Threads(failed=lambda: None).has_ended("listener", 60)
