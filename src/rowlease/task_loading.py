@@ -9,10 +9,12 @@ import runpy
 import sys
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
 
 from rowlease.errors import ConfigError, UnknownTask
 from rowlease.tasks import Registry, Task
+
+#: Where a task is: its function's module ("" is the script), its name in there, and its own name.
+Place = tuple[str, str, str]
 
 
 def load_tasks(path: str) -> Registry:
@@ -117,16 +119,18 @@ def set_up(tasks: Registry) -> bytes:
     ).encode()
 
 
-def load_set_up(setup: dict[str, Any]) -> list[Task]:
-    """Import the tasks by their functions' import paths, as `set_up` names them."""
+def load_places(places: Iterable[Place], script: str | None = None) -> list[Task]:
+    """Import tasks again, in another process.
+
+    Args:
+        script: the file of the module "".
+    """
     # As multiprocessing does, run the script again under another name than __main__.
-    script: dict[str, Any] = {}
-    if setup["script"]:
-        script = runpy.run_path(setup["script"], run_name="__rowlease_main__")
+    in_script = runpy.run_path(script, run_name="__rowlease_main__") if script else {}
     tasks: list[Task] = []
-    for module, qualname, name in setup["tasks"]:
+    for module, qualname, name in places:
         first, *rest = qualname.split(".")
-        names = vars(importlib.import_module(module)) if module else script
+        names = vars(importlib.import_module(module)) if module else in_script
         found = names[first]
         for part in rest:
             found = getattr(found, part)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.store import Reading, Store, open_store
-from rowlease.task_loading import import_named, load_set_up, load_tasks, registry_of
+from rowlease.task_loading import Place, import_named, load_places, load_tasks, registry_of
 from rowlease.tasks import Registry, Task
 from rowlease.worker import Summary, Worker
 from rowlease.worker.settings import WorkerSettings
@@ -32,7 +32,7 @@ LOOK, LOOKERS = 1.0, 100
 #: Task modules come to executors in these ways.
 BRING = "bring modules to executors with sc.addPyFile, or spark-submit --py-files"
 
-Places = tuple[tuple[str, str, str], ...]
+Places = tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Plan:
         for module, _, _ in self.tasks:
             import_named(module)
         try:
-            return Registry(load_set_up({"script": None, "tasks": self.tasks}))
+            return Registry(load_places(self.tasks))
         except (KeyError, AttributeError) as error:
             raise ConfigError(f"a task is not where it was on the driver: {error}") from error
 

@@ -19,7 +19,7 @@ from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
 from rowlease.model import Failure
-from rowlease.task_loading import load_set_up
+from rowlease.task_loading import load_places
 from rowlease.tasks import Task
 from rowlease.worker.attempt import Ending, NotRun, Returned, describe, failed
 from rowlease.worker.slots import wire
@@ -36,7 +36,7 @@ from rowlease.worker.slots.shared_memory import (
 def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd: int) -> None:
     """Import the tasks, and serve until the worker closes the pipe."""
     try:
-        tasks = load_set_up(set_up)
+        tasks = load_places(set_up["tasks"], set_up["script"])
     except BaseException as error:
         wire.write(outcomes_fd, wire.BROKEN, 0.0, describe(error).encode())
         return
