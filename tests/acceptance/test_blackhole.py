@@ -104,7 +104,7 @@ def test_what_could_not_be_renewed_is_not_claimed_though_claims_would_pass(
     with working(store, lease=LEASE, concurrency=2) as (_, heard):
         heard.first(Started)
         sql("alter routine rowlease.renew rename to renew_taken_away")
-        assert "lacks what this version calls" in heard.first(RenewalsLost).error
+        assert "lacks an object of this version" in heard.first(RenewalsLost).error
         (second,) = put(store, "ok")
         heard.first(ChildDied)
         assert sql("select num_attempts from rowlease.queue where request_id = %s", [second]) == [

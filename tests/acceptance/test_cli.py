@@ -252,7 +252,7 @@ BAD_DSNS = {
     "impossible host": ("postgresql://u:hunter2@a..b/x", 2, NO_DSN),
     "not a DSN": ("hunter2", 2, NO_DSN),
     "key and value": ("host=h user=u password=hunter2", 2, NO_DSN),
-    "unknown scheme": ("mysql://u:hunter2@h/x", 2, r"names no database that rowlease knows"),
+    "unknown scheme": ("mysql://u:hunter2@h/x", 2, r"names no engine that rowlease knows"),
     "port is no number": ("postgresql://u:hunter2@h:port/x", 2, NO_DSN),
     "unfinished address": ("postgresql://u:hunter2@[::1/x", 2, NO_DSN),
     "raw @ in the password": ("postgresql://u:x@hunter2@h/x", 2, r"%40"),

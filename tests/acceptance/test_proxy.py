@@ -117,7 +117,7 @@ def test_a_setting_that_cannot_be_asked_for_and_falsifies_is_refused(
     with (
         pytest.raises(
             ConfigError,
-            match=rf"{name} of .* is {OTHER[name]}, and through a proxy .* = '{PINNED[name]}'",
+            match=rf"{name} of .* is {OTHER[name]}, and it cannot be changed .* = '{PINNED[name]}'",
         ),
         connect(proxy),
     ):

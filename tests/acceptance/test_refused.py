@@ -238,7 +238,7 @@ def test_a_routine_that_is_gone_for_a_moment_ends_no_worker(store: Store, sql: S
         heard.first(WorkerIdle)
         sql("alter routine rowlease.exchange rename to exchange_taken_away")
         put(store, ("ok", "{}"))
-        assert "lacks what this version calls" in heard.first(StoreLost).error
+        assert "lacks an object of this version" in heard.first(StoreLost).error
         sql("alter routine rowlease.exchange_taken_away rename to exchange")
         heard.first(StoreRecovered)
         heard.first(Finished)

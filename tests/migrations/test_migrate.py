@@ -235,7 +235,7 @@ def test_a_database_of_another_revision_is_not_compared(empty: str) -> None:
         schema_differences(empty)
     migrate(empty)
     run(empty, NEWER)
-    with pytest.raises(SchemaMismatch, match="of a newer release"):
+    with pytest.raises(SchemaMismatch, match="migrated by a newer release"):
         schema_differences(empty)
 
 

@@ -287,7 +287,7 @@ def test_an_expression_that_does_not_fit_the_frame_is_said_in_one_line(
         ("no json", {}, "not JSON"),
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
-        ('{"a": "\x00"}', {}, "a text holds a character the database refuses"),
+        ('{"a": "\x00"}', {}, "a text has a character that the database refuses"),
         (f'"{"x" * 2**20}"', {}, "payload has 1048578 bytes"),
     ],
 )

@@ -206,7 +206,7 @@ def test_a_cancelled_spark_job_leaves_leases_that_end(
         ({"lease": 0.01}, "ConfigError", "lease is 0:00:00.010000; it must be 100 ms to 1 day"),
         ({"executor": "magic"}, "ConfigError", "executor is 'magic'; it must be one of"),
         ({"dsn": "postgresql://a:s3cret@127.0.0.1:1/x"}, "StoreUnavailable", "cannot reach"),
-        ({"dsn": "postgres//a"}, "ConfigError", "names no database that rowlease knows"),
+        ({"dsn": "postgres//a"}, "ConfigError", "names no engine that rowlease knows"),
     ],
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
 )

@@ -62,7 +62,7 @@ def test_on_this_machine_a_pool_is_one_worker(
 def test_a_pool_without_a_database_says_so(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ROWLEASE_DSN", "ROWLEASE_DSN_FILE"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigError, match="no database: say dsn="):
+    with pytest.raises(ConfigError, match="no database: give dsn="):
         work(spark, [known])
 
 
@@ -147,7 +147,7 @@ def test_progress_counts_the_queues_and_the_pools_own_workers(
     claim = store.dequeue("w", ["default"], 4)
     store.complete(claim.requests[:2])
     store.fail(claim.requests[2:3], [Failure("x", None, dead=True)])
-    found = observer.look()
+    found = observer.progress()
     assert found._replace(seconds=0.0, rate=0.0) == PoolProgress(0.0, 2, 1, 0.0, 6, 1, 8, 5)
     assert found.rate > 0
     assert str(found._replace(rate=1234.5)) == (

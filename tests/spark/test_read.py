@@ -103,7 +103,7 @@ def test_a_literal_means_its_text_whatever_the_servers_settings(sql: Sql) -> Non
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
 def test_a_text_the_database_cannot_hold_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="cannot hold"):
+    with pytest.raises(InvalidRequest, match="cannot store"):
         literal(text)
 
 
@@ -111,7 +111,7 @@ def test_a_text_the_database_cannot_hold_is_refused(text: str) -> None:
     ("arguments", "error", "says"),
     [
         ({"columns": ["nope"]}, InvalidRequest, "requests have no column 'nope'; they have"),
-        ({"status": "Done"}, InvalidRequest, "'Done' is no status; there are Scheduled, "),
+        ({"status": "Done"}, InvalidRequest, "'Done' is not a status; they are Scheduled, "),
         ({"status": []}, InvalidRequest, "status names none"),
         ({"partitions": 0}, ConfigError, "partitions must be 1 or more"),
     ],

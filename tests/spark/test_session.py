@@ -95,7 +95,9 @@ def test_jars_of_the_environment_are_used_and_a_missing_one_is_named(
         monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first}{separator}{second}")
         assert driver_settings([POSTGRESQL]) == {"spark.jars": f"{first},{second}"}
     monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first},{tmp_path / 'c.jar'}")
-    with pytest.raises(ConfigError, match=r"ROWLEASE_JDBC_JARS names .*/c\.jar, which is no file"):
+    with pytest.raises(
+        ConfigError, match=r"ROWLEASE_JDBC_JARS names .*/c\.jar, which is not a file"
+    ):
         driver_settings([POSTGRESQL])
     monkeypatch.setenv("ROWLEASE_JDBC_JARS", "")
     assert driver_settings([POSTGRESQL])["spark.jars.packages"] == POSTGRESQL.package

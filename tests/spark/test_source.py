@@ -147,7 +147,7 @@ def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None
     ("column", "says"),
     [
         ("'x' as payload", "has a payload that is not JSON; nothing was enqueued"),
-        ("char(0) as payload", "a text holds a character the database refuses"),
+        ("char(0) as payload", "a text has a character that the database refuses"),
     ],
     ids=["no JSON", "NUL"],
 )
@@ -184,7 +184,7 @@ def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again
         ("payload string, priority string", {}, "'priority' has the type string; cast it to byte"),
         ("payload string, due_time date", {}, "'due_time' has the type date; cast it to timestamp"),
         ("priority int", {}, "the frame has no column 'payload'"),
-        ("payload string", {"kind": ""}, "no kind: say .option"),
+        ("payload string", {"kind": ""}, "no kind: add .option"),
         ("payload string", {"queue": ""}, "the option queue is missing"),
         ("payload string", {"que": "x"}, "no option 'que'; there are dsn, kind, load_id, queue"),
         ("payload string", {"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),
@@ -202,7 +202,7 @@ def test_a_wrong_option_or_column_is_named_before_any_job(
 
 
 def test_overwriting_is_refused(frame: Any, dsn: str) -> None:
-    with pytest.raises(PySparkException, match="requests are only ever added"):
+    with pytest.raises(PySparkException, match="requests can only be added"):
         frame.write.format("rowlease").options(dsn=dsn, queue="default", kind="k").mode(
             "overwrite"
         ).save()

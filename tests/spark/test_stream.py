@@ -87,7 +87,7 @@ def test_the_formats_own_stream_writer_enqueues_each_batch_once(
         ({"stream": "x" * 81}, False, "the option stream must have 1 to 80 characters"),
         ({"load_id": "x"}, False, "no option 'load_id'; there are checkpointlocation, dsn, kind"),
         ({"queue": ""}, False, "the option queue is missing"),
-        ({}, True, "requests are only ever added"),
+        ({}, True, "requests can only be added"),
     ],
 )
 def test_a_streams_wrong_option_is_named(

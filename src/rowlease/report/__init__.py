@@ -1,7 +1,7 @@
-"""The ready analysis of what the queues have done: throughput, waits, runs and failures.
+"""The report: throughput, waits, runs and failures of the queues.
 
 Spark reads history and queue in ranges and sums them up; the figures go to the terminal, to files
-and into a picture.
+and to a picture.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rowlease.store import bulk_store, is_sqlserver, redact
 
 __all__ = ["Figures", "Report", "make_report"]
 
-#: Ranges that history and queue are read in, for each core.
+#: Ranges of history and queue for each core.
 RANGES_PER_CORE = 2
 PICTURE = "report.png"
 
 
 class Report(NamedTuple):
-    """The figures, and the files they were written to; none if nothing was found."""
+    """The figures, and the files with them; no files if no request was found."""
 
     figures: Figures
     files: list[Path]
@@ -40,23 +40,23 @@ def make_report(
     output: Path,
     form: str = "csv",
 ) -> Report:
-    """Sum up what ended, or failed, in a window of time, and write tables and a picture.
+    """Sum up the requests that ended or failed in a window, and write tables and a picture.
 
-    A local Spark session is started for it, or the running one is used. Reading takes no locks; of
-    a queue that moves, each range is a moment of its own. Nothing is written if nothing is found.
+    It uses the running Spark session, or starts a local one. Reading takes no locks; each range is
+    read in its own snapshot. Nothing is written if no request is found.
 
     Args:
         dsn: a reachable, migrated PostgreSQL; the role reader is enough.
-        queues: only these; none takes all.
-        since, until: the window, from and up to a time, or so long before now. Now is what the
-            database's clock shows. A time that names no zone is UTC.
-        output: a folder, made if needed, for `work`, `failures`, `throughput` and `report.png`.
-        form: of the tables: csv, json (an object a line) or parquet.
+        queues: only these; empty takes all.
+        since, until: the window: times, or durations before now by the database's clock. A time
+            without a zone is UTC.
+        output: a folder, created if needed, for `work`, `failures`, `throughput` and `report.png`.
+        form: of the tables: csv, json (one object per line) or parquet.
 
     Raises:
         ConfigError: an argument or the folder is wrong; Java, PySpark or Matplotlib is missing.
-        InvalidRequest: there is no such queue.
-        StoreError and its kin: from the database.
+        InvalidRequest: a queue does not exist.
+        StoreError: from the database.
     """
     from rowlease.spark.session import a_session
 
@@ -70,7 +70,7 @@ def make_report(
     with closing(bulk_store(dsn, "rowlease report")) as store:
         store.check_schema()
         for queue in queues:
-            store.depth(queue)  # an unknown one is said before Spark starts
+            store.depth(queue)  # raises if it does not exist, before Spark starts
         now = store.now().astimezone(UTC)
     start, end = instant(since, now), instant(until, now)
     if start >= end:
@@ -93,17 +93,17 @@ def make_report(
 
 
 def instant(given: datetime | timedelta, now: datetime) -> datetime:
-    """A time in UTC; a duration is so long before now."""
+    """A time in UTC; a duration counts back from now."""
     if isinstance(given, timedelta):
         return now - given
     return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def folder(output: Path) -> None:
-    """Make the folder, and see whether it can be written to.
+    """Create the folder, and check that it can be written.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it cannot be written.
     """
     try:
         output.mkdir(parents=True, exist_ok=True)

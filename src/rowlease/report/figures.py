@@ -1,9 +1,9 @@
-"""What the report says, computed by Spark SQL from the times of requests.
+"""The figures of the report, computed by Spark SQL from the times of requests.
 
-Wait: from when a request could first be taken (the later of when it was requested and when it was
-due; a retry is due anew) to its last lease. Run: from that lease to its completion. Percentiles are
-exact, interpolated as PostgreSQL's percentile_cont does, of times rounded to 0.1 ms: equal ones are
-counted together, so that many millions fit into memory.
+Wait: from when a request could first be claimed (the later of its requested time and its due time;
+a retry has a new due time) to its last lease. Run: from that lease to its completion. Percentiles
+are exact, interpolated as by PostgreSQL's percentile_cont, of times rounded to 0.1 ms: equal times
+are counted together, so that many millions fit into memory.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, NamedTuple
 
 PERCENTILES = (0.5, 0.95, 0.99)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Microseconds that a time is rounded to.
+#: Times are rounded to so many microseconds.
 GRAIN = 100
-#: Seconds that the time axis may be cut into, and into how many at most.
+#: Possible steps of the time axis in seconds, and their largest number.
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
 MOST_STEPS = 240
-#: Kinds of errors that are listed, the most frequent ones.
+#: How many kinds of errors are listed, the most frequent first.
 MOST_ERRORS = 50
 
 
 class Work(NamedTuple):
-    """What became of the requests of one queue and priority.
+    """The outcomes and times of the requests of one queue and priority.
 
     Attributes:
         complete, cancelled, dead: requests that ended so in the window.
         retried: of the complete ones, how many needed more than one attempt.
         rate: completed per second, between the first and the last completion in the window.
-        wait_p50 to wait_max, run_p50 to run_max: of the complete ones, in seconds; None: there is
-            none.
+        wait_p50 to wait_max, run_p50 to run_max: of the complete ones, in seconds; None if there
+            are none.
     """
 
     queue: str
@@ -55,11 +55,11 @@ class Failures(NamedTuple):
     """Requests whose last failure was of one kind.
 
     Attributes:
-        error: the exception's name, or the start of what was said.
+        error: the exception's name, or the start of the message.
         dead: dead letters.
-        again: will be tried again, or are.
-        complete: a later attempt succeeded.
-        example: the latest one's own words.
+        again: requests that are retried.
+        complete: requests that a later attempt completed.
+        example: the message of the latest one.
         last_time: when the latest one ended, or was last leased.
     """
 
@@ -74,12 +74,12 @@ class Failures(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Requests that failed so."""
+        """Requests with this failure."""
         return self.dead + self.again + self.complete
 
 
 class Step(NamedTuple):
-    """How many requests of a queue were completed in one step of time, which began then."""
+    """The number of requests of a queue that were completed in one step of time."""
 
     queue: str
     start: datetime
@@ -87,12 +87,12 @@ class Step(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """All of the report.
+    """All figures of the report.
 
     Attributes:
         since, until: the window, by the database's clock.
         first, last: the first and the last completion in it.
-        step_seconds: how long a step of `steps` is.
+        step_seconds: the length of a step of `steps`.
         work: by queue, the most urgent first.
         failures: the most frequent first.
     """
@@ -120,10 +120,10 @@ class Figures(NamedTuple):
 def figures(
     spark: Any, dsn: str, queues: Sequence[str], since: datetime, until: datetime, partitions: int
 ) -> Figures:
-    """Read the times of requests that ended, or were last leased, in the window; and sum up.
+    """Sum up the times of requests that ended, or were last leased, in the window.
 
     Args:
-        queues: only these; none takes all.
+        queues: only these; empty takes all.
     """
     from pyspark.sql import functions as F
 
@@ -189,7 +189,7 @@ def requests(
 
 
 def work(ended: Any, first: datetime | None, last: datetime | None) -> list[Work]:
-    """What became of the requests, and how long they waited and ran."""
+    """The outcomes of the requests, and how long they waited and ran."""
     from pyspark.sql import functions as F
 
     def count(condition: Any) -> Any:
@@ -229,10 +229,10 @@ def work(ended: Any, first: datetime | None, last: datetime | None) -> list[Work
 
 
 def failures(ended: Any) -> list[Failures]:
-    """Of requests that failed at least once and say why: how, and what became of them."""
+    """The failures of requests with a last error, and their outcomes."""
     from pyspark.sql import functions as F
 
-    # An exception is known by its name; other words are cut and freed of numbers, which differ.
+    # An exception is grouped by its name; other messages by their start, without numbers.
     name = F.regexp_extract("error", r"^([A-Za-z_][\w.]*)(:\s|$)", 1)
     words = F.regexp_replace(F.substring("error", 1, 60), r"\d+", "#")
     lost = F.col("error").contains(" ran out at ") & F.col("error").contains("the lease of ")
@@ -257,7 +257,7 @@ def failures(ended: Any) -> list[Failures]:
 
 
 def steps(complete: Any, step: int) -> list[Step]:
-    """Completions over time, in steps that have any."""
+    """Completions over time; steps without any are left out."""
     from pyspark.sql import functions as F
 
     start = F.expr(f"at div {step * 1_000_000} * {step * 1_000_000}").alias("start")
@@ -266,20 +266,20 @@ def steps(complete: Any, step: int) -> list[Step]:
 
 
 def step_of(first: datetime | None, last: datetime | None) -> int:
-    """Seconds of a step, so that the time from first to last has few enough of them."""
+    """The length of a step in seconds, so that there are not too many."""
     span = (last - first).total_seconds() if first and last else 0.0
     return next((step for step in STEPS if span / step <= MOST_STEPS), STEPS[-1])
 
 
 def per_second(count: int, first: datetime | None, last: datetime | None) -> float | None:
-    """How many per second; None where there is no time between the first and the last."""
+    """The number per second; None if there is no time between the first and the last."""
     if not first or not last or last <= first:
         return None
     return count / ((last - first) / timedelta(seconds=1))
 
 
 def instant(micros: int | None) -> datetime | None:
-    """Microseconds since 1970 as a time in UTC: Spark would give that of this machine's zone."""
+    """Microseconds since 1970 as a time in UTC; Spark would use this machine's time zone."""
     return None if micros is None else EPOCH + timedelta(microseconds=micros)
 
 

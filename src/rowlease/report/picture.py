@@ -10,15 +10,15 @@ from typing import Any
 from rowlease.report.figures import Failures, Figures, Step, Work
 from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 
-#: Queues have cool colours: warm ones are priorities. The last one is for all further queues.
+#: Queues have cool colours, because priorities have warm ones. The last is for all other queues.
 QUEUE_COLOURS = ("#2f5d8a", "#7fb0d6", "#3f9c8f", "#a98fc7", "#c3d5a0", "#c9cdd4")
 DEAD, AGAIN, AT_LAST = "#cf2133", "#fd9941", "#c9cdd4"
-#: How many rows of each kind have room; the tables have all.
+#: The largest number of rows of each kind; the tables have all.
 MOST_ROWS, MOST_FAILURES = 20, 8
-#: Hundreds of pixels: of the picture, its margins, and its parts.
+#: Lengths in hundreds of pixels: of the picture, its margins, and its parts.
 WIDTH, LEFT, RIGHT, HEAD, FOOT = 16.0, 0.6, 0.6, 1.75, 0.55
 THROUGHPUT, ROW, GAP, CAPTION = 3.0, 0.42, 1.35, 0.3
-#: Seconds below which times are drawn as if they were that.
+#: Shorter times, in seconds, are drawn as this one.
 SHORTEST = 1e-4
 UNITS = {
     1e-4: "0.1 ms", 1e-3: "1 ms", 1e-2: "10 ms", 0.1: "0.1 s", 1: "1 s", 10: "10 s", 60: "1 min",
@@ -58,7 +58,7 @@ def draw(figures: Figures, path: Path) -> None:
 
 
 def title_of(figures: Figures) -> str:
-    """What was done, and how fast."""
+    """The number of completed requests, and the rate."""
     rate = figures.rate
     speed = f", {rate:,.0f} per second" if rate and rate >= 10 else ""
     if not speed and rate:
@@ -67,7 +67,7 @@ def title_of(figures: Figures) -> str:
 
 
 def subtitle_of(figures: Figures) -> str:
-    """When, and what else happened."""
+    """The window, and the number of dead letters."""
     text = f"{figures.since:%Y-%m-%d %H:%M} to {figures.until:%Y-%m-%d %H:%M} UTC"
     if figures.first and figures.last:
         text = f"{text}; the first at {figures.first:%H:%M:%S}, the last at {figures.last:%H:%M:%S}"
@@ -77,7 +77,7 @@ def subtitle_of(figures: Figures) -> str:
 
 
 class Page:
-    """Places axes one below the other; all lengths in hundreds of pixels."""
+    """Arranges axes from top to bottom; lengths are in hundreds of pixels."""
 
     def __init__(self, figure: Any, height: float) -> None:
         self._figure = figure
@@ -85,7 +85,7 @@ class Page:
         self._top = HEAD
 
     def axes(self, left: float, right: float, height: float, *, goes_on: bool = False) -> Any:
-        """New axes between these; the next ones stand below, unless this row `goes_on`."""
+        """New axes between these; the next ones are below, unless this row `goes_on`."""
         bottom = self._height - self._top - height
         made = self._figure.add_axes(
             (left / WIDTH, bottom / self._height, (right - left) / WIDTH, height / self._height)
@@ -101,10 +101,10 @@ class Page:
 
 
 def caption(axes: Any, bold: str, faint: str, x: float = 0.0) -> None:
-    """What axes show, above them.
+    """A caption above axes.
 
     Args:
-        x: where it begins, in hundreds of pixels from their left end.
+        x: its left end, in hundreds of pixels from that of the axes.
     """
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
     start = (x * 72, CAPTION * 72 * 0.6)
@@ -137,7 +137,7 @@ def throughput(axes: Any, figures: Figures) -> None:
     locator = dates.AutoDateLocator(minticks=4, maxticks=9)
     axes.xaxis.set_major_locator(locator)
     formatter = dates.ConciseDateFormatter(locator, show_offset=False)
-    formatter.formats[5] = "%H:%M:%S"  # it would show bare seconds
+    formatter.formats[5] = "%H:%M:%S"  # the default shows only seconds
     axes.xaxis.set_major_formatter(formatter)
     peak = max(map(sum, zip(*layers, strict=True)))
     if peak < 10:
@@ -155,7 +155,7 @@ def throughput(axes: Any, figures: Figures) -> None:
 
 
 def by_queue(steps: Sequence[Step]) -> dict[str, dict[datetime, int]]:
-    """Completions by queue and step; the queues with the fewest together, as `others`."""
+    """Completions by queue and step; the queues with the fewest are summed as `others`."""
     totals: dict[str, int] = {}
     for row in steps:
         totals[row.queue] = totals.get(row.queue, 0) + row.complete
@@ -226,7 +226,7 @@ def names(axes: Any, rows: Sequence[Work], start: float) -> None:
 
 
 def failures(axes: Any, failed: Sequence[Failures]) -> None:
-    """The most frequent kinds of failure, and what became of the requests."""
+    """The most frequent kinds of failure, and the outcomes of the requests."""
     start = -5.0
     caption(axes, "Failed", "by the last error of each request", start)
     places = range(len(failed))
@@ -260,13 +260,13 @@ def failures(axes: Any, failed: Sequence[Failures]) -> None:
 
 
 def short(text: str, most: int) -> str:
-    """The text, cut where it is too long; nothing in it is taken for a formula."""
+    """The text, shortened if it is too long; $ is escaped, which would begin a formula."""
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     return cut.replace("$", r"\$")
 
 
 def duration_text(seconds: int) -> str:
-    """A step of time in words."""
+    """A duration as text."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds // size} {unit}"

@@ -30,9 +30,9 @@ def show(figures: Figures, console: Console) -> None:
 
 
 def throughput_table(figures: Figures) -> Table:
-    """What became of the requests."""
+    """Completed requests, dead letters and cancelled requests."""
     columns = ("priority", "complete", "per s", "retried", "dead", "cancelled")
-    made = table("What was done: requests completed, dead letters, cancelled", "queue", *columns)
+    made = table("Requests: completed, dead letters, cancelled", "queue", *columns)
     for row in figures.work:
         counts = (row.retried, row.dead, row.cancelled)
         made.add_row(
@@ -60,9 +60,9 @@ def times_table(title: str, name: str, work: Sequence[Work]) -> Table:
 
 
 def failures_table(failures: Sequence[Failures]) -> Table:
-    """What requests failed of, and what became of them."""
+    """The kinds of failures, and the outcomes of the requests."""
     made = table(
-        "Requests that failed, by their last error: dead letters, to be tried again, complete",
+        "Requests that failed, by their last error: dead letters, retried, complete",
         "error",
         *("queue", "kind", "dead", "again", "complete"),
     )
@@ -76,12 +76,12 @@ def failures_table(failures: Sequence[Failures]) -> Table:
 
 
 def count(value: int) -> str:
-    """A number that is faint where it is nothing."""
+    """A number; zero is dim."""
     return f"{value:,}" if value else "[dim]0[/]"
 
 
 def rate(value: float | None) -> str:
-    """Requests per second, with the digits that say something."""
+    """Requests per second, with the significant digits."""
     return "" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:,.2f}"
 
 
@@ -112,7 +112,7 @@ def plain(row: Failures | Step) -> dict[str, Any]:
 
 
 def write(figures: Figures, output: Path, form: str) -> list[Path]:
-    """The tables as files, `work`, `failures` and `throughput`; which ones were written."""
+    """Write the tables as files `work`, `failures` and `throughput`; returns their paths."""
     import pandas as pd
 
     kinds: dict[str, tuple[type, Sequence[Any]]] = {

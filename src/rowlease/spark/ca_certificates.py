@@ -1,7 +1,7 @@
-"""Lets a Java runtime that brings its own list of certificate authorities trust this machine's.
+"""Converts this machine's certificate authorities for a Java runtime with a list of its own.
 
-Behind a company's proxy or mirror the machine trusts an authority that no bundled list knows.
-OpenSSL, and so Python, keeps its list as PEM; Java reads it only in its own format.
+Behind a company's proxy or mirror, the machine trusts an authority that is in no bundled list.
+OpenSSL, and so Python, has its list as PEM; Java needs its own format.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import ssl
 import struct
 from pathlib import Path
 
-#: What Java expects where nobody chose a password; the list is public.
+#: Java's default password; the list is public.
 PASSWORD = "changeit"  # noqa: S105
 MAGIC, VERSION, TRUSTED_CERTIFICATE = 0xFEEDFEED, 2, 2
-#: The constant that Sun mixes into the digest of every key store of this format.
+#: A constant in the digest of every key store of this format.
 WHITENER = b"Mighty Aphrodite"
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""What a caller says of a frame's columns becomes the columns of `staging`, checked by type."""
+"""Makes the columns of `staging` from column arguments, and checks their types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlease.errors import InvalidRequest
 
-#: The column is a PostgreSQL integer; the queue clamps to its own maximum, far below.
+#: The column is a PostgreSQL integer; the queue clamps to its maximum, which is far lower.
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -26,7 +26,7 @@ class RequestColumns:
 
 
 def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """The columns of `staging` as expressions on the frame; what is not given is left out.
+    """The columns of `staging` as expressions on the frame; arguments of None are left out.
 
     Raises:
         InvalidRequest: see `enqueue`.
@@ -53,7 +53,7 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
 
 
 def priority_column(df: Any, given: Any) -> Any:
-    """The priority as an integer column; the queue clamps what is too large for one anyway."""
+    """The priority as an integer column; larger numbers are clamped."""
     from pyspark.sql import functions as F
 
     if isinstance(given, bool):
@@ -79,12 +79,12 @@ def payload_column(df: Any, given: Any) -> Any:
     column = payload_source(df, given)
     if type_name(df, column) == "string":
         return column
-    # A task gets the payload as keyword arguments: a null must arrive as None, not be missing.
+    # The payload becomes keyword arguments, so nulls must be in it.
     return F.to_json(column, {"ignoreNullFields": "false"}).alias("payload")
 
 
 def payload_source(df: Any, given: Any) -> Any:
-    """What the payload is made of: text, or something that becomes JSON."""
+    """The column of the payload: text, or a struct or map that becomes JSON."""
     from pyspark.sql import functions as F
 
     if given is not None:
@@ -96,11 +96,11 @@ def payload_source(df: Any, given: Any) -> Any:
 
 
 def described(df: Any, payload: Any, columns: list[Any]) -> str:
-    """What a load is made of, in words that are the same in every run: its columns and types."""
-    return in_words(df.select(payload_source(df, payload), *columns[1:]).schema)
+    """The columns and types of a load, as a text that is the same in every run."""
+    return schema_text(df.select(payload_source(df, payload), *columns[1:]).schema)
 
 
-def in_words(schema: Any) -> str:
+def schema_text(schema: Any) -> str:
     """The columns and types of a schema."""
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
 
@@ -109,7 +109,7 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
     """A column argument as an expression of one of these types, under the argument's name.
 
     Raises:
-        InvalidRequest: it is not there, does not fit the frame, or has another type.
+        InvalidRequest: it does not exist, does not fit the frame, or has another type.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import Column
@@ -142,8 +142,8 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
 
 
 def type_name(df: Any, column: Any) -> str:
-    """The type of an expression on the frame, as SQL says it, without parameters; runs no job."""
-    # PySpark also writes what it raises to stderr, as JSON with the Java stack.
+    """The SQL type of an expression on the frame, without parameters; runs no job."""
+    # PySpark also writes its exceptions to stderr, as JSON with the Java stack.
     noise = logging.getLogger("DataFrameQueryContextLogger")
     was, noise.disabled = noise.disabled, True
     try:

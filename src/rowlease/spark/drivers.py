@@ -1,4 +1,4 @@
-"""The JDBC drivers: which one a database needs, where Spark gets it, that it is the right one."""
+"""The JDBC drivers: the one for a database, where Spark finds it, and its checksum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class JdbcDriver(NamedTuple):
 
     Attributes:
         package: `group:artifact:version`.
-        sha256: of that version's jar, as it was published.
+        sha256: of the published jar.
     """
 
     database: str
@@ -30,7 +30,7 @@ class JdbcDriver(NamedTuple):
 
     @property
     def jar(self) -> str:
-        """What Spark calls the jar that it has resolved."""
+        """The file name of the jar that Spark has resolved."""
         group, artifact, version = self.package.split(":")
         return f"{group}_{artifact}-{version}.jar"
 
@@ -47,27 +47,27 @@ SQLSERVER = JdbcDriver(
     "com.microsoft.sqlserver.jdbc.SQLServerDriver",
     "2d137aa308c78932878952fe3624ea090ecfe644414b8b23e71a305f425698c5",
 )
-#: Annotations for a compiler, which PostgreSQL's driver lists in its POM.
+#: Annotations for compilers, a dependency of PostgreSQL's driver that is not needed.
 EXCLUDES = "org.checkerframework:checker-qual"
 
 
 def drivers_for(dsn: str | None) -> list[JdbcDriver]:
-    """The drivers of a session: PostgreSQL's always, and last the one that this database needs."""
+    """The drivers of a session: always PostgreSQL's, and last the one for this database."""
     return [POSTGRESQL, SQLSERVER] if dsn is not None and is_sqlserver(dsn) else [POSTGRESQL]
 
 
 def driver_settings(drivers: list[JdbcDriver]) -> dict[str, str]:
-    """Where Spark finds the JDBC drivers: jars of ROWLEASE_JDBC_JARS, else Maven.
+    """The settings by which Spark finds the drivers: jars of ROWLEASE_JDBC_JARS, else Maven.
 
     Raises:
-        ConfigError: a jar that the variable names is not there.
+        ConfigError: a jar that the variable names does not exist.
     """
     named = os.environ.get(JARS_VARIABLE, "")
     jars = [Path(name.strip()) for name in re.split(f"[,{os.pathsep}]", named) if name.strip()]
     for jar in jars:
         if not jar.is_file():
             raise ConfigError(
-                f"{JARS_VARIABLE} names {jar}, which is no file; name the jar of the "
+                f"{JARS_VARIABLE} names {jar}, which is not a file; name the jar of the "
                 f"{drivers[-1].database} JDBC driver, several separated by commas"
             )
     if jars:
@@ -79,17 +79,17 @@ def driver_settings(drivers: list[JdbcDriver]) -> dict[str, str]:
 
 
 def check_driver(session: Any, driver: JdbcDriver) -> None:
-    """Find a driver in a running session.
+    """Check that a running session has the driver.
 
     Raises:
-        ConfigError: it is not there, or what Maven brought is not what was published.
+        ConfigError: it is missing, or the jar from Maven is not the published one.
     """
     from py4j.protocol import Py4JError
 
     jvm = session.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        # Found, and not yet run.
+        # `False`: find the class without initializing it.
         found = jvm.java.lang.Class.forName(driver.class_name, False, loader)
         source = str(found.getProtectionDomain().getCodeSource().getLocation())
     except Py4JError as error:
@@ -102,6 +102,6 @@ def check_driver(session: Any, driver: JdbcDriver) -> None:
     jar = Path(unquote(urlsplit(source).path))
     if jar.name == driver.jar and hashlib.sha256(jar.read_bytes()).hexdigest() != driver.sha256:
         raise ConfigError(
-            f"{jar} is not the JDBC driver {driver.package} that was published; delete it, or set "
+            f"{jar} is not the published JDBC driver {driver.package}; delete it, or set "
             f"{JARS_VARIABLE} to a jar that you trust"
         )

@@ -1,8 +1,8 @@
-"""What runs on an executor: one worker, with a slot for each of the executor's cores.
+"""Runs a worker on a Spark executor, with a slot for each of the executor's cores.
 
-It is `rowlease.worker.Worker` as on any host, in the Python process of a Spark task. Spark's daemon
-has forked that process and may kill it; the worker's child processes die with it, and what they ran
-is free again when its leases end. Nothing is written to stdout.
+It is `rowlease.worker.Worker`, as on any host, in the Python process of a Spark task. Spark's
+daemon has forked that process and may kill it. The worker's child processes then die with it, and
+their requests run again when the leases have run out. Nothing is written to stdout.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ from rowlease.worker.times import WORKER_GONE
 logger = logging.getLogger("rowlease")
 
 APPLICATION = "rowlease spark"
-#: Seconds between two looks at whether the driver is there: more where many look.
+#: Seconds between two checks that the driver is alive, for up to so many executors; for more of
+#: them, longer.
 LOOK, LOOKERS = 1.0, 100
-#: Task modules come to executors in these ways.
-BRING = "bring modules to executors with sc.addPyFile, or spark-submit --py-files"
+#: How to ship the modules of tasks to executors.
+BRING = "ship modules to executors with sc.addPyFile, or spark-submit --py-files"
 
 Places = tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every executor of a pool is told; it travels with Spark's task, as functions do.
+    """The settings of a pool, for every executor; pickled with Spark's task.
 
     Attributes:
-        pool_id: what the driver is called in the table `worker` while the pool is to run.
-        tasks: what `load_tasks` takes; or of each task its module, its name there and its own.
+        pool_id: the driver's id in the table `worker`, where it is registered while the pool runs.
+        tasks: an argument of `load_tasks`; or for each task its module, its name there and its
+            own name.
         count: executors that the driver found.
         cores: of each executor.
         settings: of each executor's worker; where they leave the concurrency open, child processes
             take the executor's cores.
-        late: seconds that a second attempt waits which finds its pool over: see `run`.
+        late: seconds that a second attempt waits if the pool has ended: see `run`.
     """
 
     pool_id: str
@@ -58,10 +60,10 @@ class Plan:
     late: float
 
     def registry(self) -> Registry:
-        """The tasks, imported here.
+        """Import the tasks.
 
         Raises:
-            ConfigError, UnknownTask: they cannot be.
+            ConfigError, UnknownTask: they cannot be imported.
         """
         if isinstance(self.tasks, str):
             return load_tasks(self.tasks)
@@ -70,7 +72,9 @@ class Plan:
         try:
             return Registry(load_places(self.tasks))
         except (KeyError, AttributeError) as error:
-            raise ConfigError(f"a task is not where it was on the driver: {error}") from error
+            raise ConfigError(
+                f"a task is not at the same place as on the driver: {error}"
+            ) from error
 
     def worker(self, store: Store, index: int) -> Worker:
         """The worker of one executor."""
@@ -84,10 +88,10 @@ class Plan:
 
 
 def places(tasks: str | Task | Iterable[Task] | Registry) -> str | Places:
-    """The tasks by name, so that executors import them: nothing of them is pickled.
+    """The tasks by name, so that executors import them instead of unpickling them.
 
     Raises:
-        ConfigError: a task is in no module that another machine could import.
+        ConfigError: a task is in no module that another machine can import.
     """
     if isinstance(tasks, str):
         return tasks
@@ -104,7 +108,7 @@ def places(tasks: str | Task | Iterable[Task] | Registry) -> str | Places:
 
 
 def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
-    """Yield why this executor could not work, if so; leases nothing."""
+    """Yield the error that keeps this executor from working, if any; leases nothing."""
     try:
         plan.registry()
     except RowleaseError as error:
@@ -119,10 +123,10 @@ def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
 
 
 def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | RowleaseError]:
-    """Work until the driver ends or falls silent; yield how that went.
+    """Work until the driver ends or is silent; yield a summary or an error.
 
-    An attempt that starts when the pool is over has nothing to do. With speculation it may be the
-    copy of one that still drains, which Spark would kill if the copy ended first: so it waits.
+    An attempt that starts after the end of the pool has nothing to do. With speculation it may be
+    the copy of one that still drains, which Spark would kill if the copy ended first, so it waits.
     """
     from pyspark import TaskContext
 
@@ -142,16 +146,16 @@ def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | Rowlease
 
 
 def raisable(error: RowleaseError, hint: str = "") -> RowleaseError:
-    """The error as the driver is to raise it: it travels without its cause."""
+    """The error for the driver to raise, without its cause."""
     sentence = f"on the executor at {socket.gethostname()}: {error}"
     return type(error)(f"{sentence}; {hint}" if hint else sentence)
 
 
 class SparkDriver:
-    """Whether the pool's driver still wants it, as the database says.
+    """Checks in the database whether the pool's driver is alive.
 
-    Executors need no way to the driver but the database, and Spark has no word for a task that it
-    is to end soon: one that is cancelled is killed, without notice.
+    So executors need no connection to the driver. Spark cannot ask a task to end: it kills a
+    cancelled task without notice.
     """
 
     def __init__(self, store: Reading, plan: Plan) -> None:
@@ -164,8 +168,8 @@ class SparkDriver:
         try:
             rows = self._store.list_workers()
         except StoreError as error:
-            logger.debug("cannot look whether the pool's driver is there: %s", error)
-            self._heard = time.monotonic()  # the driver cannot say anything either
+            logger.debug("cannot check whether the pool's driver is alive: %s", error)
+            self._heard = time.monotonic()  # the driver cannot send a heartbeat either
             return True
         silences = [one.silent for one in rows if one.worker_id == self._pool_id]
         if silences and silences[0].total_seconds() < WORKER_GONE:
@@ -175,7 +179,7 @@ class SparkDriver:
 
 @contextmanager
 def stopped_by(driver: SparkDriver, worker: Worker, pause: float) -> Iterator[None]:
-    """Stop the worker when the driver is not there any more; look every `pause` seconds."""
+    """Stop the worker when the driver is gone; checks every `pause` seconds."""
     ended = threading.Event()
 
     def watch() -> None:

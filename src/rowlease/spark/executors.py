@@ -1,4 +1,4 @@
-"""How many executors a session has, and how a Spark job gets one task on each."""
+"""Counts the executors of a session, and runs a Spark job with one task on each."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rowlease.errors import ConfigError
 
 #: Seconds that the first executor of a session may take to register.
 PATIENCE = 60.0
-#: Seconds after an executor came or went in which others are awaited: they register one by one when
-#: a session starts, and one that died is started again.
+#: Seconds to wait for further executors after one came or went: they register one by one when a
+#: session starts, and a dead one is replaced.
 SETTLED = 10.0
 LOOK = 0.1
 
 
 class Executors(NamedTuple):
-    """What a pool takes of a session.
+    """The executors of a pool.
 
     Attributes:
-        num: how many Spark tasks, one for each executor.
-        cores: how many cores each of them has to itself.
-        shares: several tasks fit an executor unless each asks Spark for this many cores.
+        num: the number of Spark tasks, one for each executor.
+        cores: the cores of each.
+        shares: several tasks would share an executor unless each requests so many cores.
     """
 
     num: int
@@ -29,10 +29,10 @@ class Executors(NamedTuple):
     shares: bool
 
     def job(self, sc: Any, function: Any) -> Any:
-        """An RDD with a partition for each executor, which is what `function` makes of its index.
+        """An RDD with a partition for each executor: the result of `function` for its index.
 
-        Spark is asked for all cores of an executor for each task (stage-level scheduling), so no
-        two of them, and nothing else, run on one executor meanwhile.
+        Each task requests all cores of an executor (stage-level scheduling), so no other task runs
+        on it meanwhile.
         """
         rdd = sc.parallelize(range(self.num), self.num).mapPartitionsWithIndex(function)
         if self.shares:
@@ -44,10 +44,10 @@ class Executors(NamedTuple):
 
 
 def executors_of(sc: Any, count: int | None) -> Executors:
-    """The executors that a pool takes: so many, or all there are.
+    """The executors of a pool: `count`, or all.
 
     Raises:
-        ConfigError: how many cannot be told, or none registers within a minute.
+        ConfigError: the number is not known, or none registers within a minute.
     """
     if count is not None and count < 1:
         raise ConfigError(f"executors is {count}; it must be 1 or more")
@@ -56,12 +56,11 @@ def executors_of(sc: Any, count: int | None) -> Executors:
         return Executors(1, sc.defaultParallelism, shares=False)
     if count is None and conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         raise ConfigError(
-            "this session allocates executors dynamically; say how many the pool may take: "
-            "executors=10"
+            "this session allocates executors dynamically; set how many the pool uses: executors=10"
         )
-    told = conf.get("spark.executor.cores")
-    found = [] if told and count else registered(sc, 0.0 if count else SETTLED)
-    cores = int(told or min(found))
+    set_cores = conf.get("spark.executor.cores")
+    found = [] if set_cores and count else registered(sc, 0.0 if count else SETTLED)
+    cores = int(set_cores or min(found))
     return Executors(
         count or sum(each // cores for each in found),
         cores,
@@ -72,7 +71,7 @@ def executors_of(sc: Any, count: int | None) -> Executors:
 def registered(sc: Any, settled: float) -> list[int]:
     """The cores of each executor, once there is one and none came or went for so many seconds.
 
-    A cluster on which they come and go all the time is taken as it is after a minute.
+    If they come and go all the time, it returns those after a minute.
     """
     until = time.monotonic() + PATIENCE
     cores: list[int] = []
@@ -86,12 +85,12 @@ def registered(sc: Any, settled: float) -> list[int]:
     if cores:
         return cores
     raise ConfigError(
-        f"no Spark executor has registered within {PATIENCE:.0f} s; look at the cluster's workers, "
-        "and whether they have the memory and cores that this session asks for"
+        f"no Spark executor has registered within {PATIENCE:.0f} s; check that the cluster's "
+        "workers are up, and have the memory and cores that this session requests"
     )
 
 
 def changed_at(executor: Any) -> float:
-    """When it came, or went: seconds since 1970 by the driver's clock."""
+    """When it was added or removed: seconds since 1970 by the driver's clock."""
     gone = executor.removeTime()
     return float((gone.get() if gone.isDefined() else executor.addTime()).getTime()) / 1000

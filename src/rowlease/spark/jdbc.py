@@ -1,4 +1,4 @@
-"""What Spark's JDBC reader and writer need to know of a database, and how its errors are said."""
+"""Options for Spark's JDBC reader and writer, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
 from rowlease.spark.drivers import JdbcDriver, drivers_for
 from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
 
-#: Letters, digits and a few signs that mean nothing to SQL, to a JDBC driver or to Spark.
+#: Characters without a special meaning for SQL, a JDBC driver or Spark.
 HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
 BULK_COPY = "useBulkCopyForBatchInsert"
 
 
 def connection_options(dsn: str) -> dict[str, str]:
-    """The options of Spark's JDBC source for this database; they hold the password.
+    """The options of Spark's JDBC source for this database, with the password.
 
-    Spark keeps the options of one read or write out of its configuration and event log, and shows
-    the password nowhere.
+    Spark does not write the options of a read or write to its configuration and event log, and
+    does not show the password.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -29,7 +29,7 @@ def connection_options(dsn: str) -> dict[str, str]:
 
 
 def staged(frame: Any, dsn: str) -> tuple[str, Any]:
-    """The table that loads are written to, and the frame as that table wants it."""
+    """The table for staged rows, and the frame with the columns of that table."""
     if not is_sqlserver(dsn):
         return "rowlease.staging", frame
     if "due_time" in frame.columns:
@@ -39,10 +39,10 @@ def staged(frame: Any, dsn: str) -> tuple[str, Any]:
 
 
 def _utc_wall_clock(column: str) -> Any:
-    """What a clock in UTC shows at a timestamp.
+    """A timestamp as local time in UTC.
 
-    Microsoft's driver writes what a clock in the JVM's own time zone shows, and datetime2 knows no
-    zones. A cast would go through the session's zone, which shows some hours twice.
+    Microsoft's driver writes local times of the JVM's time zone, and datetime2 has no zone. A cast
+    would use the session's time zone, which has some hours twice.
     """
     from pyspark.sql import functions as F
 
@@ -52,10 +52,10 @@ def _utc_wall_clock(column: str) -> Any:
 
 
 def writing_options(dsn: str, columns: list[str]) -> dict[str, str]:
-    """`connection_options`, and what makes the driver send many rows at once.
+    """`connection_options`, with the options for many rows at once.
 
-    On SQL Server that is bulk copy, but not for times: on the one engine that has run it they
-    arrived as other times. Ordinary batches brought them right.
+    On SQL Server that is bulk copy, except for loads with times: on the engine where it was tested,
+    bulk copy changed times, and ordinary batches did not.
     """
     options = connection_options(dsn)
     if not is_sqlserver(dsn):
@@ -66,31 +66,31 @@ def writing_options(dsn: str, columns: list[str]) -> dict[str, str]:
 
 
 def literal(text: str) -> str:
-    """The text as an SQL literal that nothing between here and the server can misread.
+    """The text as an SQL literal without special characters.
 
-    Spark's JDBC source takes no bound parameters. Whatever is not plainly harmless becomes a
+    Spark's JDBC source takes no bound parameters. Every character that may be special becomes a
     Unicode escape, so no quote, backslash, question mark or comment sign reaches a parser.
 
     Raises:
-        InvalidRequest: the text holds a character that no PostgreSQL text can hold.
+        InvalidRequest: the text has a character that PostgreSQL cannot store.
     """
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
-        raise InvalidRequest(f"{text!r} holds a character that the database cannot hold")
+        raise InvalidRequest(f"{text!r} has a character that the database cannot store")
     escaped = (c if HARMLESS.fullmatch(c) else f"\\U{ord(c):08X}" for c in text)
     return f"E'{''.join(escaped)}'"
 
 
 @contextmanager
 def database_errors(dsn: str, doing: str) -> Iterator[None]:
-    """Say in a sentence what a Spark job in this block raises because of the database.
+    """Translate the database errors of Spark jobs in this block.
 
     Args:
         dsn: the database, for the message; its password is left out.
-        doing: the half sentence that the message starts with.
+        doing: the start of the message.
 
     Raises:
-        RowleaseError: one of its kin, with PySpark's error as the cause.
-        Whatever else the block raises, unchanged: a failing user function is not our error.
+        RowleaseError: a subclass, with PySpark's error as the cause.
+        Any other exception of the block, unchanged, such as that of a user's function.
     """
     try:
         yield
@@ -102,7 +102,7 @@ def database_errors(dsn: str, doing: str) -> Iterator[None]:
 
 
 def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None:
-    """What rowlease calls an error of PySpark's; None if the database is not behind it."""
+    """The exception for an error of PySpark; None if the database did not cause it."""
     found = _innermost_sql_exception(error)
     if found is None:
         driver: JdbcDriver = drivers_for(dsn)[-1]
@@ -125,9 +125,9 @@ def _innermost_sql_exception(error: Exception) -> tuple[str, int, str] | None:
         if thrown is None:
             break
         if _is_sql_exception(thrown.getClass()):
-            said = str(thrown.getMessage() or "").strip().partition("\n")[0]
+            text = str(thrown.getMessage() or "").strip().partition("\n")[0]
             state, code = str(thrown.getSQLState() or ""), int(thrown.getErrorCode())
-            found = (state, code, said)
+            found = (state, code, text)
         thrown = thrown.getCause()
     return found
 

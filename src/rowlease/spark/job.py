@@ -1,4 +1,4 @@
-"""A Spark job with a task on each executor, which can be waited for with an ear for signals."""
+"""A Spark job with a task on each executor, which can be awaited without blocking signals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rowlease.worker import Summary
 
 #: Seconds to wait for Spark after a job was cancelled.
 CANCELLED = 10.0
-#: How Python says that an executor has no rowlease, or another one.
+#: Python's error on an executor that lacks rowlease, or a module of it.
 LACKING = "No module named 'rowlease"
 
 
 class Job:
-    """Starts the job, in a thread: whoever waits for Spark in the main one hears no signal.
+    """Starts the job in a thread, because a main thread that waits for Spark gets no signals.
 
     Args:
         function: of `rowlease.spark.executor_worker`.
@@ -39,18 +39,18 @@ class Job:
         self._thread.start()
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait so long for its end, at most; has it ended?"""
+        """Wait at most so long for its end; has it ended?"""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Have Spark kill what still runs, if anything does."""
+        """Have Spark kill the job, if it still runs."""
         if self._thread.is_alive():
             self._sc.cancelJobGroup(self._pool_id)
             self._thread.join(CANCELLED)
 
     def results(self) -> tuple[list[Summary], list[RowleaseError]]:
-        """What the executors did, and why some did nothing.
+        """The summaries of the executors, and the errors of those that did not work.
 
         Raises:
             ConfigError: Python on the executors lacks rowlease.
@@ -64,8 +64,8 @@ class Job:
                     "spark-submit --archives"
                 ) from self._error
             raise RowleaseError(
-                f"Spark ended the pool's job: {why}; requests that it had leased are free when "
-                "their leases end"
+                f"Spark ended the pool's job: {why}; requests that it had leased run again when "
+                "their leases have run out"
             ) from self._error
         return (
             [one for one in self._results if isinstance(one, Summary)],
@@ -81,10 +81,10 @@ class Job:
 
 
 def reason(error: Exception) -> str:
-    """The telling line of what PySpark raises: the Python error of a task, else Spark's own."""
+    """The significant line of an exception of PySpark: the Python error of a task, else Spark's."""
     thrown = getattr(error, "java_exception", None)
-    said = str(thrown.getMessage() if thrown is not None else error).strip()
-    lines = [line for line in said.partition("\n\tat ")[0].splitlines() if line.strip()]
+    text = str(thrown.getMessage() if thrown is not None else error).strip()
+    lines = [line for line in text.partition("\n\tat ")[0].splitlines() if line.strip()]
     return (
-        lines[-1 if "Traceback (most" in said else 0] if lines else type(error).__name__
+        lines[-1 if "Traceback (most" in text else 0] if lines else type(error).__name__
     ).strip()

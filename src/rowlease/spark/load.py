@@ -1,8 +1,8 @@
 """Bulk enqueue: a DataFrame becomes requests, all of them or none, each row once.
 
-Spark's tasks are retried and speculated, so rows are never written into the queue itself. They go
-into the table `staging`, numbered; then one routine, `promote`, counts them, drops what was written
-twice and moves them into the queue in one transaction.
+Spark retries and speculates tasks, so rows are not written into the queue itself. They are
+numbered and written into the table `staging`. Then the routine `promote` counts them, drops copies,
+and moves them into the queue in one transaction.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from rowlease.store import Producing, open_store
 
 logger = logging.getLogger("rowlease")
 
-#: Characters of a load id; the column is that wide.
+#: Characters of a load id; the column has the same limit.
 MAX_LOAD_ID = 100
-#: Rows that the driver gathers before it sends them; the rewritten INSERT is what makes it fast.
+#: Rows of a batch; the JDBC driver rewrites it to one INSERT, which makes it fast.
 BATCH_SIZE = 10_000
-#: A row's id is its partition, then the try that wrote it, then its number: 17, 16 and 30 bits.
-#: Rows so become requests in the frame's order. The first two together are its part.
+#: A row's id has its partition, the try that wrote it, and its number: 17, 16 and 30 bits. So
+#: requests have the order of the frame. The first two together are the row's part.
 TRY_BITS, ROW_BITS = 16, 30
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
-#: How often rows are staged at most, if two tries of a task were at odds.
+#: How often rows are staged at most, if two tries of a task computed different rows.
 STAGINGS = 3
-#: How often a promotion is asked for at most, if rows came in its midst.
+#: How often a promotion is tried at most, if rows are written meanwhile.
 PROMOTIONS = 3
-#: Seconds between tries of a call whose answer did not come.
+#: Seconds between tries of a call without an answer.
 PAUSES = (0.5, 2.0)
 
 T = TypeVar("T")
 
 
 class Staged(NamedTuple):
-    """A load that waits for its promotion.
+    """A load that is staged and not promoted.
 
     Attributes:
-        kind: for the rows that name none themselves.
-        parts: that count; others are of a try that Spark gave up.
+        kind: for rows without a kind.
+        parts: those that count; others are of tries that Spark gave up.
     """
 
     load_id: str
@@ -75,20 +75,19 @@ def enqueue(
 ) -> Promoted:
     """Turn each row of a DataFrame into one request of a queue.
 
-    All rows become visible to workers in one step, or none does. Calling it again with the same
-    `load_id` enqueues nothing and answers `repeat` with the first call's counts, however the first
-    one ended and whoever made it; no job is run for that. After a run that died before its end it
-    starts over: what that run staged is dropped. If that run still lives, this one takes the load
-    over from it, and the other is refused with LoadLost.
+    All rows become visible to workers in one step, or none does. If the load was promoted, another
+    call with the same `load_id` enqueues nothing, runs no job, and returns `repeat` with the first
+    call's counts. If an earlier run died, this one drops its staged rows and starts over. If the
+    earlier run is still alive, this one takes the load over, and the other gets LoadLost.
 
-    A column is given by its name or as a Column expression. While it runs, `rowlease.load` says how
-    many rows are staged, and the logger `rowlease` says it at level INFO.
+    A column is given by its name or as a Column expression. While it runs, the table
+    `rowlease.load` has the number of staged rows, and the logger `rowlease` logs it at level INFO.
 
     Args:
         df: a batch DataFrame. It is computed once and kept (memory, then disk) until the rows are
-            written, so it need not be deterministic. If an executor is lost with what it kept, or
-            a task is speculated, parts may be computed twice; where that gives other rows, or
-            another order, all is staged again.
+            written, so it need not be deterministic. If an executor is lost, or a task is
+            speculated, parts may be computed twice; if that gives other rows, or another order,
+            all rows are staged again.
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
         kind: the task's name, for all rows if it is a str; a Column of strings gives each its own.
@@ -96,8 +95,8 @@ def enqueue(
             null is 0; clamped to the queue's maximum.
         payload: a column of JSON text, or of a struct or map, which becomes JSON; at most 1 MiB.
             None takes the whole row, nulls included. Null is `{}`.
-        dedup_key: a column; a row whose key is live in the queue already, or that came before in
-            this frame, is counted as a duplicate and left out. Null has no key.
+        dedup_key: a column; a row whose key a live request of the queue or an earlier row of this
+            frame has, is counted as a duplicate and left out. Null is no key.
         group_key: a column; requests of a group run one at a time.
         due_time: a column of timestamps; null and past ones mean now.
         load_id: 1 to 100 characters; None makes one up.
@@ -108,15 +107,15 @@ def enqueue(
 
     Raises:
         InvalidRequest: an argument, a column or a row cannot be accepted, or the load id was used
-            for another queue or for other columns; the message names it. Nothing was enqueued;
-            arguments, columns and the queue are checked before any Spark job runs.
+            for another queue or for other columns. Nothing was enqueued; arguments, columns and
+            the queue are checked before any Spark job runs.
         QueueFull: the load does not fit into the queue's capacity; nothing was enqueued.
-        LoadLost: another run with this load id began later, and has taken the load over; nothing of
-            this run was enqueued.
+        LoadLost: a later run with this load id has taken the load over; nothing of this run was
+            enqueued.
         ConfigError: the DSN cannot be read, or the session has no JDBC driver.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: from the database; nothing was
-            enqueued, unless the answer to the promotion was lost, three times in a row: call again
-            with the same load id.
+            enqueued, unless the answer to the promotion was lost three times: call again with the
+            same load id.
     """
     if not isinstance(queue, str) or not queue:
         raise InvalidRequest("queue must be the name of a queue")
@@ -130,7 +129,7 @@ def enqueue(
         due_time=due_time,
     )
     columns = checked_columns(df, given)
-    connection_options(dsn)  # a DSN that cannot be read is said before any job
+    connection_options(dsn)  # checks the DSN before any job
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(closing(open_store(dsn, application_name="rowlease spark")))
@@ -143,7 +142,7 @@ def enqueue(
                 return begun
             waiting = write(df, dsn, kind, columns, load_id, begun, opened)
             logger.info(
-                "load %s: %s rows are staged and enter the queue", load_id, waiting.num_rows
+                "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows
             )
             return promoted(opened, waiting)
 
@@ -154,11 +153,11 @@ def enqueue(
 
 
 def promoted(store: Producing, load: Staged) -> Promoted:
-    """Promote a staged load; again if the answer does not come, whatever became of the first."""
+    """Promote a staged load; repeated if no answer comes."""
     try:
         return _settled(store, load)
     except InvalidRequest:
-        # Rows that do not count may be there, of a task that was tried twice. To look for them each
+        # There may be rows that do not count, of a task that was tried twice. To drop them every
         # time would cost more than it saves.
         if not _discarded(store, load):
             raise
@@ -166,7 +165,7 @@ def promoted(store: Producing, load: Staged) -> Promoted:
 
 
 def _settled(store: Producing, load: Staged) -> Promoted:
-    """Promote; at once again if a late task has committed rows meanwhile."""
+    """Promote; repeated at once if a late task has committed rows meanwhile."""
 
     def promote() -> Promoted:
         return store.promote(load.load_id, load.run_number, load.num_rows, kind=load.kind)
@@ -178,15 +177,15 @@ def _settled(store: Producing, load: Staged) -> Promoted:
 
 
 def _discarded(store: Producing, load: Staged) -> bool:
-    """Drop the rows that do not count; may there have been any?"""
+    """Drop the rows that do not count; were there any, perhaps?"""
     with suppress(StoreUnavailable):
         return store.discard_staged(load.load_id, load.run_number, load.parts) > 0
     heard(lambda: store.discard_staged(load.load_id, load.run_number, load.parts))
-    return True  # nobody has heard how many it were the first time
+    return True  # the count of the first call was lost
 
 
 def heard(call: Callable[[], T]) -> T:
-    """The answer of a call that may be made twice: it is made again if no answer comes."""
+    """The answer of an idempotent call, which is repeated if no answer comes."""
     for pause in PAUSES:
         with suppress(StoreUnavailable):
             return call()
@@ -207,12 +206,12 @@ def stage(
     group_key: Any = None,
     due_time: Any = None,
 ) -> Staged:
-    """The middle of `enqueue`: write the rows where no worker sees them, and count them.
+    """The middle part of `enqueue`: stage the rows and count them.
 
-    Of a load that is never promoted `maintain` drops the rows, after a day.
+    If the load is not promoted, `maintain` drops the rows after a day.
 
     Args:
-        run_number: what `Store.begin_load` gave this run.
+        run_number: of this run, from `Store.begin_load`.
 
     Further args, raises: as `enqueue`.
     """
@@ -230,7 +229,7 @@ def stage(
 
 
 def named_load(load_id: str | None) -> str:
-    """The load id, or one made up.
+    """The load id, or a new one.
 
     Raises:
         InvalidRequest: it is empty or too long.
@@ -242,14 +241,14 @@ def named_load(load_id: str | None) -> str:
 
 
 def checked_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """`staging_columns` of a frame that can be written at all."""
+    """`staging_columns` of a frame, which must not be a stream."""
     if df.isStreaming:
         raise InvalidRequest("the frame is a stream; enqueue each of its batches (foreachBatch)")
     return staging_columns(df, given)
 
 
 def new_run() -> str:
-    """The name of a run that begins here: no other run has it, and people see where it runs."""
+    """A unique name for a run, which shows its host and process."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
@@ -262,13 +261,13 @@ def write(
     run_number: int,
     store: Producing | None,
 ) -> Staged:
-    """Write the columns of a load, and report on it where a store is given."""
+    """Write the columns of a load, and report its progress if a store is given."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     context = df.sparkSession.sparkContext
-    # More connections than cores only wait for each other. The rows are numbered where they lie,
-    # and kept, because a number is only worth something if a retried task gives it again.
+    # More connections than cores would only wait for each other. Rows are numbered within their
+    # partitions and persisted, so that a retried task assigns the same numbers.
     tasks = context.defaultParallelism
     part = F.spark_partition_id().cast("bigint") * (1 << TRY_BITS)
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))

@@ -1,4 +1,4 @@
-"""How a pool is doing, by the counters in the database."""
+"""The progress of a pool, from the counters in the database."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ logger = logging.getLogger("rowlease")
 
 
 class PoolProgress(NamedTuple):
-    """How a pool is doing.
+    """The progress of a pool.
 
     Attributes:
         seconds: since it began.
         finished, failed: requests completed and attempts failed in its queues meanwhile, by
-            whatever worker.
-        rate: requests completed per second, since the progress before.
+            any worker.
+        rate: requests completed per second, since the previous progress.
         pending, processing: how many wait now, and how many are leased.
-        slots, busy: of the pool's workers, as they last said.
+        slots, busy: of the pool's workers, from their heartbeats.
     """
 
     seconds: float
@@ -42,15 +42,15 @@ class PoolProgress(NamedTuple):
 
 
 def log_progress(progress: PoolProgress) -> None:
-    """A line for the logger `rowlease`, level INFO."""
+    """Log one line at level INFO."""
     logger.info("rowlease pool: %s", progress)
 
 
 class Observer:
-    """Looks at the queues and workers of a pool.
+    """Reads the counters of the queues and workers of a pool.
 
     Args:
-        prefix: what the ids of its workers begin with.
+        prefix: of the ids of its workers.
     """
 
     def __init__(self, store: Reading, queues: Sequence[str], prefix: str) -> None:
@@ -60,7 +60,7 @@ class Observer:
         self._began = self._before = (time.monotonic(), *self._totals())
 
     def is_drained(self) -> bool:
-        """Does nothing wait, but in paused queues, and nothing run?"""
+        """Does no request run, and none wait except in paused queues?"""
         waiting = set()
         for each in self._store.depth():
             if each.queue_name in self._queues:
@@ -72,8 +72,8 @@ class Observer:
             return True
         return all(each.paused for each in self._store.list_queues() if each.queue_name in waiting)
 
-    def look(self) -> PoolProgress:
-        """How it goes now."""
+    def progress(self) -> PoolProgress:
+        """The progress now."""
         (began, *first), (before, done, _) = self._began, self._before
         self._before = at, finished, failed = (time.monotonic(), *self._totals())
         depths = [each for each in self._store.depth() if each.queue_name in self._queues]

@@ -1,7 +1,7 @@
 """A Spark cluster as the worker pool: its executors lease requests and run them.
 
-The driver decides how long: it looks at the queues' counters and at the clock. Executors hear it
-through the database, by a row of its own in the table `worker`: when that is gone, they drain.
+The driver decides by the queues' counters and the clock when the pool ends. It has a row in the
+table `worker`; when that is gone, the executors drain.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from rowlease.worker.times import HEARTBEAT, POOL_FAREWELL
 
 logger = logging.getLogger("rowlease")
 
-#: Seconds between two looks at the queues, and two lines about how it goes.
-LOOK, TELL = 0.5, 5.0
+#: Seconds between two checks of the queues, and between two progress reports.
+CHECK_EVERY, REPORT_EVERY = 0.5, 5.0
 
 
 def work(
@@ -59,49 +59,49 @@ def work(
 ) -> Summary:
     """Lease and run requests on the executors of a session; returns when the pool has ended.
 
-    One Spark job with one task for each executor, which asks Spark for all of its cores and runs a
-    worker with as many slots, in child processes. An executor that dies takes no request along: its
-    leases end, and others run what it had. Spark starts its task again where there is room.
+    It is one Spark job with one task for each executor. The task requests all cores of the executor
+    and runs a worker with as many slots, in child processes. If an executor dies, its leases run
+    out, and others run its requests. Spark starts its task again where there is room.
 
-    In the main thread SIGTERM and Ctrl-C drain the pool; the second one cancels the Spark job. When
-    Spark ends the job or the application, tasks are killed at once and requests are free again when
-    their leases end.
+    In the main thread SIGTERM and Ctrl-C drain the pool; a second one cancels the Spark job. If
+    Spark ends the job or the application, tasks are killed at once, and their requests run again
+    when the leases have run out.
 
     Args:
         spark: a session, whose executors have rowlease installed and reach the database.
-        tasks: `package.module` or `package.module:name`, imported on the executors; or tasks of a
-            module, which is imported there again.
-        queues: as for `rowlease.Worker`. To know those of the tasks, the driver imports the module.
+        tasks: `package.module` or `package.module:name`, imported on the executors; or tasks, whose
+            module is imported there.
+        queues: as for `rowlease.Worker`. If None, the driver imports the tasks to find theirs.
         dsn: the database, as executors reach it. None takes ROWLEASE_DSN or ROWLEASE_DSN_FILE of
             the driver.
-        until_drained: end when nothing waits or runs in the queues, whoever runs it. Requests
-            scheduled for later, retries too, and paused queues are not waited for.
+        until_drained: end when no request waits or runs in the queues, on any worker. The pool does
+            not wait for scheduled requests (also retries) and paused queues.
         duration: end after this time at the latest.
-        executors: how many; None takes those that are there, once none came or went for 10 seconds.
-            More than that wait for room.
+        executors: how many; None takes all, once none came or went for 10 seconds. If there are
+            fewer, the rest starts when there is room.
         concurrency: slots of each executor; None takes its cores, 32 for threads, 100 for
             coroutines.
         executor, prefetch, lease, consumer_priority: as for `rowlease.Worker`. Short leases let
             requests of a lost executor run again soon.
-        grace: how long running tasks may go on when the pool ends; then they are handed back.
-        progress: is told every 5 seconds how it goes, on the driver; `print` will do.
+        grace: how long running tasks may go on when the pool ends; then they are abandoned.
+        progress: called every 5 seconds on the driver with the progress; `print` will do.
 
     Returns:
-        What the workers did, summed; `seconds` of the longest. What an executor that died had done
-        by then is in the database, and not in here.
+        The sums of the workers' summaries; `seconds` of the longest. The work of executors that
+        died is not included.
 
     Raises:
         ConfigError, UnknownTask: an argument is wrong, or executors cannot import the tasks.
             Nothing was leased.
-        InvalidRequest: there is no such queue. Nothing was leased.
-        StoreError and its kin: the driver or the executors cannot work with the database.
-        RowleaseError: Spark ended the job; what it had leased is free when the leases end.
+        InvalidRequest: a queue does not exist. Nothing was leased.
+        StoreError: the driver or the executors cannot work with the database.
+        RowleaseError: Spark ended the job; its requests run again when the leases have run out.
     """
     place = configured_dsn(dsn)
     if place is None:
         raise ConfigError(
-            "no database: say dsn='postgresql://user:password@host/database', a host that the "
-            "executors reach, too"
+            "no database: give dsn='postgresql://user:password@host/database', with a host that "
+            "the executors can reach"
         )
     if duration is not None and duration <= timedelta(0):
         raise ConfigError(f"duration is {duration}; it must be positive")
@@ -121,7 +121,7 @@ def work(
     with closing(open_store(place, application_name=APPLICATION)) as store:
         store.check_schema()
         for name in names:
-            store.depth(name)  # an unknown one is said before Spark starts anything
+            store.depth(name)  # raises if it does not exist, before Spark starts anything
         sc = spark.sparkContext
         found = executors_of(sc, executors)
         patience = grace.total_seconds() + POOL_FAREWELL
@@ -141,7 +141,7 @@ def work(
 
 
 class Pool:
-    """Watches over the job: says that the driver is there, looks, tells, and ends it."""
+    """Runs the job: sends the driver's heartbeats, reports progress, and drains it."""
 
     def __init__(
         self,
@@ -168,12 +168,12 @@ class Pool:
         """Check, start, watch, drain.
 
         Args:
-            start: starts a job of what an executor is to do.
+            start: starts a job with a function for each executor.
             patience: seconds that the executors may take to drain.
         """
         with stopped_by_signals(self._stop):
             checking = start(check)
-            while not checking.ends_within(LOOK):
+            while not checking.ends_within(CHECK_EVERY):
                 if self._num_stops:
                     checking.cancel()
                     return Summary.of([])
@@ -201,37 +201,37 @@ class Pool:
         self._num_stops += 1
 
     def _watch(self, job: Job, until_drained: bool, duration: timedelta | None) -> None:
-        """Until it is time to end, or the job has ended."""
+        """Wait until it is time to drain, or the job has ended."""
         observer = Observer(self._store, self._queues, f"{self._pool_id}:")
-        began = told_at = time.monotonic()
-        while not (self._num_stops or job.ends_within(LOOK)):
+        began = reported_at = time.monotonic()
+        while not (self._num_stops or job.ends_within(CHECK_EVERY)):
             at = time.monotonic()
             if duration is not None and at - began >= duration.total_seconds():
                 return
             with self._patient():
                 if at - self._beat_at >= HEARTBEAT:
                     self._beat()
-                if at - told_at >= TELL:
-                    told_at = at
-                    self._progress(observer.look())
+                if at - reported_at >= REPORT_EVERY:
+                    reported_at = at
+                    self._progress(observer.progress())
                 if until_drained and observer.is_drained():
                     return
 
     def _drain(self, job: Job, patience: float) -> None:
-        """Have the executors drain; end it by force if asked twice, or if it takes too long."""
-        began, said = time.monotonic(), False
-        while not job.ends_within(LOOK):
+        """Have the executors drain; cancel the job if stopped twice, or if it takes too long."""
+        began, is_removed = time.monotonic(), False
+        while not job.ends_within(CHECK_EVERY):
             if self._num_stops > 1 or time.monotonic() - began > patience:
-                logger.warning("the pool is ended by force; its leases have to run out")
+                logger.warning("the pool's job is cancelled; its leases have to run out")
                 job.cancel()
                 return
-            if not said:
+            if not is_removed:
                 with self._patient():
                     self._store.remove_worker(self._pool_id)
-                    said = True
+                    is_removed = True
 
     def _beat(self) -> None:
-        """Say that the driver is there: a worker without slots or queues, which claims nothing."""
+        """Send the driver's heartbeat: that of a worker without slots and queues."""
         self._store.worker_heartbeat(
             self._pool_id,
             host=socket.gethostname(),
@@ -245,7 +245,7 @@ class Pool:
 
     @contextmanager
     def _patient(self) -> Iterator[None]:
-        """A database that is away is asked again at the next look."""
+        """Ignore a database that is away; the next check tries again."""
         try:
             yield
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""How far a load is: while Spark writes its rows, the ledger and the log are told of it."""
+"""Reports the progress of a load to the ledger and the log while Spark writes its rows."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ PAUSE = 1.0
 
 
 class Reporter:
-    """Adds up rows and reports them, once a second at most; that it cannot is no reason to fail.
+    """Counts rows and reports them, at most once a second; errors of a report are ignored.
 
     Raises:
-        LoadLost: from `add` and `tell`: another run has taken the load over.
+        LoadLost: from `add` and `report`: another run has taken the load over.
     """
 
     def __init__(self, store: Producing, load_id: str, run_number: int) -> None:
         self._store = store
         self._load_id = load_id
         self._run_number = run_number
-        self._began = self._told_at = time.monotonic()
-        self._rows = self._told = 0
+        self._began = self._reported_at = time.monotonic()
+        self._rows = self._reported = 0
 
     def add(self, rows: int) -> None:
-        """So many more rows are on their way."""
+        """Count rows that are being written."""
         self._rows += rows
-        if time.monotonic() >= self._told_at + PAUSE:
-            self.tell()
+        if time.monotonic() >= self._reported_at + PAUSE:
+            self.report()
 
-    def tell(self) -> None:
-        """Report what was not reported yet."""
-        self._told_at = time.monotonic()
-        if self._rows == self._told:
+    def report(self) -> None:
+        """Report the rows since the last report."""
+        self._reported_at = time.monotonic()
+        if self._rows == self._reported:
             return
         try:
-            self._store.report_load(self._load_id, self._run_number, self._rows - self._told)
-            self._told = self._rows
+            self._store.report_load(self._load_id, self._run_number, self._rows - self._reported)
+            self._reported = self._rows
         except LoadLost:
             raise
         except RowleaseError as error:
             logger.debug("load %s: its rows could not be reported: %s", self._load_id, error)
-        rate = self._rows / max(self._told_at - self._began, 1e-3)
+        rate = self._rows / max(self._reported_at - self._began, 1e-3)
         logger.info("load %s: %s rows staged, %.0f a second", self._load_id, self._rows, rate)
 
 
 @contextmanager
 def reported(context: Any, store: Producing, load_id: str, run_number: int) -> Iterator[None]:
-    """Report what the Spark jobs started in this block have written, as their tasks end.
+    """Report the rows of Spark jobs that are started in this block, as their tasks end.
 
     Raises:
         LoadLost: another run has taken the load over; the jobs were cancelled.
@@ -67,7 +67,7 @@ def reported(context: Any, store: Producing, load_id: str, run_number: int) -> I
     seen = 0
     over = threading.Event()
 
-    def look() -> None:
+    def report_new() -> None:
         nonlocal seen
         found = records_written(context, tag)
         reporter.add(found - seen)
@@ -76,8 +76,8 @@ def reported(context: Any, store: Producing, load_id: str, run_number: int) -> I
     def watch() -> None:
         try:
             while not over.wait(PAUSE):
-                look()
-        except LoadLost:  # who asks once more, at the end, is told again
+                report_new()
+        except LoadLost:  # the last report raises it again
             context.cancelJobsWithTag(tag)
 
     watcher = threading.Thread(target=watch, name="rowlease-load", daemon=True)
@@ -89,12 +89,12 @@ def reported(context: Any, store: Producing, load_id: str, run_number: int) -> I
         context.removeJobTag(tag)
         over.set()
         watcher.join()
-        look()
-        reporter.tell()
+        report_new()
+        reporter.report()
 
 
 def records_written(context: Any, tag: str) -> int:
-    """Rows that the tasks of tagged jobs have written so far, as far as the driver knows."""
+    """Rows that tasks of tagged jobs have written so far, by the driver's metrics."""
     from py4j.protocol import Py4JError
 
     driver = context._jsc.sc()

@@ -1,4 +1,4 @@
-"""Reads requests back in ranges of their ids, a Spark task for each."""
+"""Reads requests in ranges of their ids, one Spark task for each."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ APPLICATION = "rowlease spark"
 
 
 class RequestReader(DataSourceReader):
-    """One reading. Each range is a snapshot of its own: a queue that moves is not one instant.
+    """One read. Each range has its own snapshot, so the whole is not one instant.
 
     Args:
-        columns: what is read, each an SQL expression; None takes all columns.
+        columns: SQL expressions; None takes all columns.
     """
 
     def __init__(

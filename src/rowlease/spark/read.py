@@ -1,4 +1,4 @@
-"""Reads requests, and the results of finished ones, back as a DataFrame."""
+"""Reads requests, and the results of finished ones, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ def read_requests(
 ) -> Any:
     """The requests of a database as a DataFrame, read in parallel over JDBC.
 
-    Lazy, but for one small query for the range of request ids. Each partition is read in a
-    transaction of its own: of a queue that moves meanwhile, the whole is not one instant, and a
-    request that is finished between two reads can be seen twice or not at all. Finished requests
-    do not change.
+    Lazy, except for a small query for the range of request ids. Each partition is read in its own
+    transaction: while requests move, the whole is not one instant, and a request that is finished
+    between two reads can be seen twice or not at all. Finished requests do not change.
 
     Args:
-        spark: a session that has the PostgreSQL JDBC driver, as `local_session` does.
+        spark: a session with the PostgreSQL JDBC driver, such as a `local_session`.
         dsn: `postgresql://user:password@host:port/database`.
         queue: only this queue.
-        load_id: only what this load enqueued.
+        load_id: only requests of this load.
         status: only these: Scheduled, Pending, Processing, Failed, Complete, Cancelled.
         columns: these columns of the view `requests`, in this order; None takes all.
         partitions: how many connections read at once; None takes Spark's default parallelism.
@@ -100,11 +99,11 @@ def _selection(
     wanted = {status} if isinstance(status, str) else set(status)
     if unknown := wanted - set(LIVE_STATUSES) - set(FINAL_STATUSES):
         known = ", ".join((*LIVE_STATUSES, *FINAL_STATUSES))
-        raise InvalidRequest(f"{min(unknown)!r} is no status; there are {known}")
+        raise InvalidRequest(f"{min(unknown)!r} is not a status; they are {known}")
     if not wanted:
-        raise InvalidRequest("status names none; leave it out to read all")
+        raise InvalidRequest("status is empty; leave it out to read all")
     conditions.append(f"status in ({', '.join(literal(word) for word in sorted(wanted))})")
-    # Only finished ones: the queue need not be looked at.
+    # Finished requests are not in the queue.
     return (
         "rowlease.queue_history" if wanted <= set(FINAL_STATUSES) else "rowlease.requests",
         conditions,

@@ -1,4 +1,4 @@
-"""Starts a Spark session on this machine that can reach a database, or says why it cannot."""
+"""Starts a Spark session on this machine, with the JDBC driver for a database."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from rowlease.spark.drivers import (
 from rowlease.spark.java import java_home
 from rowlease.worker.cores import usable_cores
 
-#: Marks of a failed download in what Spark's start writes to stderr.
+#: Marks of a failed download in the stderr of Spark's start.
 NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)
-#: Lines of that text that give the reason.
+#: Lines of that text with the reason.
 REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not found)")
 
 #: Held while drivers are resolved, in the user's cache folder; and seconds to wait for it at most.
 RESOLVING, RESOLVING_PATIENCE = "resolving.lock", 300.0
 
-#: What spark-submit sets for the Python program that it runs.
+#: spark-submit sets this variable for a Python program.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: The JVM's output after its start, a line a record: quiet unless logging is set to INFO.
+#: Logs the JVM's output after its start, at level INFO.
 log = logging.getLogger("rowlease.spark")
 
 
@@ -51,25 +51,25 @@ def local_session(
 ) -> Any:
     """Start a Spark session inside this process, on 127.0.0.1 only.
 
-    Spark keeps one session per process: while one is running, that one is returned as it is.
-    Sets JAVA_HOME and PYSPARK_PYTHON in this process's environment, so that Spark's own scripts
-    and workers find the Java and the Python that were chosen.
+    A process has one Spark session: if one is running, it is returned as it is. JAVA_HOME and
+    PYSPARK_PYTHON are set in this process's environment, so that Spark's scripts and workers use
+    the same Java and Python.
 
     Args:
-        app_name: what Spark calls it.
+        app_name: its name in Spark.
         cores: tasks that run at once; None takes the cores this process may use.
         memory: the JVM's heap, as Spark writes sizes.
         settings: further Spark settings; they win over the ones set here.
-        dsn: a database that the session must be able to reach; None is some PostgreSQL.
-        jdbc: False: no JDBC driver is looked for or downloaded; `format("rowlease")` needs none.
+        dsn: a database whose JDBC driver is needed; None: PostgreSQL's.
+        jdbc: False: without a JDBC driver; `format("rowlease")` needs none.
 
     Returns:
         A pyspark.sql.SparkSession; its owner stops it.
 
     Raises:
-        ConfigError: no Java, a jar of ROWLEASE_JDBC_JARS that is not there, a JDBC driver that
-            cannot be resolved from Maven or is not in the session that runs, or a JVM that does
-            not start.
+        ConfigError: there is no Java; a jar of ROWLEASE_JDBC_JARS does not exist; a JDBC driver
+            cannot be resolved from Maven or is not in the running session; or the JVM does not
+            start.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -88,7 +88,7 @@ def local_session(
         "spark.driver.memory": memory,
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
-        # Each shuffle of a local session is small; Spark's 200 partitions only add tasks.
+        # Shuffles of a local session are small; Spark's 200 partitions would only add tasks.
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -108,14 +108,14 @@ def local_session(
 
 @contextmanager
 def resolving() -> Iterator[None]:
-    """Resolve drivers while no other process of this user does.
+    """Hold a lock of this user while drivers are resolved.
 
-    Ivy locks nothing: of two that download into its empty cache at once, one finds half a file and
-    says that no repository has the driver.
+    Ivy does not lock its cache: of two processes that download at once, one finds an incomplete
+    file and reports that no repository has the driver.
     """
     try:
         lock = FileLock(user_cache_path("rowlease", ensure_exists=True) / RESOLVING)
-    except OSError:  # nor is there a place for what Ivy downloads, which it says itself
+    except OSError:  # then Ivy's cache cannot be written either, which Ivy reports
         yield
         return
     with closing(lock):
@@ -125,7 +125,7 @@ def resolving() -> Iterator[None]:
 
 @contextmanager
 def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
-    """The session that runs, or that spark-submit has prepared, or a local one.
+    """The running session, or that of spark-submit, or a local one.
 
     Raises:
         ConfigError: see `local_session`.
@@ -149,9 +149,9 @@ def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
 
 
 def _launch_jvm(conf: Any, drivers: list[JdbcDriver]) -> None:
-    """Start Spark's JVM as PySpark would, but read what it writes.
+    """Start Spark's JVM as PySpark would, but read its output.
 
-    PySpark says only that the JVM has gone; the reason stands on the JVM's stderr.
+    PySpark reports only that the JVM has ended; the reason is in the JVM's stderr.
     """
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -164,9 +164,9 @@ def _launch_jvm(conf: Any, drivers: list[JdbcDriver]) -> None:
         with no_orphans():
             gateway = launch_gateway(conf, {"stdout": output.inlet, "stderr": output.inlet})
     except BaseException as error:
-        said = output.close()
+        text = output.close()
         if isinstance(error, PySparkRuntimeError):
-            raise why_not_started(said, drivers) from error
+            raise why_not_started(text, drivers) from error
         if isinstance(error, OSError):
             raise ConfigError(f"Spark could not be started: {error}") from error
         raise
@@ -176,9 +176,9 @@ def _launch_jvm(conf: Any, drivers: list[JdbcDriver]) -> None:
 
 @contextmanager
 def no_orphans() -> Iterator[None]:
-    """Kill what PySpark has started if the block does not end well.
+    """Kill the processes that PySpark has started if the block raises.
 
-    Interrupted while the JVM starts, PySpark forgets it, and it would never end.
+    If PySpark is interrupted while the JVM starts, it forgets the JVM, which would run for ever.
     """
     from pyspark import java_gateway
 
@@ -204,7 +204,7 @@ def no_orphans() -> Iterator[None]:
 
 
 class JvmOutput:
-    """A pipe that keeps what a JVM writes while it starts, and logs what it writes later."""
+    """A pipe that keeps the output of a JVM while it starts, and logs later output."""
 
     def __init__(self) -> None:
         outlet, self.inlet = os.pipe()
@@ -224,20 +224,20 @@ class JvmOutput:
                     self._lines.append(line)
 
     def started(self) -> None:
-        """From now on only the JVM holds the pipe, and what comes is logged."""
+        """Log the output from now on; only the JVM keeps the pipe open."""
         os.close(self.inlet)
         self._logging = True
         self._lines.clear()
 
     def close(self) -> str:
-        """What the JVM, which has ended, had to say."""
+        """The output of a JVM that has ended."""
         os.close(self.inlet)
         self._reader.join(timeout=5)
         return "".join(self._lines)
 
 
 def why_not_started(output: str, drivers: list[JdbcDriver]) -> ConfigError:
-    """The sentence for a JVM that ended before Spark was up, from what it wrote."""
+    """The error for a JVM that ended before Spark was up, from its output."""
     if NOT_RESOLVED.search(output):
         reason = next((a or b for a, b in REASONS.findall(output)), "no repository has it")
         packages = " and ".join(driver.package for driver in drivers)
@@ -247,5 +247,5 @@ def why_not_started(output: str, drivers: list[JdbcDriver]) -> ConfigError:
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|exception|cannot|could not", line, re.I)]
-    said = (telling or lines or ["it wrote nothing"])[0]
-    return ConfigError(f"Spark's JVM at {os.environ['JAVA_HOME']} did not start: {said}")
+    reason = (telling or lines or ["it wrote nothing"])[0]
+    return ConfigError(f"Spark's JVM at {os.environ['JAVA_HOME']} did not start: {reason}")

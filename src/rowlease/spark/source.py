@@ -1,7 +1,7 @@
 """`df.write.format("rowlease")` and `spark.read.format("rowlease")`, without a JDBC driver.
 
-Each task copies its rows into the table `staging` from where it runs, as a part of its own; the
-driver then promotes the parts of those tasks that Spark counts, all in one step.
+Each task copies its rows into the table `staging`, as a part of its own. The driver then promotes
+the parts of the tasks that Spark counts, in one step.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyspark.sql.datasource import (
 
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, InvalidRequest
-from rowlease.spark.columns import in_words
+from rowlease.spark.columns import schema_text
 from rowlease.spark.load import named_load
 from rowlease.spark.range_partitions import SCHEMAS, RequestReader
 from rowlease.spark.staged_parts import ArrowParts, Parts, StreamParts
 
-#: What a frame may have, and the types that fit.
+#: The columns that a frame may have, and their types.
 WRITTEN = {
     "payload": ("string",),
     "kind": ("string",),
@@ -39,7 +39,7 @@ READ_OPTIONS = {"dsn", "table", "queue", "load_id", "status", "partitions"}
 
 
 def register(spark: Any) -> None:
-    """Make the format `rowlease` known to a session; again does no harm."""
+    """Register the format `rowlease` in a session; it may be called again."""
     spark.dataSource.register(RowleaseSource)
 
 
@@ -67,36 +67,36 @@ class RowleaseSource(DataSource):
         """Options: dsn, queue, kind (for rows that name none), load_id."""
         self._check(WRITE_OPTIONS)
         if overwrite:
-            raise ConfigError('requests are only ever added; write with .mode("append")')
+            raise ConfigError('requests can only be added; write with .mode("append")')
         parts = self._parts(schema)
-        return ArrowParts(parts, named_load(self.options.get("load_id")), in_words(schema))
+        return ArrowParts(parts, named_load(self.options.get("load_id")), schema_text(schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         """Options: dsn, queue, kind (for rows that name none), stream (its name)."""
         self._check(STREAM_OPTIONS)
         if overwrite:
-            raise ConfigError('requests are only ever added; write with .outputMode("append")')
+            raise ConfigError('requests can only be added; write with .outputMode("append")')
         parts = self._parts(schema)
         stream = self.options.get("stream", "")
         if not 1 <= len(stream) <= MAX_STREAM:
             raise ConfigError(
                 f'the option stream must have 1 to {MAX_STREAM} characters: .option("stream", '
-                '"clicks"), a name that no other stream has'
+                '"clicks"), which no other stream has'
             )
         return StreamParts(parts, stream)
 
     def _parts(self, schema: Any) -> Parts:
-        """Where the rows of a frame go.
+        """The writer of a frame's rows.
 
         Raises:
             ConfigError, InvalidRequest: an option or a column is missing or wrong.
         """
         if not self.options.get("queue"):
-            raise ConfigError('the option queue is missing; say .option("queue", "default")')
+            raise ConfigError('the option queue is missing; add .option("queue", "default")')
         check_columns(schema)
         if not self.options.get("kind") and "kind" not in schema.names:
             raise ConfigError(
-                'no kind: say .option("kind", "a task\'s name"), or give the frame a column kind'
+                'no kind: add .option("kind", "a task\'s name"), or give the frame a column kind'
             )
         return Parts(self._dsn(), self.options["queue"], self.options.get("kind"), schema.names)
 
@@ -110,12 +110,12 @@ class RowleaseSource(DataSource):
         dsn = configured_dsn(self.options.get("dsn"))
         if dsn is None:
             raise ConfigError(
-                'no database: say .option("dsn", "postgresql://user:password@host/database")'
+                'no database: add .option("dsn", "postgresql://user:password@host/database")'
             )
         return dsn
 
     def _check(self, known: set[str]) -> None:
-        """Spark hands over option names in lower case."""
+        """Refuse unknown options; Spark passes their names in lower case."""
         if unknown := sorted(set(self.options) - known - {"path"}):
             raise ConfigError(
                 f"there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}"
@@ -123,10 +123,10 @@ class RowleaseSource(DataSource):
 
 
 def check_columns(schema: Any) -> None:
-    """Refuse a frame whose columns are not those of a request.
+    """Check that a frame has the columns of a request.
 
     Raises:
-        InvalidRequest: it names the column.
+        InvalidRequest: the message names the column.
     """
     for field in schema.fields:
         if field.name not in WRITTEN:

@@ -1,4 +1,4 @@
-"""Writes the rows of each Spark task as a part of a load; promotes the parts that count."""
+"""Stages the rows of each Spark task as a part of a load; promotes the parts that count."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from rowlease.spark.progress import Reporter
 from rowlease.store import BulkStore, bulk_store
 
 APPLICATION = "rowlease spark"
-#: The columns of `staging` that say whose a row is.
+#: The columns of `staging` that identify a row.
 IDS = ("load_id", "run_number", "row_id")
-#: Where a task of a micro-batch reads its number: a local property that Spark sets.
+#: The local property in which Spark sets the number of a micro-batch.
 BATCH = "streaming.sql.batchId"
 
 
 @dataclass
 class Part(WriterCommitMessage):
-    """What a task reports: the run it wrote for, which part, and how many rows.
+    """The report of a task: the run, the part, and the number of rows.
 
     Attributes:
-        run_number: None if the load is promoted already and nothing was written.
+        run_number: None if the load was promoted before and nothing was written.
     """
 
     run_number: int | None = None
@@ -49,10 +49,10 @@ class Part(WriterCommitMessage):
 
 
 class Parts:
-    """Where the rows of a frame go. It is made on the driver and travels to each task.
+    """Stages the rows of a frame. It is created on the driver and pickled for each task.
 
-    A task that is tried again writes another part; so nothing depends on whether it computes the
-    same rows twice, and one that comes late, after the promotion, changes nothing.
+    A retried task writes another part, so it need not compute the same rows. Rows that are written
+    after the promotion do not count.
     """
 
     def __init__(self, dsn: str, queue: str, kind: str | None, columns: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class Parts:
         self._columns = list(columns)
 
     def begin(self, load_id: str, run_by: str, described: str | None = None) -> int | None:
-        """Take a load over; the run's number, or None if the load is promoted already."""
+        """Take a load over; returns the run's number, or None if the load was promoted before."""
         with self.store() as store:
             begun = heard(lambda: store.begin_load(load_id, self._queue, run_by, described))
             return None if isinstance(begun, Promoted) else begun
@@ -78,15 +78,15 @@ class Parts:
                 reporter = Reporter(store, load_id, run_number)
                 blocks = self._blocks(load_id, batches, part, reporter)
                 store.copy_staged([*IDS, *self._columns], blocks)
-                reporter.tell()
+                reporter.report()
         except RowleaseError as error:
-            without_rows(error)
+            raise_without_rows(error)
         return part
 
     def _blocks(
         self, load_id: str, batches: Iterator[Any], part: Part, reporter: Reporter
     ) -> Iterator[bytes]:
-        """The rows as PostgreSQL's CSV: null is nothing, and an empty text is quoted."""
+        """The rows as CSV for PostgreSQL: null is an empty field, and empty text is quoted."""
         import pyarrow as pa
         from pyarrow import csv
 
@@ -114,22 +114,22 @@ class Parts:
     def promote(
         self, load_id: str, run_number: int, messages: Sequence[WriterCommitMessage | None]
     ) -> None:
-        """Promote what the winning tasks wrote; runs beside the driver, once all have ended."""
+        """Promote the parts that count, after all tasks have ended; runs beside the driver."""
         parts = [message for message in messages if isinstance(message, Part)]
         num_rows, kept = sum(part.num_rows for part in parts), [part.part for part in parts]
         try:
             with self.store() as store:
                 promoted(store, Staged(load_id, run_number, num_rows, self._kind, kept))
         except RowleaseError as error:
-            without_rows(error)
+            raise_without_rows(error)
 
     def discard(self, load_id: str, run_number: int) -> None:
-        """Drop what was staged; where another run has the load, that is done already."""
+        """Drop the staged rows, unless another run has taken the load over."""
         with self.store() as store, suppress(LoadLost):
             heard(lambda: store.discard_staged(load_id, run_number, []))
 
     def store(self) -> closing[BulkStore]:
-        """A store on the load's database, for a `with`."""
+        """A store on the load's database, as a context manager."""
         return closing(bulk_store(self._dsn, APPLICATION))
 
 
@@ -137,10 +137,10 @@ class ArrowParts(DataSourceArrowWriter):
     """One write of a frame: a load.
 
     Args:
-        described: the frame's columns and types, which the load keeps.
+        described: the frame's columns and types, which the load stores.
 
     Raises:
-        StoreError: and its kin; the load cannot begin.
+        StoreError: the load cannot begin.
     """
 
     def __init__(self, parts: Parts, load_id: str, described: str) -> None:
@@ -149,7 +149,7 @@ class ArrowParts(DataSourceArrowWriter):
         self._run_number = parts.begin(load_id, new_run(), described)
 
     def write(self, iterator: Iterator[Any]) -> Part:
-        """See `Parts.stage`; of a load that is promoted already no row is asked for."""
+        """See `Parts.stage`; if the load was promoted before, no row is computed."""
         task = this_task()
         if self._run_number is None:
             return Part()
@@ -167,9 +167,9 @@ class ArrowParts(DataSourceArrowWriter):
 class StreamParts(DataSourceStreamArrowWriter):
     """A stream: each of its batches is a load, `<stream>/<number of the batch>`.
 
-    Spark does not say here that a batch begins. So each of its tasks does: the first of them takes
-    the load over for this run of the stream, and the others get its number. The commit is made by
-    another writer, which knows the run by what the tasks report.
+    Spark has no call for the beginning of a batch, so each task begins it: the first takes the load
+    over for this run of the stream, and the others get its number. Another writer commits; it knows
+    the run from the reports of the tasks.
     """
 
     def __init__(self, parts: Parts, stream: str) -> None:
@@ -180,11 +180,13 @@ class StreamParts(DataSourceStreamArrowWriter):
             store.check_schema()
 
     def write(self, iterator: Iterator[Any]) -> Part:
-        """See `Parts.stage`; of a batch that is promoted already no row is asked for."""
+        """See `Parts.stage`; if the batch was promoted before, no row is computed."""
         task = this_task()
         number = task.getLocalProperty(BATCH)
         if number is None:
-            raise ConfigError(f"Spark does not say which batch this is ({BATCH}); use batch_sink")
+            raise ConfigError(
+                f"Spark has not set the number of the batch ({BATCH}); use batch_sink"
+            )
         load_id = f"{self._stream}/{number}"
         run_number = self._parts.begin(load_id, self._run_by)
         if run_number is None:
@@ -201,16 +203,16 @@ class StreamParts(DataSourceStreamArrowWriter):
                 self._parts.promote(load_id, run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was staged is dropped when the batch begins anew, or by `maintain` after a day."""
+        """Staged rows are dropped when the batch begins again, or by `maintain` after a day."""
 
 
 def this_task() -> Any:
-    """The Spark task that this runs in."""
+    """The current Spark task."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
     if task is None:
-        raise ConfigError("a part is written by a Spark task")
+        raise ConfigError("only a Spark task can write a part")
     return task
 
 
@@ -227,6 +229,6 @@ def as_staged(name: str, column: Any) -> Any:
     return column
 
 
-def without_rows(error: RowleaseError) -> NoReturn:
-    """Raise it without its cause: Spark logs the whole chain, and a driver's error quotes rows."""
+def raise_without_rows(error: RowleaseError) -> NoReturn:
+    """Raise it without its cause: Spark logs the chain, and errors of the driver quote rows."""
     raise type(error)(str(error)) from None

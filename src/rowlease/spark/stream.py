@@ -1,4 +1,4 @@
-"""A stream's micro-batches as loads: each is enqueued once, however often Spark replays it."""
+"""The micro-batches of a stream as loads: each is enqueued once, even if Spark replays it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def batch_sink(
     group_key: Any = None,
     due_time: Any = None,
 ) -> Callable[[Any, int], None]:
-    """What `foreachBatch` calls: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
+    """Make a sink: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
 
     The load id is the stream's name, `/` and the number of the batch, so a batch that is replayed
     after a crash changes nothing. With a new checkpoint Spark counts from 0 again: give the stream
-    another name, or all its batches are taken for repeated ones. PostgreSQL only.
+    another name, or its batches are taken as repeated ones. PostgreSQL only.
 
     Args:
         dsn, queue, kind, priority, payload, dedup_key, group_key, due_time: as `enqueue`.
-        stream: 1 to 80 characters; no other stream has this name.
+        stream: a unique name of 1 to 80 characters.
 
     Returns:
-        A function of a batch and its number. It raises InvalidRequest for wrong columns, and what
-        Spark makes of the errors of `format("rowlease")`.
+        A function of a batch and its number. It raises InvalidRequest for wrong columns, and
+        Spark's exceptions for errors of `format("rowlease")`.
 
     Raises:
         InvalidRequest: the stream's name is empty or too long.

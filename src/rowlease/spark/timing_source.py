@@ -16,7 +16,7 @@ from rowlease.spark.source import RowleaseSource
 from rowlease.store import Window
 
 OPTIONS = {"dsn", "table", "queue", "since", "until", "partitions"}
-#: Of an error the first line: the rest is a traceback.
+#: Only the first line of an error; the rest is a traceback.
 COLUMNS = {
     "queue_name": ("string", "queue_name"),
     "kind": ("string", "kind"),
@@ -32,7 +32,7 @@ COLUMNS = {
 
 
 def register_times(spark: Any) -> None:
-    """Make the format known to a session; again does no harm."""
+    """Register the format in a session; it may be called again."""
     spark.dataSource.register(TimesSource)
 
 

@@ -1,7 +1,7 @@
-"""The only place that knows a database.
+"""The only package that knows a database.
 
-`open_store` gives a `Store`; everything above it talks in the values of `rowlease.model`, and asks
-for the role of the store that it needs: Producing, Consuming, Scheduling, Operating or Reading.
+`open_store` gives a `Store`. All other packages use the values of `rowlease.model`, and ask for the
+role of the store that they need: Producing, Consuming, Scheduling, Operating or Reading.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ __all__ = [
 def open_store(
     dsn: str, *, application_name: str = "rowlease", call_timeout: timedelta = deadlines.CALL
 ) -> Store:
-    """Open the store a DSN points to; connects on first use.
+    """Open the store of a DSN; it connects on first use.
 
     Args:
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
-        application_name: what a DBA sees in pg_stat_activity or sys.dm_exec_sessions.
+        application_name: shown in pg_stat_activity or sys.dm_exec_sessions.
         call_timeout: how long a call may take before it raises StoreTimeout (more than 0); long
-            routines have more (`rowlease.store.deadlines`), and `Store.within` gives another.
+            routines have more (`rowlease.store.deadlines`); `Store.within` changes it.
 
     Raises:
-        ConfigError: the DSN names no engine that rowlease knows.
+        ConfigError: the DSN does not name an engine that rowlease knows.
     """
     check_engine(dsn)
     if is_sqlserver(dsn):
@@ -88,15 +88,15 @@ def bulk_store(dsn: str, application_name: str) -> BulkStore:
 def migrate(dsn: str) -> Migrated:
     """Bring the database to this version's schema and routines, in one transaction.
 
-    Safe to call again and from several threads, processes and hosts at once; workers may go on
+    Safe to call again, and from several threads, processes and hosts at once; workers may run
     meanwhile.
 
     Raises:
         ConfigError: the DSN cannot be read.
         SchemaMismatch: the database is newer than this version.
-        StoreUnavailable: it cannot be reached.
-        AccessDenied: the user may not create what is needed.
-        StoreError: anything else that the database refuses.
+        StoreUnavailable: the database cannot be reached.
+        AccessDenied: the user may not create the objects.
+        StoreError: any other error of the database.
     """
     check_engine(dsn)
     if is_sqlserver(dsn):
@@ -109,9 +109,9 @@ def migrate(dsn: str) -> Migrated:
 
 
 def migration_sql(dsn: str) -> str:
-    """What `migrate` would execute on this database, as a script for psql or sqlcmd.
+    """The script, for psql or sqlcmd, that `migrate` would execute on this database.
 
-    Changes nothing. The script is one transaction, and takes turns with `migrate`.
+    Changes nothing. The script is one transaction, and takes the lock of `migrate`.
 
     Raises:
         As `migrate`.
@@ -127,13 +127,13 @@ def migration_sql(dsn: str) -> str:
 
 
 def schema_differences(dsn: str) -> list[Difference]:
-    """What a database holds otherwise than this release makes it; empty if nothing.
+    """The differences between a database and this release.
 
     Compares tables, columns, constraints, indexes, triggers, views, routines and grants. Changes
-    nothing, and needs no right but to connect.
+    nothing, and needs only the right to connect.
 
     Raises:
-        ConfigError: the DSN cannot be read, or is SQL Server's, which cannot be compared yet.
+        ConfigError: the DSN cannot be read, or names SQL Server, which cannot be compared yet.
         SchemaMismatch: the database is of another revision.
         StoreError: as `migrate`.
     """
@@ -146,7 +146,7 @@ def schema_differences(dsn: str) -> list[Difference]:
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
-    """What Spark's JDBC writer and reader need to reach the same database: url, user, password...
+    """The options of Spark's JDBC writer and reader for the same database: url, user, password...
 
     Raises:
         ConfigError: as `open_store`.
@@ -162,10 +162,10 @@ def jdbc_options(dsn: str) -> dict[str, str]:
 
 
 def jdbc_error(dsn: str, state: str, number: int, text: str) -> RowleaseError:
-    """What rowlease calls an error of the database's JDBC driver.
+    """The exception for an error of the database's JDBC driver.
 
     Args:
-        state, number, text: of java.sql.SQLException; of the text the first line.
+        state, number, text: of java.sql.SQLException; only the first line of the text.
     """
     where = redact(dsn)
     if is_sqlserver(dsn):

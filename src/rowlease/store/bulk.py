@@ -1,7 +1,7 @@
-"""Many rows at once, past the routines: into the table `staging` and out of the views.
+"""Many rows at once, without routines: into the table `staging` and out of the views.
 
-Writing and reading by the million is COPY's and a cursor's work, and no routine's. What is written
-here no worker sees before `promote`.
+Millions of rows are written by COPY and read by a cursor. No worker sees staged rows before
+`promote`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from rowlease.store.store import Store
 
 
 class Window(NamedTuple):
-    """From when (included) to when (not) requests ended; of unfinished ones, were last leased.
+    """A window for the time when requests ended; for unfinished ones, when they were last leased.
 
     Attributes:
-        since, until: as PostgreSQL reads times; None: no such end.
+        since, until: from (included) and to (excluded), as PostgreSQL reads times; None: open.
     """
 
     since: str | None = None
@@ -40,17 +40,17 @@ class BulkStore(Store):
         """Write rows of a load, all of them or none.
 
         Args:
-            blocks: CSV, a row never cut by a block's end.
+            blocks: CSV; each block has whole rows.
 
         Raises:
-            StoreError: and its kin; also InvalidRequest for a text that the database cannot hold.
+            StoreError, or InvalidRequest for a text that the database cannot store.
         """
 
     @abstractmethod
     def id_ranges(
         self, table: str, equal: Mapping[str, str], count: int, window: Window | None = None
     ) -> list[IdRange]:
-        """Cut the request ids of what is asked for into about equal ranges."""
+        """Divide the ids of matching requests into ranges of about equal size."""
 
     @abstractmethod
     def read_range(
@@ -61,8 +61,8 @@ class BulkStore(Store):
         part: IdRange,
         window: Window | None = None,
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows of one range, in one snapshot; never all of them in memory."""
+        """The rows of one range, in one snapshot; fetched in blocks."""
 
     @abstractmethod
     def now(self) -> datetime:
-        """What the database's clock shows."""
+        """The time of the database's clock."""

@@ -1,4 +1,4 @@
-"""What all calls of routines have in common; an engine's store says how one is made."""
+"""The common part of all calls of routines; the store of an engine implements `_call`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rowlease.model import (
 from rowlease.store import deadlines
 from rowlease.store.revisions import Schema, check_schema
 
-#: By the word that a routine says; making an Enum of it takes fifteen times as long.
+#: Outcomes by their text; a lookup is fifteen times as fast as `Outcome(text)`.
 OUTCOMES = {each.value: each for each in Outcome}
-#: The columns of most answers.
+#: The columns of most results.
 OUTCOME = ("request_id", "outcome")
 
 V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Request, Schedule, Schema)
@@ -42,37 +42,36 @@ class Notifications(Protocol):
 
 
 class Calls(ABC):
-    """What every role of a store stands on.
+    """The base of every role of a store.
 
     Synchronous; safe to call from several threads, each call on its own connection out of a small
-    pool. Every call is one transaction of its own, but for those that are given the caller's
-    `connection`. Every call has a deadline (`rowlease.store.deadlines`), which counts from the wait
-    for a connection to the last byte of the answer; a connection whose call ran past it is closed.
-    Calls on a connection of the caller's take as long as that connection lets them.
+    pool. Every call is a transaction of its own, except on the caller's `connection`. Every call
+    has a deadline (`rowlease.store.deadlines`), from the wait for a connection to the last byte of
+    the answer; after it the connection is closed. A call on the caller's connection has the time
+    limits of that connection.
 
     Raises:
         StoreTimeout, StoreUnavailable, StoreConflict, SchemaMismatch, AccessDenied, InvalidRequest,
         QueueFull, RoutineError: see `rowlease.errors`; the driver's exception is the cause.
     """
 
-    #: The database's name for people: its DSN without the password.
+    #: The DSN without the password, for messages.
     where: str
-    #: How long a call may take, and what `within` has made of it.
+    #: How long a call may take; and the deadline that `within` has set.
     _call_timeout: timedelta
     _timeout: timedelta | None = None
 
     def within(self, timeout: timedelta) -> Self:
-        """This store with another deadline for every call, long routines included.
+        """This store with another deadline for every call, also of long routines.
 
-        It shares the connections; any number may be used at once, from any thread. Cheap enough to
-        be made for one call (a microsecond).
+        It shares the connections, is safe to use from any thread, and costs a microsecond.
         """
         bounded = copy.copy(self)
         bounded._timeout = timeout
         return bounded
 
     def check_schema(self) -> None:
-        """Raise SchemaMismatch unless the database holds the schema this version works with."""
+        """Raise SchemaMismatch unless this version works with the database's schema."""
         try:
             found = self._values(Schema, "schema_version")
         except SchemaMismatch as error:
@@ -84,7 +83,7 @@ class Calls(ABC):
     @property
     @abstractmethod
     def can_notify(self) -> bool:
-        """Can producers wake an idle worker, or must it poll? Sure after the first call."""
+        """Can producers notify an idle worker, or must it poll? Known after the first call."""
 
     @abstractmethod
     def listen(self, queues: Sequence[str], *, room: bool = False) -> Notifications:
@@ -107,24 +106,23 @@ class Calls(ABC):
         """All rows of a routine.
 
         Args:
-            connection: the caller's; None: one of our own.
-            columns: what to answer with, in the routine's order; none named: all there is.
+            connection: the caller's; None: one of the pool.
+            columns: those to return, in the routine's order; empty: all.
         """
 
     def _rows(
         self, columns: tuple[str, ...], name: str, connection: Any = None, /, **arguments: Any
     ) -> list[Any]:
-        """All rows of a routine, of the columns that this version knows.
+        """All rows of a routine, with the columns that this version knows.
 
-        A later version may add columns at the end. Where its schema is there before its code, the
-        clients of this version go on.
+        A later version may add columns at the end; clients of this version ignore them.
         """
         rows = self._call(name, connection, columns, **arguments)
         wide = rows and len(rows[0]) > len(columns)
         return [row[: len(columns)] for row in rows] if wide else rows
 
     def _values(self, kind: type[V], name: str, /, **arguments: Any) -> list[V]:
-        """All rows of a routine, each as one of our values."""
+        """All rows of a routine, each as a value of `rowlease.model`."""
         rows = self._rows(kind._fields, name, **arguments)
         return [kind._make(row) for row in rows]
 
@@ -136,20 +134,20 @@ def milliseconds(duration: None) -> None: ...
 @overload
 def milliseconds(duration: timedelta | None) -> int | None: ...
 def milliseconds(duration: timedelta | None) -> int | None:
-    """A duration as SQL takes it."""
+    """A duration as the routines take it."""
     return None if duration is None else round(duration / timedelta(milliseconds=1))
 
 
 def duration(milliseconds: int) -> timedelta:
-    """A duration as SQL gives it."""
+    """A duration as the routines return it."""
     return timedelta(milliseconds=milliseconds)
 
 
 def storable(text: str) -> str:
-    """Text any database holds, without NUL or half characters: a failure must be recordable."""
+    """Text that any database can store, without NUL and lone surrogates, for errors."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def outcomes_of(rows: list[Any]) -> list[Outcome]:
-    """The outcomes of OUTCOME's columns."""
+    """The outcomes in rows with the columns OUTCOME."""
     return [OUTCOMES[outcome] for _, outcome in rows]

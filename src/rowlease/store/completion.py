@@ -1,7 +1,7 @@
-"""Completes a request in the caller's own transaction, on the caller's connection.
+"""Completes a request in the caller's transaction, on the caller's connection.
 
-A running task has no store, only the connection that its effects go through. Kinds of connections
-are recognised by their attributes, so that no library is imported that is not in use.
+A running task has no store, only the connection of its effects. Connections are recognised by their
+attributes, so that only libraries in use are imported.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, 
     """Complete a request; on an asyncio connection the result must be awaited.
 
     Args:
-        connection: of psycopg, pyodbc or SQLAlchemy, or a session of SQLAlchemy's.
+        connection: of psycopg, pyodbc or SQLAlchemy, or a session of SQLAlchemy.
         result: JSON text.
 
     Raises:
         LeaseLost: the outcome is not `ok`.
-        ConfigError: it is another kind of connection, or no transaction can be open on it.
-        What the driver or SQLAlchemy raises.
+        ConfigError: it is another kind of connection, or in autocommit mode.
+        Exceptions of the driver or SQLAlchemy.
     """
     import psycopg
 

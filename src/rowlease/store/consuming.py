@@ -1,4 +1,4 @@
-"""A worker's calls: lease requests, end their leases, be known. The role `rowlease_worker`."""
+"""The calls of a worker: claim requests, report outcomes, register. The role `rowlease_worker`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowlease.model import (
 from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, milliseconds, outcomes_of, storable
 from rowlease.store.transaction import refuse_autocommit, refuse_unless_ok
 
-#: What `dequeue` and `exchange` answer with.
+#: The columns that `dequeue` and `exchange` return.
 CLAIMED = (*LeasedRequest._fields, "more", "wait_ms", "floor")
 EXCHANGED = (*CLAIMED, "dead", "outcome")
 
@@ -37,7 +37,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         floor: str | None = None,
     ) -> Claim:
-        """Lease up to `limit` requests (1 to 10,000); those past `slots` count as fetched ahead."""
+        """Claim up to `limit` requests (1 to 10,000); those beyond `slots` are prefetched."""
         rows = self._rows(
             CLAIMED,
             "dequeue",
@@ -62,7 +62,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         floor: str | None = None,
     ) -> Exchanged:
-        """Report outcomes and lease up to `limit` (0: none) more, in one round trip and commit."""
+        """Report outcomes and claim up to `limit` (0: none) more, in one round trip and commit."""
         results = [result for _, result in completed]
         rows = self._rows(
             EXCHANGED,
@@ -75,7 +75,7 @@ class Consuming(Calls):
             p_floor=floor,
             p_complete_ids=[held.request_id for held, _ in completed],
             p_complete_tokens=[held.lock_token for held, _ in completed],
-            # psycopg dumps a list of texts in Python, one by one; most tasks return nothing.
+            # Most tasks return nothing, and psycopg converts a list of texts one by one in Python.
             p_results=results if any(result is not None for result in results) else None,
             p_fail_ids=[held.request_id for held, _ in failed],
             p_fail_tokens=[held.lock_token for held, _ in failed],
@@ -102,14 +102,13 @@ class Consuming(Calls):
         """Finish requests; `results` is JSON text or None for each of them.
 
         Args:
-            connection: the caller's: the requests are finished if and only if its transaction
-                commits, together with whatever else that does. So each effect of the transaction
-                happens exactly once.
+            connection: the caller's. The requests are finished if and only if its transaction
+                commits, so each effect of that transaction happens exactly once.
 
         Raises:
             LeaseLost: on a `connection`, an outcome is not `ok`. Roll back: another worker may own
-                the request, or the effects were committed before.
-            ConfigError: no transaction can be open on the `connection`.
+                the request, or it was completed before.
+            ConfigError: the `connection` is in autocommit mode.
         """
         if connection is not None:
             refuse_autocommit(connection)
@@ -143,7 +142,7 @@ class Consuming(Calls):
         return [OUTCOMES[outcome] for _, outcome, _ in rows]
 
     def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
-        """Hand requests back at once; no attempt is counted."""
+        """Give leases up, so that the requests wait again; no attempt is counted."""
         return outcomes_of(
             self._rows(
                 OUTCOME,
@@ -156,14 +155,14 @@ class Consuming(Calls):
     def decline(
         self, held: Sequence[Held | LeasedRequest], errors: Sequence[str]
     ) -> tuple[list[Outcome], list[bool]]:
-        """Hand back requests of kinds that this worker does not know; no attempt is counted.
+        """Give up the leases of requests of unknown kinds; no attempt is counted.
 
         Args:
-            errors: for each, why; it becomes its last error.
+            errors: the reason for each; it becomes the request's last error.
 
         Returns:
-            The outcomes, and for each whether it is a dead letter now: no live worker of its queue
-            has known its kind for the queue's `unknown_kind_seconds`.
+            The outcomes, and for each request whether it is a dead letter now, because no live
+            worker of its queue has known its kind for the queue's `unknown_kind_seconds`.
         """
         rows = self._rows(
             (*OUTCOME, "dead"),
@@ -177,10 +176,10 @@ class Consuming(Calls):
     def disown(
         self, worker_id: str, queues: Sequence[str], held: Sequence[Held | LeasedRequest]
     ) -> list[tuple[int, Outcome]]:
-        """Hand back what a worker holds in these queues, but for what it knows of.
+        """Give up a worker's leases in these queues, except those in `held`.
 
         Returns:
-            The requests that were handed back, each with its outcome as of `abandon`.
+            The requests whose lease was given up, each with its outcome as of `abandon`.
         """
         rows = self._rows(
             OUTCOME,
@@ -199,7 +198,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         started: Sequence[bool] | None = None,
     ) -> list[Renewal]:
-        """Prolong leases from now on."""
+        """Renew leases."""
         rows = self._rows(
             Renewal._fields,
             "renew",
@@ -214,7 +213,7 @@ class Consuming(Calls):
         """Store the progress of running requests: a fraction from 0 to 1, and a note.
 
         Returns:
-            For how many it was stored: those whose lease is still held.
+            The number of requests for which it was stored: those with a valid lease.
         """
         ((kept,),) = self._call(
             "report_progress",
@@ -238,7 +237,7 @@ class Consuming(Calls):
         consumer_priority: int = 0,
         kinds: Sequence[str] | None = None,
     ) -> None:
-        """Say that a worker is alive, what it does, and which kinds it knows (None: maybe all)."""
+        """Report that a worker is alive, what it does, and the kinds it knows (None: maybe all)."""
         self._call(
             "worker_heartbeat",
             p_worker_id=worker_id,
@@ -253,11 +252,11 @@ class Consuming(Calls):
         )
 
     def remove_worker(self, worker_id: str) -> None:
-        """Say that a worker is leaving."""
+        """Unregister a worker."""
         self._call("remove_worker", p_worker_id=worker_id)
 
     def maintain(self, limit: int = 1000) -> list[Maintained]:
-        """Do one round of housekeeping; empty when another caller is at it."""
+        """Do one round of housekeeping; the result is empty while another caller does it."""
         return self._values(Maintained, "maintain", p_limit=limit)
 
 

@@ -1,14 +1,14 @@
 """How long a call to the database may take: every call has a deadline on the client's side.
 
 The server cancels a call shortly before the client's deadline, so that the client learns that
-nothing was done. Only where the network loses the answer does the client give up by itself.
+nothing was done. The client gives up by itself only if no answer comes.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-#: One call: to get a connection from the pool or open one, to send, and to receive the answer.
+#: One call: it gets a connection from the pool or opens one, sends, and receives the answer.
 CALL = timedelta(seconds=30)
 #: Calls whose work grows with their arguments; the server cancels them later, too.
 LONG = {
@@ -21,15 +21,15 @@ LONG = {
     "discard_staged": timedelta(minutes=30),
     "promote": timedelta(hours=2),
 }
-#: Bulk writes and reads: one block of a COPY or one fetch of a cursor; and the whole of it, at the
-#: server.
+#: Bulk writes and reads: for one block of a COPY or one fetch of a cursor; and for the whole, at
+#: the server.
 BULK, BULK_AT_SERVER = timedelta(minutes=10), timedelta(hours=2)
 #: One statement of `rowlease migrate`.
 MIGRATE = timedelta(hours=2)
 #: Seconds to reach one address of one host of the DSN, with TLS and login.
 CONNECT = 10
-#: Milliseconds between the server's checks, during a call, that its client is still connected: a
-#: claim that waited for a lock must not be made for a client that has given up.
+#: Milliseconds between the server's checks, during a call, that its client is still connected, so
+#: that a claim that waited for a lock is not made for a client that has given up.
 GONE = 1000
 #: Seconds of silence after which a listening session is probed, and seconds for its answer.
 LISTENER_SILENT, LISTENER_ANSWER = 10.0, 5.0
@@ -41,5 +41,5 @@ def of(routine: str, call_timeout: timedelta) -> timedelta:
 
 
 def at_server(timeout: timedelta) -> timedelta:
-    """After how long the server cancels a call that the client gives up after `timeout`."""
+    """The time after which the server cancels a call with this timeout of the client."""
     return timeout * 0.95

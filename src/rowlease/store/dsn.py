@@ -1,4 +1,4 @@
-"""What a DSN tells before an engine reads it: which engine it names, and a form without secrets."""
+"""The engine that a DSN names, and the DSN without its password."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from rowlease.errors import ConfigError
 
-#: Hosts with ports, and a database: what cannot be a user with a password.
+#: Hosts with ports, and a database: certainly not a user with a password.
 HOST = r"(\[[^]/]*\]|[^]:/[,]*)(:\d*)?"
 ADDRESS = rf"{HOST}(,{HOST})*(/.*)?"
 POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
@@ -26,14 +26,14 @@ def check_engine(dsn: str) -> None:
     if is_sqlserver(dsn) or dsn.startswith(POSTGRESQL):
         return
     raise ConfigError(
-        f"the DSN {redact(dsn)!r} names no database that rowlease knows; "
+        f"the DSN {redact(dsn)!r} names no engine that rowlease knows; "
         "write it as postgresql://user:password@host:port/database or "
         "mssql://user:password@host:port/database"
     )
 
 
 def redact(dsn: str) -> str:
-    """The DSN without its password, fit for people and logs; what is doubtful is left out."""
+    """The DSN without its password, for messages and logs; doubtful parts are masked."""
     scheme, _, rest = dsn.partition("://")
     if not re.fullmatch(r"[a-z][a-z+]*", scheme) or not rest:
         return "***"

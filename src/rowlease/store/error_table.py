@@ -1,6 +1,6 @@
-"""What rowlease calls the errors of databases: one table for all engines and drivers.
+"""The exceptions for errors of databases: one table for all engines and drivers.
 
-A driver supplies the codes of an error and its text; `our_error` finds the class and the sentence.
+A driver supplies the codes and the text of an error; `our_error` finds the class and the message.
 
 Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html,
 https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors
@@ -27,20 +27,20 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 
-#: Text: an SQLSTATE, its class (the first two characters), a constraint or one of the names below.
-#: An integer: an error number of SQL Server.
+#: A text is an SQLSTATE, its class (the first two characters), a constraint, or one of the names
+#: below. An integer is an error number of SQL Server.
 Code = str | int
-#: Names for what has no code: the driver got no connection, or no answer before the deadline; the
-#: server refused a connection; a routine rejected the request with a sentence of its own.
+#: Names for errors without a code: no connection; no answer before the deadline; the server refused
+#: the connection; a routine rejected the request with its own message.
 NOT_CONNECTED, NO_ANSWER, REFUSED, REJECTED = "not connected", "no answer", "refused", "rejected"
 
 
 class Entry(NamedTuple):
-    """Errors that mean the same.
+    """Errors with the same meaning.
 
     Attributes:
-        sentence: what a caller reads; `{text}` is the database's own, `{where}` names the database.
-        migrating: what the caller of `migrate` reads instead.
+        sentence: the message; `{text}` is the database's message, `{where}` names the database.
+        migrating: the message for callers of `migrate`.
     """
 
     error: type[RowleaseError]
@@ -57,7 +57,7 @@ CONFLICT = Entry(
     "{text}",
     "{text} at {where}; run `rowlease migrate` again",
 )
-#: After a failover another server may stand behind the same name.
+#: After a failover another server may have the same name.
 STANDBY = Entry(
     StoreUnavailable,
     ("25006",),
@@ -77,7 +77,7 @@ TABLE = (
     CONFLICT,
     STANDBY,
     SECONDARY,
-    # What a routine refuses has a sentence already.
+    # Errors of routines have a message already.
     Entry(QueueFull, ("RL005", 51005), "{text}"),
     Entry(LoadLost, ("RL014", 51014), "{text}"),
     Entry(RoutineError, ("RL001", 51001), "{text}"),
@@ -98,7 +98,7 @@ TABLE = (
     Entry(
         InvalidRequest,
         ("22021", "22P05"),
-        "a text holds a character the database refuses: {text}",
+        "a text has a character that the database refuses: {text}",
     ),
     Entry(
         InvalidRequest,
@@ -132,7 +132,7 @@ TABLE = (
     Entry(
         SchemaMismatch,
         ("42883", "42P01", "3F000", "42703", 201, 207, 208, 2760, 2812, 8144, 8145),
-        "the database at {where} lacks what this version calls ({text}); run `rowlease migrate`",
+        "the database at {where} lacks an object of this version ({text}); run `rowlease migrate`",
     ),
     Entry(
         ConfigError,
@@ -143,7 +143,7 @@ TABLE = (
     Entry(
         StoreTimeout,
         (NO_ANSWER,),
-        "the database at {where} did not answer {text}; what the call did is not known",
+        "the database at {where} did not answer {text}; whether the call took effect is not known",
         "the database at {where} did not answer {text}; run `rowlease migrate` again",
     ),
     Entry(
@@ -168,8 +168,8 @@ TABLE = (
         "the database at {where} refuses the connection: {text}",
     ),
     Entry(StoreUnavailable, (NOT_CONNECTED,), "cannot reach the database at {where}: {text}"),
-    # The connection failed; the server stops, starts or has trouble of its own; a failed login or
-    # a database that is not there, on SQL Server.
+    # The connection failed; the server stops, starts or fails; on SQL Server also a failed login
+    # or a missing database.
     Entry(
         StoreUnavailable,
         (
@@ -190,8 +190,8 @@ def our_error(
     """The exception for an error at a database.
 
     Args:
-        codes: the most telling first; the first that the table knows decides.
-        text: the database's sentence.
+        codes: the most specific first; the first one in the table decides.
+        text: the database's message.
         where: names the database without a password.
         migrating: the caller is `migrate`.
     """
@@ -204,7 +204,7 @@ def our_error(
 
 
 def unanswered(seconds: float, where: str) -> RowleaseError:
-    """The exception for a call that the client has given up."""
+    """The exception for a call that had no answer in time."""
     return our_error((NO_ANSWER,), f"within {seconds:.3g} s", where)
 
 
@@ -215,7 +215,7 @@ def _entry(code: Code) -> Entry | None:
 
 
 def _sentence(entry: Entry, migrating: bool) -> str | None:
-    """None: `migrate` has no use for what this entry says."""
+    """The message; None if `migrate` has a general one instead."""
     if not migrating or issubclass(entry.error, ConfigError):
         return entry.sentence
     if issubclass(entry.error, StoreUnavailable):

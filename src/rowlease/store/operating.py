@@ -1,4 +1,5 @@
-"""An operator's calls: cancel, revive, delete, pause, configure. The role `rowlease_operator`."""
+"""The calls of an operator: cancel, requeue, purge, pause, configure. The role
+`rowlease_operator`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rowlease.store.calls import OUTCOME, Calls, milliseconds, outcomes_of
 
 
 class Operating(Calls):
-    """Change requests that wait, and queues; see `rowlease.store.Store`."""
+    """Change queues and waiting requests; see `rowlease.store.Store`."""
 
     def cancel(self, request_ids: Sequence[int]) -> list[Outcome]:
         """Cancel waiting requests, ask running ones to stop."""
@@ -28,7 +29,7 @@ class Operating(Calls):
         limit: int = 10_000,
         dry_run: bool = False,
     ) -> list[Enqueued]:
-        """Give dead letters a new life: `ok`, `duplicate` or `not_found` for each."""
+        """Make dead letters wait again: `ok`, `duplicate` or `not_found` for each."""
         rows = self._rows(
             OUTCOME,
             "requeue",
@@ -63,15 +64,15 @@ class Operating(Calls):
         return int(count)
 
     def pause(self, queue: str) -> None:
-        """Stop a queue from being dequeued; takes effect within one claim."""
+        """Stop claims from a queue; takes effect within one claim."""
         self._call("pause", p_queue_name=queue)
 
     def resume(self, queue: str) -> None:
-        """Let a paused queue be dequeued again."""
+        """Allow claims from a paused queue again."""
         self._call("resume", p_queue_name=queue)
 
     def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
-        """Make a queue or change its settings; answers with all of them."""
+        """Create a queue or change its settings; returns all of them."""
         ((found,),) = self._call(
             "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings)
         )
@@ -80,13 +81,13 @@ class Operating(Calls):
     def recount(self, queue: str | None = None) -> list[Corrected]:
         """Correct the counts of a queue (None: all) whose rows were changed by hand.
 
-        Requests that waited for one of their group that is gone become claimable. It reads the
-        whole queue and blocks no other call.
+        Requests that waited for a request of their group that no longer exists are unblocked. It
+        reads the whole queue and blocks no other call.
 
         Returns:
             The counts that were wrong.
 
         Raises:
-            StoreConflict: `maintain` or another recount has been at it for two seconds.
+            StoreConflict: `maintain` or another recount has been running for two seconds.
         """
         return self._values(Corrected, "recount", p_queue_name=queue)

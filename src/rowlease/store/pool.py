@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 
 class NotConnected(Exception):
-    """There was no connection before the deadline; nothing was sent."""
+    """No connection was available before the deadline; nothing was sent."""
 
 
 class Pool(Generic[C]):
     """Safe to use from several threads.
 
     Args:
-        connect: opens a connection. It runs in a thread of its own: looking up a name, or a DSN
-            with several hosts, may take longer than the caller has.
-        is_alive: whether an idle connection can still be used, as far as that is known without
-            asking the server; None: all can.
+        connect: opens a connection. It runs in a separate thread, because a name lookup or a DSN
+            with several hosts may take longer than the caller's deadline.
+        is_alive: whether an idle connection is still usable, as far as is known without a round
+            trip; None: all are.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Pool(Generic[C]):
         """Check a connection out; the caller gives it back.
 
         Raises:
-            NotConnected: there is none within so many seconds.
-            Exception: what `connect` raises.
+            NotConnected: none was available within so many seconds.
+            Exception: an exception of `connect`.
         """
         ends = monotonic() + seconds
         if not self._places.acquire(timeout=max(0.0, seconds)):
@@ -68,7 +68,7 @@ class Pool(Generic[C]):
     def give_back(self, connection: C, *, is_sound: bool) -> None:
         """Check a connection in; one that is not sound is closed.
 
-        Then the idle ones are closed, too: what cut or froze one has probably cut the others.
+        Then the idle ones are closed, too, because the same fault has probably hit them.
         """
         self._places.release()
         if is_sound:
@@ -108,7 +108,7 @@ class Pool(Generic[C]):
             _close(connection)
         else:
             self._idle.append(connection)
-            if self._closed:  # looked at last: `close` may run at the same time
+            if self._closed:  # checked last: `close` may run at the same time
                 self.close_idle()
 
     def close_idle(self) -> None:

@@ -1,4 +1,5 @@
-"""A producer's calls: enqueue requests one by one or as a load. The role `rowlease_producer`."""
+"""The calls of a producer: enqueue requests, or stage and promote a load. The role
+`rowlease_producer`."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from typing import Any
 from rowlease.model import Enqueued, NewRequest, Outcome, Promoted
 from rowlease.store.calls import OUTCOME, Calls, milliseconds
 
-#: What `begin_load` answers with.
+#: The columns that `begin_load` returns.
 BEGUN = ("outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates")
 
 
 class Producing(Calls):
-    """Enqueue requests: a few, or a load that is staged first; see `rowlease.store.Store`."""
+    """Enqueue requests, directly or as a staged load; see `rowlease.store.Store`."""
 
     def enqueue_many(
         self,
@@ -26,10 +27,10 @@ class Producing(Calls):
         wait: timedelta | None = None,
         waiter_id: int | None = None,
     ) -> list[Enqueued]:
-        """Enqueue all or none; answers in the order given.
+        """Enqueue all or none; the results are in the order given.
 
-        With `wait`, a full queue answers with one `full` and the id of a place among the waiters,
-        which is kept by calling again with it within two seconds.
+        With `wait`, a full queue returns one `full` with the id of a place in line. To keep the
+        place, call again with that id within two seconds.
         """
 
         def column(values: list[Any]) -> list[Any] | None:
@@ -59,17 +60,17 @@ class Producing(Calls):
     def begin_load(
         self, load_id: str, queue: str, run_by: str, columns: str | None = None
     ) -> int | Promoted:
-        """Take a load over before its rows are staged; drops what an earlier run staged.
+        """Take a load over before its rows are staged; drops the staged rows of an earlier run.
 
         The same run may call again: it gets the same number, and nothing is dropped.
 
         Args:
-            run_by: who runs it, in 1 to 200 characters that no other run has.
-            columns: what the rows are made of, as a text that is the same in every run.
+            run_by: the name of the run, 1 to 200 characters, unique.
+            columns: a description of the rows, the same in every run.
 
         Returns:
-            The run's number, which goes with each row and each further call. Or, if the load is
-            promoted already, the counts of that: nothing need be staged.
+            The run's number, for each row and each further call; or, if the load is already
+            promoted, the counts of the promotion.
 
         Raises:
             LoadLost: a later run has taken the load over from this one.
@@ -86,7 +87,7 @@ class Producing(Calls):
         return int(run_number) if outcome == Outcome.OK else Promoted(Outcome(outcome), *counts)
 
     def report_load(self, load_id: str, run_number: int, num_rows: int) -> None:
-        """Report that a load has so many rows more, for people to see.
+        """Report the number of rows that were written since the last report.
 
         Raises:
             LoadLost: another run has taken the load over.
@@ -94,7 +95,7 @@ class Producing(Calls):
         self._call("report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows)
 
     def discard_staged(self, load_id: str, run_number: int, kept_parts: Sequence[int]) -> int:
-        """Drop the rows that a run has staged, but for these parts; how many there were.
+        """Drop the rows that a run has staged, except these parts; returns how many.
 
         Raises:
             LoadLost: another run has taken the load over.

@@ -1,4 +1,4 @@
-"""A reader's calls: what there is, and why a request waits. The role `rowlease_reader`."""
+"""The calls of a reader: lists, counts, and why a request waits. The role `rowlease_reader`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from rowlease.model import Depth, Explanation, QueueState, Request, WorkerState
 from rowlease.store.calls import Calls, duration
 
-#: Columns of answers whose values are made of them.
+#: Columns of which QueueState and WorkerState are made.
 QUEUE = (*QueueState._fields[:-1], "oldest_ms")
 WORKER = (*WorkerState._fields[:-1], "silent_ms")
 
 
 class Reading(Calls):
-    """Look, and change nothing; see `rowlease.store.Store`."""
+    """Read without changing anything; see `rowlease.store.Store`."""
 
     def depth(self, queue: str | None = None) -> list[Depth]:
         """Counts per queue and priority, highest priority first."""
         return self._values(Depth, "depth", p_queue_name=queue)
 
     def explain(self, request_id: int) -> Explanation:
-        """The one reason why a request is not being taken."""
+        """The reason why a request is not claimed."""
         (found,) = self._values(Explanation, "explain", p_request_id=request_id)
         return found
 
     def list_queues(self) -> list[QueueState]:
-        """Every queue: what it has done so far, and how long its oldest request waits."""
+        """Every queue: its totals, and how long its oldest request has waited."""
         return [
             QueueState(
                 *(name, bool(paused), finished, failures),

@@ -1,6 +1,6 @@
-"""The schema's revisions: which there are, and how a database gets to the latest.
+"""The schema's revisions, and the upgrade of a database to the latest.
 
-Every client asks about them when it connects; none needs to load SQLAlchemy or Alembic for it.
+Every client checks the revision when it connects, without loading SQLAlchemy or Alembic.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from alembic.config import Config
 
-#: Alembic keeps what it is doing in globals of its own: one thread at a time.
+#: Alembic keeps its state in globals, so one thread at a time may use it.
 _alembic = Lock()
 
-#: The revision of the last release before this one: what it calls still works after this release
-#: has migrated. It moves up with each release that changes a table.
+#: The revision of the release before this one, whose calls still work after this release has
+#: migrated. It increases with each release that changes a table.
 OLDEST_CLIENT = "0001"
 
-#: The first line of what `rowlease migrate --sql` prints, and all of it where there is no more.
+#: The first line of the output of `rowlease migrate --sql`, and all of it if nothing is to do.
 SCRIPT_TITLE = "-- rowlease migrate: from schema {} to this release's"
 NOTHING_TO_DO = "-- rowlease migrate: schema {} and its routines are up to date, nothing to do\n"
 
 
 class Migrated(NamedTuple):
-    """What `migrate` found and did.
+    """The result of `migrate`.
 
     Attributes:
         from_revision: the schema before; None for an empty database.
         to_revision: the schema now.
         routines: how many files of sql/ there are.
         changed: did this call change anything?
-        newer: was the database migrated by a newer release, and so left as it is?
+        newer: was it left unchanged, because a newer release has migrated it?
     """
 
     from_revision: str | None
@@ -51,12 +51,12 @@ class Migrated(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One object that is not as this release makes it.
+    """One object that differs from this release.
 
     Attributes:
         object: its kind and name, such as `column rowlease.queue.kind`.
-        expected: its definition in this release; None where the release has no such object.
-        found: its definition in the database; None where it is missing there.
+        expected: its definition in this release; None if the release has no such object.
+        found: its definition in the database; None if it is missing there.
     """
 
     object: str
@@ -65,12 +65,12 @@ class Difference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """What a database says of its schema to every client.
+    """The schema of a database, as every client can see it.
 
     Attributes:
         revision: of its tables.
-        oldest_client: the revision that a client must know at least; None if no release has yet
-            put its routines into these tables.
+        oldest_client: the oldest revision that a client must know; None if no routines were
+            installed yet.
     """
 
     revision: str
@@ -78,11 +78,11 @@ class Schema(NamedTuple):
 
 
 class Installed(NamedTuple):
-    """What a database has, for those who may change it.
+    """The schema and routines of a database, for `migrate`.
 
     Attributes:
         schema: its tables.
-        release: whose routines these are; None if no release has yet put any into these tables.
+        release: the release of its routines; None if none were installed yet.
         routines_hash: their fingerprint; None likewise.
     """
 
@@ -98,7 +98,7 @@ class Installed(NamedTuple):
         """Has a newer release migrated the database?
 
         Raises:
-            SchemaMismatch: it is so new that this release does not work with it.
+            SchemaMismatch: it is too new for this release.
         """
         newer = self.revision not in revisions() or is_older(self.release or "")
         if newer:
@@ -113,12 +113,12 @@ class Installed(NamedTuple):
 def check_schema(schema: Schema | None, where: str) -> None:
     """Raise SchemaMismatch unless this version works with a database's schema.
 
-    It works with its own, and with a newer one whose release says so: release N runs on the schemas
+    It works with its own schema, and with a newer one that allows it: release N runs on the schemas
     of N and N+1.
 
     Args:
-        schema: what the database says of itself; None if it has no schema.
-        where: the database's name for people, without a password.
+        schema: of the database; None if it has none.
+        where: the DSN without the password, for messages.
     """
     known = revisions()
     if schema is None or (schema.revision in known and schema.revision != known[-1]):
@@ -126,7 +126,7 @@ def check_schema(schema: Schema | None, where: str) -> None:
             f"the database at {where} is at schema {schema.revision if schema else 'none'}; "
             "run `rowlease migrate`"
         )
-    # Revisions are numbers of four digits, so their order is that of their names.
+    # Revisions have four digits, so they can be compared as texts.
     oldest = schema.oldest_client or schema.revision
     if oldest > known[-1]:
         raise SchemaMismatch(
@@ -142,7 +142,7 @@ def is_older(release: str) -> bool:
     def numbers(text: str) -> list[int]:
         return [int(number) for number in re.findall(r"\d+", text)[:3]]
 
-    ours = numbers(own_version())  # none where rowlease runs without having been installed
+    ours = numbers(own_version())  # empty if rowlease is not installed as a package
     return bool(ours) and ours < numbers(release)
 
 
@@ -155,9 +155,9 @@ def own_version() -> str:
 
 
 def revisions() -> list[str]:
-    """The revisions this version knows, oldest first: what the names of their files begin with.
+    """The revisions that this version knows, oldest first: the prefixes of their files.
 
-    Read from the folder: to load Alembic takes as long as all the rest.
+    They are read from the folder, because loading Alembic would double the time of a start.
     """
     files = (packaged("migrations") / "versions").glob("[!_]*.py")
     return sorted(file.stem.partition("_")[0] for file in files)
@@ -170,14 +170,14 @@ def bring_up(
     read: Callable[[sa.Connection], Installed | None],
     put_routines: Callable[[sa.Connection], None],
 ) -> Migrated:
-    """Bring a database to this release: tables by Alembic, then routines, if anything differs.
+    """Upgrade a database to this release: tables by Alembic, then routines, if any differ.
 
     Args:
         connection: in the transaction that holds the migration's lock.
         engine: "postgresql" or "sqlserver".
-        where: the database's name for people, without a password.
-        read: what the database has; None if it has no schema.
-        put_routines: puts this release's routines in place of those that are there.
+        where: the DSN without the password, for messages.
+        read: reads the schema and routines of the database; None if it has no schema.
+        put_routines: replaces the routines of the database by those of this release.
     """
     files = len(scripts(engine))
     before = read(connection)
@@ -187,7 +187,7 @@ def bring_up(
     after = read(connection)
     assert after is not None
     from_revision = before.revision if before else None
-    # A new table has no owner and no grants before the scripts have run.
+    # A new table gets its owner and grants from the scripts.
     changed = from_revision != after.revision or not after.is_current(engine)
     if changed:
         put_routines(connection)
@@ -203,11 +203,11 @@ def upgrade(connection: sa.Connection) -> None:
 
 
 def upgrade_sql(dialect: str, revision: str | None) -> str:
-    """What `upgrade` executes on a database of this revision, as a script.
+    """The script that `upgrade` would execute on a database of this revision.
 
     Args:
         dialect: "postgresql" or "mssql", whose batches end in a line GO.
-        revision: what the database is at; None for an empty one.
+        revision: of the database; None for an empty one.
     """
     from alembic import command
 
@@ -233,7 +233,7 @@ def run_script(revision: str) -> None:
     """Execute the SQL script beside a revision's file, from within that revision.
 
     `0001_baseline.py` has `0001_baseline_postgresql.sql` and `0001_baseline_sqlserver.sql`. A T-SQL
-    script is executed batch by batch, each up to a line `go` by itself, as sqlcmd does.
+    script is executed in batches that end in a line `go`, as sqlcmd does.
 
     Args:
         revision: the revision's `__file__`.
@@ -253,7 +253,7 @@ def run_script(revision: str) -> None:
         for batch in text.split("\ngo\n"):
             connection.exec_driver_sql(batch)
     else:
-        # Straight to the driver: SQLAlchemy would look for placeholders, of which % is one.
+        # Directly on the driver, because SQLAlchemy would take a % for a placeholder.
         driver = connection.connection.driver_connection
         assert driver is not None
         driver.execute(text)

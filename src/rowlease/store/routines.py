@@ -1,7 +1,7 @@
-"""Reads sql/: what the routines are called, and how they are called.
+"""Reads the routines in sql/: their names, headers and bodies.
 
-Every file opens with a header of five fields; `params:` is what the call is built from, so that the
-routine's file is the only place that knows its arguments.
+Every file begins with a header of five fields. Calls are built from `params:`, so that only the
+routine's file defines its arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from rowlease.errors import RowleaseError
 
 FIELDS = ("params", "returns", "errors", "locks", "why")
-#: What a role may call, and the helpers behind it: files in a folder `internal` are helpers.
+#: Routines that a role may call, and helpers: files in a folder `internal` are helpers.
 PUBLIC, INTERNAL = "rowlease", "rowlease_internal"
 
 
@@ -61,14 +61,14 @@ def load_routines(engine: str) -> dict[str, Routine]:
 
 
 def scripts(engine: str) -> list[Routine]:
-    """Everything `rowlease migrate` re-applies, in the order it does."""
+    """Every file that `rowlease migrate` applies again, in this order."""
     root = packaged("sql") / engine
     views = map(read_routine, sorted((root / "views").glob("*.sql")))
     return [*load_routines(engine).values(), *views, read_routine(root / "grants.sql")]
 
 
 def scripts_hash(engine: str) -> str:
-    """A fingerprint of all that `scripts` gives (SHA-256, hexadecimal)."""
+    """A fingerprint of all `scripts` (SHA-256, hexadecimal)."""
     digest = hashlib.sha256()
     for script in scripts(engine):
         digest.update(f"{script.name}\0{script.body}\0".encode())
@@ -99,7 +99,7 @@ def read_routine(path: Path) -> Routine:
 def _params(field: str) -> dict[str, str]:
     """`p_name type (remark), variadic p_names type[] -- remark` as names and types.
 
-    A remark stands apart; `nvarchar(max)` is one word.
+    A remark follows a space; `nvarchar(max)` has none.
     """
     plain = re.sub(r"\s\([^)]*\)", "", field).partition(" -- ")[0]
     pairs = (part.removeprefix(" ").removeprefix("variadic ").split() for part in plain.split(","))

@@ -1,4 +1,4 @@
-"""The calls for schedules: a worker plans and fires them, an operator makes and stops them."""
+"""The calls for schedules: workers plan and fire them, operators create and pause them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlease.store.calls import OUTCOME, Calls
 
 
 class Scheduling(Calls):
-    """Make, claim and fire schedules; see `rowlease.store.Store`."""
+    """Create, claim and fire schedules; see `rowlease.store.Store`."""
 
     def put_schedule(
         self,
@@ -25,22 +25,22 @@ class Scheduling(Calls):
         priority: int = 0,
         catch_up: int = 1,
     ) -> tuple[Outcome, datetime]:
-        """Make a schedule, or change the one of this name.
+        """Create a schedule, or change the one of this name.
 
         Args:
             name: 1 to 200 characters.
             cron: minute hour day month weekday.
-            kind: the task that each firing is a request for.
-            time_zone: by whose wall clock the expression is read.
+            kind: the task of each firing.
+            time_zone: the expression is in its local time.
             payload: JSON text; `{scheduled_time}` in it becomes the time of each firing.
-            catch_up: how many missed firings are made up, the latest ones (1 to 1000).
+            catch_up: how many missed firings are enqueued late, the latest ones (1 to 1000).
 
         Returns:
-            `ok`, or `repeat` if it was so already; and the instant from which firings are counted
-            where none has been planned yet.
+            `ok`, or `repeat` if nothing changed; and the time from which firings are counted if
+            none is planned yet.
 
         Raises:
-            ConfigError: the expression or the time zone cannot be read.
+            ConfigError: the expression or the time zone is not valid.
             InvalidRequest: the queue does not exist, or another argument is out of range.
         """
         Cron(cron, time_zone)
@@ -70,7 +70,7 @@ class Scheduling(Calls):
         lease: timedelta = timedelta(seconds=10),
         limit: int = 100,
     ) -> ScheduleClaim:
-        """Lease the schedules that are due (or planned by nobody yet), to fire them.
+        """Lease the schedules that are due, or not planned yet, to fire them.
 
         Args:
             kinds: only schedules for these tasks; None takes all.
@@ -98,7 +98,7 @@ class Scheduling(Calls):
     ) -> list[Enqueued]:
         """Enqueue a leased schedule's firings and plan the next, in one transaction.
 
-        Without a token: fire it once, now; what is planned stays planned.
+        Without a token: fire it once, now; the planned firing does not change.
 
         Returns:
             `ok` or `duplicate` for each firing; or one `repeat`, `lease_lost` or `not_found`.
@@ -118,11 +118,11 @@ class Scheduling(Calls):
         return self._outcome("pause_schedule", name)
 
     def resume_schedule(self, name: str) -> Outcome:
-        """Let a schedule fire again from now on; what it missed is not made up."""
+        """Let a schedule fire again from now on; missed firings are not enqueued."""
         return self._outcome("resume_schedule", name)
 
     def remove_schedule(self, name: str) -> Outcome:
-        """Delete a schedule: `ok` or `not_found`. A worker whose code has it makes it again."""
+        """Delete a schedule: `ok` or `not_found`. A worker whose code has it creates it again."""
         return self._outcome("remove_schedule", name)
 
     def _outcome(self, routine: str, name: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""A store: all roles in one, for each engine to complete."""
+"""A store: all roles in one class, which each engine implements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from rowlease.store.scheduling import Scheduling
 
 
 class Store(Producing, Consuming, Scheduling, Operating, Reading):
-    """The routines of rowlease, on either engine: a method for each, values in and values out.
+    """The routines of rowlease, on either engine: a method for each.
 
-    Who needs a part of them asks for a role. `rowlease.store.calls.Calls` says what holds for all.
+    Callers that need only some of them take a role. `rowlease.store.calls.Calls` documents what all
+    calls have in common.
     """

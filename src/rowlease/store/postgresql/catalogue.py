@@ -16,12 +16,12 @@ import psycopg
 from rowlease.store.revisions import Difference
 from rowlease.store.routines import packaged
 
-#: Made by `maintain` for the day at hand, so they differ from database to database.
+#: `maintain` creates them for each day, so they differ from database to database.
 DAILY = r"^queue_history_\d{8}"
 SCHEMAS = ["rowlease", "rowlease_internal"]
 
-#: Each gives the kind and name of an object, and its definition. Versions of PostgreSQL differ in
-#: whether they qualify a column's name; `_plain` takes that out.
+#: Each query returns the kind, name and definition of objects. Some versions of PostgreSQL qualify
+#: the names of columns; `_plain` removes that.
 QUERIES = (
     """
     select 'schema', n.nspname, 'owner ' || pg_get_userbyid(n.nspowner)
@@ -53,7 +53,7 @@ QUERIES = (
       left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
      where n.nspname = any(%(schemas)s) and c.relkind in ('r', 'p', 'v')
        and a.attnum > 0 and not a.attisdropped and c.relname !~ %(daily)s""",
-    # PostgreSQL 18 also lists NOT NULL here, which is the column's.
+    # PostgreSQL 18 also lists NOT NULL here; the query for columns has it.
     """
     select 'constraint', n.nspname || '.' || r.relname || '.' || c.conname,
            pg_get_constraintdef(c.oid) || case when c.convalidated then '' else ' not valid' end
@@ -86,7 +86,7 @@ QUERIES = (
       join pg_namespace n on n.oid = p.pronamespace
       join pg_language l on l.oid = p.prolang
      where n.nspname = any(%(schemas)s)""",
-    # An owner's rights over its own are its version's.
+    # The rights of the owner depend on the version of PostgreSQL.
     """
     select 'grant', lower(g.privilege_type) || ' on ' || o.name || ' to '
                     || case g.grantee when 0 then 'public' else pg_get_userbyid(g.grantee) end,
@@ -118,7 +118,7 @@ def read(connection: psycopg.Connection) -> dict[str, str]:
     found: dict[str, str] = {}
     given = {"schemas": SCHEMAS, "daily": DAILY}
     with connection.transaction():
-        # Names are then written with their schemas.
+        # With an empty search_path names are written with their schemas.
         connection.execute("set local search_path = ''")
         for query in QUERIES:
             for kind, name, definition in connection.execute(query, given):
@@ -130,19 +130,19 @@ def read(connection: psycopg.Connection) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Without qualifications by table, which PostgreSQL 16 stopped writing, and line breaks."""
+    """The text without line breaks, and without tables before columns (before PostgreSQL 16)."""
     return re.sub(r"\s+", " ", re.sub(r"\b(?!rowlease)\w+\.(?=\w)", "", text)).strip()
 
 
 def expected() -> dict[str, str]:
-    """What a fresh database of this release holds."""
+    """The objects of a fresh database of this release."""
     file = packaged("sql") / "postgresql" / "catalogue.json"
     found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
 
 def differences(connection: psycopg.Connection) -> list[Difference]:
-    """What is not as this release makes it, in the order of the objects' names."""
+    """The differences from this release, by the names of the objects."""
     wanted, found = expected(), read(connection)
     return [
         Difference(name, wanted.get(name), found.get(name))

@@ -20,15 +20,15 @@ RV = TypeVar("RV")
 
 
 class Unanswered(psycopg.OperationalError):
-    """The server has not answered before the deadline."""
+    """The server did not answer before the deadline."""
 
 
 class BoundedConnection(psycopg.Connection):
-    """A connection whose waits for the server are bounded; after the bound it closes itself.
+    """A connection whose waits for the server are bounded; after a timeout it closes itself.
 
     Attributes:
-        patience: seconds that any one wait may take: an `execute` is one, as is a commit, a block
-            of a COPY or a fetch of a server-side cursor.
+        patience: seconds that a single wait may take: an `execute`, a commit, a block of a COPY or
+            a fetch of a server-side cursor.
     """
 
     patience: float = deadlines.CALL.total_seconds()
@@ -43,12 +43,12 @@ class BoundedConnection(psycopg.Connection):
 
 
 def _until(gen: PQGen[RV], deadline: float) -> Generator[Any, Any, RV]:
-    """What `gen` yields and returns, up to the deadline; psycopg looks every 0.1 s."""
+    """Run `gen` until the deadline; psycopg resumes it at least every 0.1 s."""
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
-            # What has already arrived is read, even if this process itself was suspended.
+            # An answer that has arrived is read, even if this process was suspended.
             wanted = gen.send(ready)
             if monotonic() >= deadline:
                 raise Unanswered("no answer in time")
@@ -58,17 +58,17 @@ def _until(gen: PQGen[RV], deadline: float) -> Generator[Any, Any, RV]:
 
 
 def has_no_news(connection: BoundedConnection) -> bool:
-    """Has nothing arrived while it was idle? A server that ends a session sends something.
+    """Has nothing arrived while the connection was idle? A server that ends a session sends data.
 
-    So no call is sent to a session that is known to be over, which would leave its fate unknown.
+    Without this check, a call would be sent to a session that has ended, and its fate be unknown.
     """
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)
     return not poll.poll(0)
 
 
-#: Session settings that change the meaning of a text that we send or read, or of a routine: they
-#: are set on connecting and override those of the role, the database and the environment.
+#: Session settings that change the meaning of a text or of a routine. They are set on connecting,
+#: and override those of the role, the database and the environment.
 PINNED = {
     "DateStyle": "ISO, MDY",
     "IntervalStyle": "postgres",
@@ -82,8 +82,8 @@ PINNED = {
     "xmlbinary": "base64",
 }
 CHECK_CLIENT = "client_connection_check_interval"
-#: Those without which requests would be misread. A proxy that pools transactions passes on no
-#: setting but the encoding, so there the database itself must have these.
+#: Settings without which requests would be misread. A proxy that pools transactions passes only
+#: the encoding on, so there the database itself must have these.
 NEEDED = (
     "array_nulls",
     "default_transaction_isolation",
@@ -102,7 +102,7 @@ def connect(
     """Open a connection whose waits are bounded.
 
     Args:
-        settings: of the session, from its start; None: none, for a proxy.
+        settings: of the session, set at its start; None: none, for a proxy.
 
     Raises:
         psycopg.Error: the connection fails.
@@ -133,13 +133,12 @@ class Connector:
     """Opens connections.
 
     Args:
-        timeout: the patience of its connections; the server itself ends a statement a little
-            earlier.
+        timeout: the patience of its connections; the server cancels a statement a little earlier.
 
     Attributes:
-        is_proxied: a proxy (PgBouncer and its like) stands between, which may give each transaction
-            another session of the server; known after the first connection. Then nothing may
-            outlive a transaction: there are no prepared statements, and nobody can LISTEN.
+        is_proxied: there is a proxy such as PgBouncer, which may use another session of the server
+            for each transaction; known after the first connection. Then no state may outlive a
+            transaction: no prepared statements, no LISTEN.
     """
 
     def __init__(self, dsn: str, application_name: str, timeout: timedelta) -> None:
@@ -159,8 +158,8 @@ class Connector:
 
         Raises:
             psycopg.Error: the connection fails.
-            ConfigError: a setting of the database's is not what rowlease needs, and no other can
-                be asked for through the proxy.
+            ConfigError: a setting of the database is not the one that rowlease needs, and cannot be
+                changed through the proxy.
         """
         if not self._is_known:
             opened = self._first()
@@ -174,11 +173,11 @@ class Connector:
             connection = self._direct()
         except psycopg.OperationalError as error:
             if CHECK_CLIENT in str(error) and self._settings.pop(CHECK_CLIENT, ""):
-                return self._first()  # a server on Windows does not have it
+                return self._first()  # a server on Windows lacks the setting
             if "unsupported startup parameter" not in str(error):  # PgBouncer's text
                 raise
             connection = self._proxied()
-        # The process id that a proxy gives is its own: it does not know the session to come.
+        # A proxy reports a process id of its own, because the session is chosen later.
         columns = ", ".join(f"current_setting('{name}')" for name in NEEDED)
         ((pid, *found),) = connection.execute(
             f"select pg_backend_pid(), {columns}", prepare=False
@@ -192,9 +191,9 @@ class Connector:
                 connection.close()
                 self._is_known = False
                 raise ConfigError(
-                    f"{name} of {redact(self._dsn)} is {value}, and through a proxy no other can "
-                    f"be asked for; say: alter database ... set {name} = '{PINNED[name]}' (or "
-                    "alter role, where the role has a setting of its own)"
+                    f"{name} of {redact(self._dsn)} is {value}, and it cannot be changed through a "
+                    f"proxy; execute: alter database ... set {name} = '{PINNED[name]}' (or "
+                    "alter role, if the role has its own setting)"
                 )
         connection.prepare_threshold = None
         return connection
@@ -207,7 +206,7 @@ class Connector:
             autocommit=True,
             prepare_threshold=0,
         )
-        # libpq sends PGTZ and PGDATESTYLE of the environment separately, and they win.
+        # libpq sends PGTZ and PGDATESTYLE of the environment separately, and they override these.
         for name in ("DateStyle", "TimeZone"):
             if opened.info.parameter_status(name) not in (PINNED[name], None):
                 opened.execute(f"set {name} = {PINNED[name]}")

@@ -1,4 +1,4 @@
-"""Makes a database on a server; what goes into it is the work of `migrate`."""
+"""Creates a database on a server; `migrate` then creates its schema."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def make_database(server_dsn: str, name: str, seconds: float) -> None:
     """Create a database unless it exists; safe to call from several processes at once.
 
     Args:
-        server_dsn: of any database on the server, by a user who may make others.
-        seconds: to wait for each answer.
+        server_dsn: of any database on the server, with a user that may create databases.
+        seconds: the longest wait for an answer.
 
     Raises:
         StoreUnavailable: the server does not answer.
-        StoreError: anything else that it refuses.
+        StoreError: any other error of the server.
     """
     exists = "select 1 from pg_database where datname = %s"
     try:

@@ -16,7 +16,7 @@ def libpq_dsn(dsn: str) -> str:
     """The DSN as libpq reads it: without SQLAlchemy's driver name.
 
     Raises:
-        ConfigError: it cannot be read. libpq's own sentence is not passed on: it quotes passwords.
+        ConfigError: it cannot be read. libpq's message is dropped, because it quotes passwords.
     """
     text = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
     if not _is_readable(text):
@@ -29,21 +29,21 @@ def libpq_dsn(dsn: str) -> str:
 
 
 def _is_readable(dsn: str) -> bool:
-    # A password's own @ or / would end up in the host or in the database's name.
+    # An unescaped @ or / of a password would end up in the host or the database's name.
     if not re.fullmatch(r"\w+://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", dsn):
         return False
     try:
         parts = conninfo_to_dict(dsn)
         for host in str(parts.get("host") or "").split(","):
             if not host.startswith(("/", "@")):
-                host.encode("idna")  # as looking it up will do
+                host.encode("idna")  # as the lookup of the host does
     except (psycopg.ProgrammingError, UnicodeError):
         return False
     return re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) is not None
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
-    """url, user, password and what else the PostgreSQL JDBC driver needs.
+    """url, user, password and the other options of the PostgreSQL JDBC driver.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -68,9 +68,9 @@ def jdbc_options(dsn: str) -> dict[str, str]:
         "password": parts.get("password", ""),
         "driver": "org.postgresql.Driver",
         "ApplicationName": "rowlease spark",
-        # Texts find their own type: the columns are json, timestamptz and varchar.
+        # The server infers the types of texts: the columns are json, timestamptz and varchar.
         "stringtype": "unspecified",
-        # Else an error quotes the rows of a whole batch, and payloads end up in logs.
+        # Otherwise an error quotes the rows of a batch, and payloads end up in logs.
         "logServerErrorDetail": "false",
         "tcpKeepAlive": "true",
         "connectTimeout": str(deadlines.CONNECT),

@@ -21,7 +21,7 @@ Error = psycopg.Error | NotConnected
 
 
 def our_error(error: Error, where: str, *, migrating: bool = False) -> RowleaseError:
-    """The exception for an error of psycopg's; `where` names the database without a password."""
+    """The exception for an error of psycopg; `where` names the database without a password."""
     if migrating and isinstance(error, Unanswered):
         late = f"within {deadlines.MIGRATE}"
         return error_table.our_error([NO_ANSWER], late, where, migrating=True)
@@ -35,7 +35,7 @@ def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
 
 
 def is_read_only(error: psycopg.Error) -> bool:
-    """Does the server take no writes, so that another one may stand behind its name by now?"""
+    """Is the server read-only? Then another one may have its name by now."""
     return error.sqlstate in error_table.STANDBY.codes
 
 
@@ -48,18 +48,18 @@ def _read(error: Error) -> tuple[tuple[Code, ...], str]:
     if error.diag.constraint_name in BY_CODE:
         return (error.diag.constraint_name,), text
     if error.sqlstate == "22P02":
-        detail = error.diag.message_detail  # PostgreSQL's own; without it a routine has raised it
+        detail = error.diag.message_detail  # of PostgreSQL; an error that a routine raises has none
         return (error.sqlstate,) if detail else (REJECTED,), detail or text
     if error.sqlstate:
         return (error.sqlstate,), text
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return _connecting("", text)
-    # A text that psycopg itself cannot send.
+    # A text that psycopg cannot send.
     return ("22021",) if isinstance(error, psycopg.DataError) else (type(error).__name__,), text
 
 
 def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:
-    """An error that may have come before a session began; then psycopg has no SQLSTATE for it."""
+    """An error that may have come before the session began; psycopg then has no SQLSTATE."""
     _, refused, why = text.partition("FATAL:")
     if not refused:
         return (state or "08000",), text
@@ -70,10 +70,10 @@ def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:
 
 
 def unencodable(error: UnicodeEncodeError) -> str:
-    """The sentence for a text that psycopg could not send."""
+    """The message for a text that psycopg could not send."""
     letter = error.object[error.start]
     if "\ud800" <= letter <= "\udfff":
-        return f"a text holds half of a Unicode character: {error}"
+        return f"a text has half of a Unicode character: {error}"
     return (
         f"the connection's client_encoding has no {letter!r} ({error.encoding}): "
         "open it with client_encoding=UTF8"

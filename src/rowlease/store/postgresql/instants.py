@@ -1,4 +1,4 @@
-"""Times outside Python's calendar, which PostgreSQL can hold and a DBA may have written."""
+"""Times outside Python's calendar, which PostgreSQL can store and a DBA may have written."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import psycopg
 from psycopg.adapt import AdaptersMap, Buffer, Transformer
 from psycopg.types.datetime import TimestamptzBinaryLoader
 
-#: They are read as these: a day inside the calendar, so that every time zone can show them.
+#: The values for them: a day inside the calendar, so that they exist in every time zone.
 FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def all_rows(cursor: psycopg.Cursor[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """As `fetchall`, with times outside Python's calendar moved to its ends.
 
-    The rows are read a second time where that is needed: reading every time with a check of its own
-    would slow down every claim.
+    Only rows with such a time are read a second time, because a check of every time would slow
+    down every claim.
     """
     try:
         return cursor.fetchall()
@@ -39,7 +39,7 @@ class Bounding(TimestamptzBinaryLoader):
 
 
 class Bounded:
-    """The context that psycopg takes its loaders from."""
+    """A context of psycopg with these loaders."""
 
     connection = None
     adapters = AdaptersMap(psycopg.adapters)

@@ -1,4 +1,4 @@
-"""Arrays as text: psycopg makes the same literals, with seven to ten times the work."""
+"""Literals of arrays; psycopg makes the same ones with seven to ten times the work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def text_array(values: Sequence[str | None] | None) -> str | None:
-    """PostgreSQL's literal of a text[]; psycopg makes the same with ten times the work."""
+    """The literal of a text[]."""
     if values is None:
         return None
     quoted = [
@@ -18,7 +18,7 @@ def text_array(values: Sequence[str | None] | None) -> str | None:
 
 
 def bigint_array(values: Sequence[int | None] | None) -> str | None:
-    """PostgreSQL's literal of a bigint[]; psycopg makes the same with seven times the work."""
+    """The literal of a bigint[]."""
     return None if values is None else f"{{{','.join(map(str, values))}}}".replace("None", "null")
 
 

@@ -1,4 +1,4 @@
-"""Brings a PostgreSQL database to this version: tables by Alembic, then every routine again."""
+"""Upgrades a PostgreSQL database to this version: tables by Alembic, then all routines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rowlease.store.revisions import (
 from rowlease.store.routines import scripts, scripts_hash
 
 ENGINE = "postgresql"
-#: Two `rowlease migrate` at once take turns.
+#: The advisory lock that makes concurrent migrations take turns.
 MIGRATION_LOCK = 1919907439
 
 
@@ -68,7 +68,8 @@ def schema_differences(dsn: str) -> list[Difference]:
         found = _read(connection)
         if found is not None and found.is_newer(redact(dsn)):
             raise SchemaMismatch(
-                f"the database at {redact(dsn)} is of a newer release; that release can compare it"
+                f"the database at {redact(dsn)} was migrated by a newer release; compare it with "
+                "that release"
             )
         check_schema(found and found.schema, redact(dsn))
         driver: Any = connection.connection.driver_connection
@@ -79,7 +80,7 @@ def schema_differences(dsn: str) -> list[Difference]:
 def _transaction(dsn: str) -> Iterator[sa.Connection]:
     engine = sa.create_engine(
         "postgresql+psycopg://",
-        # libpq reads the DSN, as it does for the store: SQLAlchemy's rules differ from its own.
+        # libpq reads the DSN, as for the store; SQLAlchemy would read it differently.
         creator=partial(_connection, Connector(libpq_dsn(dsn), "rowlease migrate", MIGRATE)),
         isolation_level="READ COMMITTED",
         poolclass=sa.NullPool,
@@ -95,7 +96,7 @@ def _transaction(dsn: str) -> Iterator[sa.Connection]:
 
 def _connection(connector: Connector) -> psycopg.Connection:
     connection = connector()
-    connection.prepare_threshold = None  # a script is many statements, and runs once
+    connection.prepare_threshold = None  # a script has many statements, and runs once
     return connection
 
 
@@ -112,7 +113,7 @@ def _read(connection: sa.Connection) -> Installed | None:
 
 
 def _put_routines(connection: sa.Connection) -> None:
-    # Straight to the driver: the files are full of format()'s %, which are no placeholders.
+    # Directly on the driver: in the files, a % of format() is not a placeholder.
     driver = connection.connection.driver_connection
     assert driver is not None
     for statement in _routines(connection):
@@ -120,7 +121,7 @@ def _put_routines(connection: sa.Connection) -> None:
 
 
 def _routines(connection: sa.Connection) -> list[str]:
-    """The statements that put this release's routines in place of those of the database."""
+    """The statements that replace the routines of the database by those of this release."""
     files = scripts(ENGINE)
     stale = connection.execute(
         sa.text(
@@ -132,7 +133,7 @@ def _routines(connection: sa.Connection) -> list[str]:
         {"names": [f"{script.schema}.{script.name}" for script in files]},
     )
     return [
-        # Routines call each other; the bodies are checked when all of them are there.
+        # Routines call each other, so bodies cannot be checked one by one.
         "set local check_function_bodies = off;",
         "set local client_min_messages = warning;",
         *(script.body for script in files),
@@ -140,6 +141,6 @@ def _routines(connection: sa.Connection) -> list[str]:
         "delete from rowlease.schema_info;",
         "insert into rowlease.schema_info (oldest_client, release, routines_hash, applied_time)"  # noqa: S608 - our own constants
         f" values ('{OLDEST_CLIENT}', '{own_version()}', '{scripts_hash(ENGINE)}', now());",
-        # Today's history partition is there before the first request is finished.
+        # Creates today's history partition before the first request is finished.
         "select rowlease.maintain();",
     ]

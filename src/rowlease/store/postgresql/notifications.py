@@ -14,8 +14,8 @@ class PostgresNotifications:
     """LISTEN on a connection of its own; see `rowlease.store.Notifications`.
 
     An idle worker holds each queue's advisory lock in shared mode; the routine `wake_workers` sends
-    a NOTIFY only while somebody does. A session that was cut off silently would never
-    hear one, so a session that has been silent for a while is probed.
+    a NOTIFY only while the lock is held. A session that was cut off silently would never get one,
+    so a session that has been silent for a while is probed.
     """
 
     def __init__(self, connection: BoundedConnection, queues: Sequence[str], room: bool) -> None:
@@ -36,7 +36,7 @@ class PostgresNotifications:
 
     def wait(self, timeout: timedelta) -> bool:
         deadline = time.monotonic() + timeout.total_seconds()
-        while True:  # one channel serves all queues: it may be another's
+        while True:  # one channel serves all queues, so ignore those of others
             left = max(0.0, min(deadline - time.monotonic(), deadlines.LISTENER_ANSWER / 2))
             notified = [
                 each.payload for each in self._connection.notifies(timeout=left, stop_after=1)

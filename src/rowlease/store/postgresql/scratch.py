@@ -1,4 +1,4 @@
-"""Databases for one test, and their clock; for `rowlease.testing`."""
+"""Databases for tests, and their clock; for `rowlease.testing`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TEST = "test"
 
 @contextmanager
 def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[str]:
-    """The DSN of a new database, which is dropped afterwards, even with clients connected.
+    """The DSN of a new database, which is dropped after the block, even with clients connected.
 
     Args:
-        server_dsn: of any database on the server, by a user who may make others.
+        server_dsn: of any database on the server, with a user that may create databases.
         template: the DSN of a database on the same server to copy (about 15 ms).
     """
     name = f"rowlease_{TEST}_{secrets.token_hex(6)}"
@@ -41,10 +41,10 @@ def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[s
 
 
 def set_clock(store: Store, time: datetime | None) -> None:
-    """Freeze the clock of a test's database for all its clients, or let it run again (None).
+    """Stop the clock of a test database for all its clients, or let it run again (None).
 
     Raises:
-        ConfigError: the database is not PostgreSQL's, or does not call itself a test's.
+        ConfigError: the engine is not PostgreSQL, or the database's name does not contain "test".
         AccessDenied: the store's user does not own the schema.
     """
     if not isinstance(store, PostgresStore):
@@ -53,7 +53,7 @@ def set_clock(store: Store, time: datetime | None) -> None:
         name = connection.info.dbname
         if TEST not in name.lower():
             raise ConfigError(
-                f'the database "{name}" is no test\'s: its clock would stand still for everybody; '
+                f'the clock of the database "{name}" would stop for all clients; '
                 f'use the fixture rowlease_dsn, or a database with "{TEST}" in its name'
             )
         if time is None:

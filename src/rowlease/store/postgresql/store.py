@@ -59,10 +59,10 @@ class PostgresStore(Store):
     def _call(
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
-        """Call a routine; a connection of the caller's keeps its own transaction."""
+        """Call a routine; on the caller's connection it is part of the transaction."""
         key = (name, columns, *arguments)
         if key not in self._calls:
-            # By name: a prepared `select *` fails once the routine returns a column more.
+            # Named columns: a prepared `select *` fails when the routine returns another column.
             wanted = ", ".join(columns) or "*"
             params = self._routines[name].params
             given = ", ".join(f"{arg} => %({arg})s::{params[arg]}" for arg in arguments)
@@ -74,7 +74,7 @@ class PostgresStore(Store):
         try:
             if connection is not None:
                 driver = driver_connection(connection)
-                # Our own cursor: the caller's may have another row factory.
+                # A cursor with tuples: the connection may have another row factory.
                 with psycopg.Cursor(driver, row_factory=tuple_row) as cursor:
                     return cursor.execute(text, arguments).fetchall()
             with self.connection(self._time_for(name)) as own:
@@ -88,12 +88,12 @@ class PostgresStore(Store):
     def connection(
         self, timeout: timedelta | None = None, at_server: timedelta | None = None
     ) -> Iterator[BoundedConnection]:
-        """A pooled connection in autocommit; psycopg's errors in the block become ours.
+        """A pooled connection in autocommit mode; errors of psycopg in the block are translated.
 
         Args:
-            timeout: for getting it, and then for each answer; None: the store's.
-            at_server: when the server ends a statement; None: shortly before `timeout`. Where that
-                is later than is usual for the store, the block is one transaction.
+            timeout: to get a connection, and then for each answer; None: the store's.
+            at_server: when the server cancels a statement; None: shortly before `timeout`. If that
+                is later than the store's usual limit, the block is one transaction.
         """
         timeout = timeout or self._timeout or self._call_timeout
         seconds = timeout.total_seconds()
@@ -116,13 +116,13 @@ class PostgresStore(Store):
             raise unanswered(seconds, self.where) from error
         except psycopg.Error as error:
             is_sound = not is_read_only(error)
-            # After an ERROR the call was rolled back. If the session has ended, it may be done.
+            # After an ERROR the call was rolled back; if the session ended, it may have committed.
             self._raise(error, maybe_done=not _is_idle(own))
         finally:
             self._pool.give_back(own, is_sound=is_sound and _is_idle(own))
 
     def _raise(self, error: Error, *, maybe_done: bool = False) -> NoReturn:
-        """Raise our error for this one, which is its cause."""
+        """Raise the exception of rowlease for this error, which becomes its cause."""
         found = our_error(error, self.where)
         if isinstance(found, StoreError):
             found.maybe_done = maybe_done
@@ -137,5 +137,5 @@ class PostgresStore(Store):
 
 
 def _is_idle(connection: BoundedConnection) -> bool:
-    """Can it serve another call? Not if it is closed or still in a transaction."""
+    """Can it serve another call? It cannot if it is closed or in a transaction."""
     return connection.pgconn.transaction_status == TransactionStatus.IDLE

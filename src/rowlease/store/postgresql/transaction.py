@@ -10,7 +10,7 @@ from psycopg.rows import tuple_row
 from rowlease.errors import ConfigError
 from rowlease.model import Held
 
-#: Filled in as each library writes a parameter.
+#: With the parameters of each library.
 CALL = "select outcome from rowlease.complete(array[{}], array[{}], array[{}])"
 FOR_PSYCOPG = CALL.format("%s::bigint", "%s::bigint", "%s::text")
 FOR_SQLALCHEMY = CALL.format(
@@ -19,10 +19,10 @@ FOR_SQLALCHEMY = CALL.format(
 
 
 def complete(connection: Any, held: Held, result: str | None) -> str:
-    """The outcome of the completion, on a connection of psycopg's or SQLAlchemy's."""
+    """Complete a request on a connection of psycopg or SQLAlchemy; returns the outcome."""
     if not isinstance(connection, psycopg.Connection):
         return _in_sqlalchemy(connection, held, result)
-    # Our own cursor: this connection's may have another row factory.
+    # A cursor with tuples: the connection may have another row factory.
     with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
         cursor.execute(FOR_PSYCOPG, (*held, result))
         ((outcome,),) = cursor.fetchall()
@@ -32,7 +32,7 @@ def complete(connection: Any, held: Held, result: str | None) -> str:
 async def complete_async(
     connection: psycopg.AsyncConnection[Any], held: Held, result: str | None
 ) -> str:
-    """As `complete`, on psycopg's connection for asyncio."""
+    """As `complete`, on an asyncio connection of psycopg."""
     async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
         await cursor.execute(FOR_PSYCOPG, (*held, result))
         ((outcome,),) = await cursor.fetchall()
@@ -40,7 +40,7 @@ async def complete_async(
 
 
 def _in_sqlalchemy(connection: Any, held: Held, result: str | None) -> str:
-    """Through SQLAlchemy itself, so that it knows of the transaction, whatever the driver."""
+    """Through SQLAlchemy, so that it tracks the transaction, with any driver."""
     import sqlalchemy as sa
 
     given = {"id": held.request_id, "token": held.lock_token, "result": result}
@@ -48,17 +48,17 @@ def _in_sqlalchemy(connection: Any, held: Held, result: str | None) -> str:
 
 
 def driver_connection(connection: Any) -> psycopg.Connection:
-    """The psycopg connection inside what a caller hands over: psycopg's, or SQLAlchemy's.
+    """The psycopg connection of a caller's connection, of psycopg or SQLAlchemy.
 
     Raises:
         ConfigError: it is neither.
     """
     if hasattr(connection, "get_bind"):  # a Session
         connection = connection.connection()
-    # A Connection, which holds the pooled one; Django's and psycopg's have a `connection` too.
+    # A SQLAlchemy Connection; connections of Django and psycopg also have a `connection`.
     if hasattr(connection, "in_transaction") and hasattr(connection, "connection"):
         if not connection.in_transaction():
-            connection.begin()  # as its own execute does, or its rollback would not reach us
+            connection.begin()  # as its execute does; else its rollback would not undo the call
         connection = connection.connection.driver_connection
     if isinstance(connection, psycopg.Connection):
         return connection

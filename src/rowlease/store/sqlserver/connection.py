@@ -15,10 +15,10 @@ from rowlease.errors import ConfigError
 from rowlease.store import deadlines
 from rowlease.store.sqlserver.dsn import read_dsn
 
-#: Seconds of silence before the first TCP keep-alive probe, and between probes: a dead network must
-#: be noticed within a lease, not after TCP's two hours.
+#: Seconds of silence before the first TCP keep-alive probe, and between probes, so that a dead
+#: network is noticed within a lease, not after TCP's two hours.
 KEEP_ALIVE = {"KeepAlive": "10", "KeepAliveInterval": "5"}
-#: Installed drivers that are good enough, best first.
+#: Installed drivers that can be used, best first.
 INSTALLED = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
 #: The PyPI package's folders, by the file that identifies a distribution's family.
 FAMILIES = {
@@ -32,7 +32,7 @@ MACHINES: tuple[set[str], ...] = ({"x86_64", "amd64", "x64"}, {"arm64", "aarch64
 
 
 def odbc_string(dsn: str, application_name: str) -> str:
-    """The connection string; it holds the password. TLS is verified unless the DSN says otherwise.
+    """The connection string, with the password. TLS is verified unless the DSN disables that.
 
     Raises:
         ConfigError: the DSN cannot be read, or there is no driver.
@@ -48,8 +48,8 @@ def odbc_string(dsn: str, application_name: str) -> str:
         "APP": application_name,
         "Encrypt": "yes",
         **KEEP_ALIVE,
-        # The driver's own reconnecting would hide that a transaction is gone; the store repeats
-        # what is safe to repeat.
+        # If the driver reconnected, it would hide that a transaction is lost; the store repeats
+        # calls that are safe to repeat.
         "ConnectRetryCount": "0",
     }
     if address.user is not None:
@@ -62,7 +62,7 @@ def odbc_string(dsn: str, application_name: str) -> str:
 
 @cache
 def pyodbc() -> ModuleType:
-    """The module, with its own pooling off: the store keeps the connections.
+    """The module, with its pooling off, because the store has a pool.
 
     Raises:
         ConfigError: it is not installed, or finds no ODBC driver manager.
@@ -73,12 +73,12 @@ def pyodbc() -> ModuleType:
         raise ConfigError(
             "SQL Server needs pyodbc and Microsoft's ODBC driver; install rowlease[sqlserver]"
         ) from error
-    except ImportError as error:  # a library of the system, which no package of Python's brings
+    except ImportError as error:  # a library of the system is missing, which no Python package has
         raise ConfigError(
-            f"pyodbc is installed and cannot be loaded ({error}); install the system's ODBC driver "
+            f"pyodbc is installed but cannot be loaded ({error}); install the system's ODBC driver "
             "manager, which is the package unixodbc on Debian and Ubuntu, unixODBC elsewhere"
         ) from error
-    # The driver manager's pool would hand out connections with the last user's settings.
+    # The driver manager's pool would reuse connections with the last user's settings.
     module.pooling = False
     found: ModuleType = module
     return found
@@ -99,8 +99,7 @@ SESSION = (
 def connect(odbc: str) -> Any:
     """A connection in autocommit, with the settings of SESSION.
 
-    pyodbc's own default would leave every claim uncommitted: its rows would be invisible to all
-    others for as long as the connection lives.
+    With pyodbc's default, no claim would be committed as long as the connection lives.
 
     Raises:
         pyodbc.Error: the connection fails.
@@ -113,7 +112,7 @@ def connect(odbc: str) -> Any:
 
 @cache
 def driver() -> str:
-    """Microsoft's ODBC driver 18: the one from PyPI, else an installed one (17 will do).
+    """Microsoft's ODBC driver 18: from PyPI, else an installed one (also 17).
 
     Raises:
         ConfigError: there is none.

@@ -25,7 +25,7 @@ OPTIONS = {
         "TrustServerCertificate",
     )
 }  # fmt: skip
-#: Those that the JDBC driver knows too, in its spelling.
+#: Options that the JDBC driver also has, in its spelling.
 JDBC_OPTIONS = {
     "ApplicationIntent": "applicationIntent",
     "Authentication": "authentication",
@@ -38,11 +38,11 @@ JDBC_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a DSN says.
+    """The parts of a DSN.
 
     Attributes:
         host: a name, an address, or `name\\instance`.
-        options: ODBC's names and the DSN's values.
+        options: by the names that ODBC uses.
     """
 
     host: str
@@ -59,7 +59,7 @@ def read_dsn(dsn: str) -> Address:
     Raises:
         ConfigError: it cannot be read.
     """
-    # A password's own @ or / would end up in the host or in the database's name.
+    # An unescaped @ or / of a password would end up in the host or the database's name.
     if not re.fullmatch(r"mssql(\+pyodbc)?://([^@/?]*@)?[^@/?]+/[^@/?]+(\?[^@]*)?", dsn):
         raise _unreadable(dsn)
     parts = _parts(dsn)
@@ -84,7 +84,7 @@ def _parts(
 ) -> (
     tuple[str | None, int | None, str | None, str | None, str | None, list[tuple[str, str]]] | None
 ):
-    """Host, port, database, user, password, options. None: an error would quote the password."""
+    """Host, port, database, user, password, options; None if they cannot be read."""
     try:
         parts = urlsplit(dsn)
         host, database, user, password = map(
@@ -104,7 +104,7 @@ def _decoded(text: str | None) -> str | None:
     if text is None:
         return None
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
-        raise ValueError("a % that stands for no character")
+        raise ValueError("a % without two hexadecimal digits")
     return unquote(text, errors="strict")
 
 
@@ -119,7 +119,7 @@ def jdbc_options(dsn: str) -> dict[str, str]:
     properties = {
         "databaseName": address.database,
         "encrypt": "true",
-        # Bulk copy skips triggers and checks: it is for the staging table, which has none.
+        # Bulk copy skips triggers and checks; the staging table has none.
         "useBulkCopyForBatchInsert": "true",
         **({"instanceName": instance} if instance else {}),
         **({} if address.user else {"integratedSecurity": "true"}),

@@ -16,24 +16,24 @@ from rowlease.store.error_table import (
 )
 from rowlease.store.pool import NotConnected
 
-#: Constraints and indexes that are codes of the table, and the numbers of errors that name one.
+#: Constraints and indexes that are codes in the table, and the errors that name one.
 NAMED = ("queue_due", "queue_group_in_flight")
 ABOUT_A_NAME = (547, 2601, 2627)
-#: Those after which Azure's documentation asks clients to connect again at once.
+#: Errors after which clients should connect again at once, by Azure's documentation.
 SERVER_BUSY = {4060, 10928, 10929, 40143, 40197, 40501, 40613, 49918, 49919, 49920}
-#: `[SQLSTATE] [vendor][driver]...text (number) (ODBC function)`, of possibly several.
+#: One of possibly several records: `[SQLSTATE] [vendor][driver]...text (number) (ODBC function)`.
 RECORD = re.compile(
     r"\[(\w{5})\] ((?:\[[^\]]*\])*)(.*?) \((-?\d+)\)(?: \((SQL\w+)\))?(?=; \[\w{5}\] |$)", re.DOTALL
 )
 
 
 class OdbcError(NamedTuple):
-    """An error of the ODBC driver or the server, taken out of pyodbc's exception.
+    """An error of the ODBC driver or the server, parsed from an exception of pyodbc.
 
     Attributes:
         state: SQLSTATE.
         code: the server's number, or 0.
-        text: the sentence alone.
+        text: the message alone.
         in_connecting: the connection failed; nothing was sent.
     """
 
@@ -44,14 +44,14 @@ class OdbcError(NamedTuple):
 
     @classmethod
     def read(cls, error: BaseException) -> OdbcError:
-        """Read one of pyodbc's errors."""
+        """Parse an exception of pyodbc."""
         state = str(error.args[0]) if error.args else ""
         message = str(error.args[-1]) if error.args else ""
         records = [OdbcError._record(match) for match in RECORD.finditer(message)]
         if not records:
             return cls(state, 0, message.strip() or type(error).__name__, False)
         connecting = "(SQLDriverConnect)" in message
-        # A failed login comes with the database that could not be opened; a THROW stands alone.
+        # A failed login has several records; the first with a number is the reason.
         first = next((found for found in records if found.code), records[0])
         return first._replace(in_connecting=connecting)
 
@@ -78,7 +78,7 @@ class OdbcError(NamedTuple):
 
     @property
     def codes(self) -> tuple[Code, ...]:
-        """The codes to look up in the table of errors, the most telling first."""
+        """The codes to look up in the table of errors, the most specific first."""
         if self.is_late:
             return (NO_ANSWER,)
         if self.state == "01000" and "Can't open lib" in self.text:
@@ -90,7 +90,7 @@ class OdbcError(NamedTuple):
 
 
 def our_error(error: BaseException, where: str, *, migrating: bool = False) -> RowleaseError:
-    """The exception for an error of pyodbc's; `where` names the database without a password."""
+    """The exception for an error of pyodbc; `where` names the database without a password."""
     if isinstance(error, NotConnected):
         return error_table.our_error((NOT_CONNECTED,), str(error), where)
     return _our_error(OdbcError.read(error), where, migrating)

@@ -1,4 +1,4 @@
-"""Brings a SQL Server database to this version: tables by Alembic, then every script again."""
+"""Upgrades a SQL Server database to this version: tables by Alembic, then all scripts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.errors import our_error
 
 ENGINE = "sqlserver"
-#: Two `rowlease migrate` at once take turns.
+#: The application lock that makes concurrent migrations take turns.
 MIGRATION_LOCK = "rowlease:migrate"
-#: What to drop where its file is gone, by its type in sys.objects.
+#: The kinds of objects to drop if their file no longer exists, by their type in sys.objects.
 KINDS = {
     "P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view",
     "TR": "trigger",
@@ -56,7 +56,7 @@ def migration_sql(dsn: str) -> str:
             return NOTHING_TO_DO.format(before.revision)
         revision = before.revision if before else None
         batches = [
-            # sqlcmd has quoted identifiers off, and filtered indexes need them.
+            # sqlcmd sets quoted_identifier off, and filtered indexes need it on.
             f"{SCRIPT_TITLE.format(revision or 'none')}\nset xact_abort, quoted_identifier on;",
             "begin transaction;",
             f"exec sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
@@ -96,9 +96,9 @@ def _connection(odbc: str) -> Any:
 
 @contextmanager
 def _transaction(connection: sa.Connection) -> Iterator[None]:
-    """As `connection.begin()`, but the first error is raised even where the rollback fails, too.
+    """As `connection.begin()`, but the first error is raised even if the rollback fails, too.
 
-    Some errors end the transaction in the server, and some engines then refuse to roll back.
+    Some errors end the transaction in the server; some engines then refuse a rollback.
     """
     transaction = connection.begin()
     try:
@@ -131,20 +131,22 @@ def _put_routines(connection: sa.Connection) -> None:
 
 
 def _take_turns(connection: sa.Connection) -> None:
-    """Wait for another migration of this database; ours ends with the transaction."""
+    """Take the migration lock of this database until the transaction ends."""
     granted = connection.exec_driver_sql(
         "set nocount on; declare @granted int;"
         f" exec @granted = sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
         " @LockOwner = 'Transaction', @LockTimeout = 600000;"
-        # Alembic counts the rows it changes.
+        # Alembic needs the counts of changed rows.
         " select @granted; set nocount off"
     ).scalar()
     if granted is None or granted < 0:
-        raise StoreConflict("another `rowlease migrate` has not ended in 10 minutes; run it again")
+        raise StoreConflict(
+            "another `rowlease migrate` did not end within 10 minutes; run it again"
+        )
 
 
 def _routines(connection: sa.Connection) -> dict[str, str]:
-    """The batches that put this release's routines in place of those of the database, by name."""
+    """The batches that replace the routines of the database by those of this release, by name."""
     files = scripts(ENGINE)
     kept = {(script.schema, script.name.lower()) for script in files}
     found = connection.exec_driver_sql(
@@ -168,10 +170,9 @@ def _routines(connection: sa.Connection) -> dict[str, str]:
 
 
 def _in_order(files: list[Routine]) -> list[Routine]:
-    """What others are made of comes first.
+    """The scripts in the order of their dependencies.
 
-    The bodies of views and of functions that are one query are bound when they are made; those of
-    procedures when they run.
+    Views and inline functions are bound when they are created; procedures when they run.
     """
     ranks = {script.name: _rank(script.body) for script in files}
     by_name = {script.name.lower(): script for script in files}
@@ -198,7 +199,7 @@ def _rank(body: str) -> int:
 
 
 def _run(driver: Any, text: str) -> None:
-    """Execute one batch, and meet the errors of all its statements."""
+    """Execute one batch, and raise the errors of all its statements."""
     with closing(driver.cursor()) as cursor:
         cursor.execute(text)
         while cursor.nextset():

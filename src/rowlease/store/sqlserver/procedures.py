@@ -1,4 +1,4 @@
-"""Calls of procedures: arguments as pyodbc takes them, and the rows that come back."""
+"""Calls of procedures: arguments as pyodbc takes them, and the returned rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlease.store.sqlserver.connection import pyodbc
 if TYPE_CHECKING:
     import pyodbc as odbc
 
-#: Integer parameters hold numbers below these.
+#: Integer parameters take numbers below these.
 RANGES = {"smallint": 2**15, "int": 2**31, "integer": 2**31, "bigint": 2**63}
 
 
@@ -27,7 +27,7 @@ class ProcedureCall:
         places = []
         for param, kind in params.items():
             given = arguments.get(param)
-            # NULL in the text: as a parameter, the driver would ask the server for its type.
+            # NULL is in the text: for a parameter the driver would ask the server for its type.
             places.append("null" if given is None else "?")
             if given is not None:
                 value = _written(param, kind, given)
@@ -36,8 +36,8 @@ class ProcedureCall:
         self._text = f"exec rowlease.{name} {', '.join(places)}"
 
     def rows(self, connection: odbc.Connection) -> list[tuple[Any, ...]]:
-        """The rows of the first result set; all are read, or a late error would be lost."""
-        # pyodbc's own context manager would commit the caller's transaction.
+        """The rows of the first result set; all sets are read, so that late errors are raised."""
+        # The context manager of pyodbc would commit the caller's transaction.
         with closing(connection.cursor()) as cursor:
             if self._sizes:
                 cursor.setinputsizes(self._sizes)
@@ -46,7 +46,7 @@ class ProcedureCall:
 
 
 def result(cursor: odbc.Cursor) -> list[tuple[Any, ...]]:
-    """The rows of the first result set, when all of them have been read; times are UTC."""
+    """The rows of the first result set, after reading all sets; times are UTC."""
     rows: list[tuple[Any, ...]] | None = None
     while True:
         if cursor.description is not None:
@@ -64,7 +64,7 @@ def _written(param: str, kind: str, value: Any) -> bool | int | str:
     """An argument as the procedure takes it: arrays as JSON text, times as ISO text in UTC.
 
     Raises:
-        InvalidRequest: SQL Server would refuse it, or silently cut it.
+        InvalidRequest: SQL Server would refuse it, or cut it silently.
     """
     if isinstance(value, list | tuple):
         for each in value:
@@ -86,7 +86,8 @@ def _written(param: str, kind: str, value: Any) -> bool | int | str:
     bound = RANGES.get(kind, 2**63)
     if not -bound <= value < bound:
         raise InvalidRequest(
-            f"a number, time or delay is out of range: {param.removeprefix('p_')} is no {kind}"
+            "a number, time or delay is out of range: "
+            f"{param.removeprefix('p_')} is not of type {kind}"
         )
     return int(value)
 
@@ -95,13 +96,13 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"a text holds half of a Unicode character: {error}") from error
+        raise InvalidRequest(f"a text has half of a Unicode character: {error}") from error
     if "\0" in text:
-        raise InvalidRequest("a text holds a character the database refuses: NUL (0x00)")
+        raise InvalidRequest("a text has a character that the database refuses: NUL (0x00)")
 
 
 def _iso(time: datetime) -> str:
-    # A time without a zone is UTC, as it is for a PostgreSQL session of rowlease's.
+    # A time without a zone is UTC, as in a PostgreSQL session of rowlease.
     try:
         utc = time.astimezone(UTC) if time.tzinfo else time
     except OverflowError as error:
@@ -110,7 +111,7 @@ def _iso(time: datetime) -> str:
 
 
 def _size(odbc: Any, kind: str, value: bool | int | str) -> tuple[int, int, int]:
-    """The type to bind a value with, so that it does not vary with the value's length."""
+    """The type of a parameter, which does not depend on the value's length."""
     if isinstance(value, bool):
         return (odbc.SQL_BIT, 0, 0)
     if isinstance(value, int):

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 LOCK_TIMEOUT = "set lock_timeout 10000"
 #: Seconds before a call is retried; half of each is random.
 PAUSES = (0.02, 0.1, 0.3, 1.0)
-#: Calls that are idempotent: the second answers `repeat`, or changes nothing. Not those that lease:
-#: nobody would renew the leases of the lost answer.
+#: Calls that are idempotent: a second one returns `repeat`, or changes nothing. Claims are not:
+#: nothing would renew the leases of a lost answer.
 REPEATABLE = frozenset({
     "complete", "fail", "abandon", "renew", "report_progress", "begin_load",
     "promote", "discard_staged", "maintain", "depth",
@@ -71,7 +71,7 @@ class SqlServerStore(Store):
     def _call(
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
-        """Call a procedure; a connection of the caller's keeps its own transaction."""
+        """Call a procedure; on the caller's connection it is part of the transaction."""
         call = ProcedureCall(name, self._routines[name].params, arguments)
         if connection is not None:
             driver = driver_connection(connection)
@@ -93,10 +93,10 @@ class SqlServerStore(Store):
         raise AssertionError("unreachable")
 
     def _call_once(self, call: ProcedureCall, seconds: float) -> list[Any]:
-        """In another thread, because the driver takes three times as long to give up."""
+        """Call once, in another thread, because the driver takes three times as long to give up."""
         ends = time.monotonic() + seconds
         own = self._take(seconds)
-        own.timeout = max(1, math.ceil(seconds))  # then the driver asks the server to cancel
+        own.timeout = max(1, math.ceil(seconds))  # after which the driver cancels the call
 
         def rows() -> list[Any]:
             with self._using(own):
@@ -109,7 +109,7 @@ class SqlServerStore(Store):
         raise unanswered(seconds, self.where)
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
-        """May a call that failed so be retried without doing anything twice?"""
+        """Can a call with this error be repeated without taking effect twice?"""
         if not error.transient or not isinstance(error.__cause__, pyodbc().Error):
             return False
         found = OdbcError.read(error.__cause__)
@@ -128,7 +128,7 @@ class SqlServerStore(Store):
 
     @contextmanager
     def _using(self, own: odbc.Connection) -> Iterator[None]:
-        """Give the connection back afterwards; the driver's errors become ours."""
+        """Give the connection back after the block; errors of the driver are translated."""
         is_sound = False
         try:
             yield
@@ -136,7 +136,7 @@ class SqlServerStore(Store):
         except pyodbc().Error as error:
             if not OdbcError.read(error).is_disconnect:
                 with suppress(pyodbc().Error):
-                    # XACT_ABORT has done so, unless the error came before a procedure's first line.
+                    # XACT_ABORT does so, unless the error came before a procedure's first line.
                     own.execute("if @@trancount > 0 rollback transaction")
                     is_sound = True
             self._raise(error, is_sent=True)
@@ -144,7 +144,7 @@ class SqlServerStore(Store):
             self._pool.give_back(own, is_sound=is_sound)
 
     def _raise(self, error: odbc.Error | NotConnected, *, is_sent: bool = False) -> NoReturn:
-        """Raise our error for this one, which is its cause."""
+        """Raise the exception of rowlease for this error, which becomes its cause."""
         found = our_error(error, self.where)
         if isinstance(found, StoreError):  # after any other error the call was rolled back
             found.maybe_done = is_sent and OdbcError.read(error).is_disconnect

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def complete(connection: Any, held: Held, result: str | None) -> str:
-    """The outcome of the completion, on a connection of pyodbc's or SQLAlchemy's."""
+    """Complete a request on a connection of pyodbc or SQLAlchemy; returns the outcome."""
     given = {
         "p_request_ids": [held.request_id],
         "p_lock_tokens": [held.lock_token],
@@ -27,7 +27,7 @@ def complete(connection: Any, held: Held, result: str | None) -> str:
 
 
 def driver_connection(connection: Any) -> odbc.Connection:
-    """The pyodbc connection inside what a caller hands over: pyodbc's, or SQLAlchemy's.
+    """The pyodbc connection of a caller's connection, of pyodbc or SQLAlchemy.
 
     Raises:
         ConfigError: it is neither.
@@ -36,7 +36,7 @@ def driver_connection(connection: Any) -> odbc.Connection:
         connection = connection.connection()
     if hasattr(connection, "in_transaction") and hasattr(connection, "connection"):
         if not connection.in_transaction():
-            connection.begin()  # as its own execute does, or its rollback would not reach us
+            connection.begin()  # as its execute does; else its rollback would not undo the call
         connection = connection.connection.driver_connection
     if isinstance(connection, pyodbc().Connection):
         return cast("odbc.Connection", connection)
