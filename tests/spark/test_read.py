@@ -112,7 +112,7 @@ def test_a_text_the_database_cannot_hold_is_refused(text: str) -> None:
     [
         ({"columns": ["nope"]}, InvalidRequest, "requests have no column 'nope'; they have"),
         ({"status": "Done"}, InvalidRequest, "'Done' is not a status; they are Scheduled, "),
-        ({"status": []}, InvalidRequest, "status names none"),
+        ({"status": []}, InvalidRequest, "status is empty"),
         ({"partitions": 0}, ConfigError, "partitions must be 1 or more"),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_driver_that_is_not_what_was_published_is_refused(spark: Any) -> None:
     if os.environ.get("ROWLEASE_JDBC_JARS"):
         pytest.skip("the driver is a jar of ROWLEASE_JDBC_JARS, which has no hash to compare")
     check_driver(spark, POSTGRESQL)
-    with pytest.raises(ConfigError, match=r"postgresql-\S+\.jar is not the JDBC driver"):
+    with pytest.raises(ConfigError, match=r"postgresql-\S+\.jar is not the published JDBC driver"):
         check_driver(spark, POSTGRESQL._replace(sha256="0" * 64))
 
 

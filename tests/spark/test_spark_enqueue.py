@@ -47,9 +47,9 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
     ("name", "content", "form", "more", "says"),
     [
         ("none", None, "csv", [], r"the input .*/none does not exist"),
-        ("a", "no parquet", "parquet", [], r"the input .*/a has a row or file that is not valid parquet"),
+        ("a", "no parquet", "parquet", [], r"input .*/a has a row or file that is not valid parquet"),
         ("a", '{"n": 1}\n{"n": \n', "json", [], "/a has a row or file that is not valid json"),
-        ("a", "n,m\n1,2\n1\n", "csv", [], r"the input .*/a has a row or file that is not valid csv"),
+        ("a", "n,m\n1,2\n1\n", "csv", [], r"input .*/a has a row or file that is not valid csv"),
         ("a", "", "csv", [], r"the input .*/a has no columns; is it csv\?"),
         ("a", "n\n1\n", "csv", ["--priority=m"], "priority names the column 'm', which the frame"),
         ("a", "n\nx\n", "csv", ["--priority=n"], "priority: the column 'n' has the type string"),
