@@ -47,7 +47,7 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
     ("name", "content", "form", "more", "says"),
     [
         ("none", None, "csv", [], r"the input .*/none does not exist"),
-        ("a", "no parquet", "parquet", [], r"input .*/a has a row or file that is not valid parquet"),
+        ("a", "no parquet", "parquet", [], r"/a has a row or file that is not valid parquet"),
         ("a", '{"n": 1}\n{"n": \n', "json", [], "/a has a row or file that is not valid json"),
         ("a", "n,m\n1,2\n1\n", "csv", [], r"input .*/a has a row or file that is not valid csv"),
         ("a", "", "csv", [], r"the input .*/a has no columns; is it csv\?"),
