@@ -21,7 +21,7 @@ def code_blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)
 
 
-def test_the_quick_start_runs_as_it_stands(
+def test_the_quick_start_runs_unchanged(
     repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
     (program, *_) = code_blocks(repository / "README.md", "python")

@@ -116,7 +116,7 @@ def test_what_could_not_be_renewed_is_not_claimed_though_claims_would_pass(
         assert {heard.first(Finished).request.request_id for _ in range(2)} == {first, second}
 
 
-def test_a_call_that_hangs_is_told_while_it_hangs_and_when_it_is_answered(
+def test_a_hanging_call_emits_an_event_while_it_hangs_and_when_it_is_answered(
     store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "CALL_SILENT", 1.0)

@@ -101,7 +101,7 @@ def test_a_child_does_not_wait_for_threads_that_tasks_have_left(store: Store, sq
     assert errors(sql) == {broken: "the process running this request exited with code 1"}
 
 
-def test_a_child_that_has_closed_its_pipe_and_goes_on_is_killed(store: Store, sql: Sql) -> None:
+def test_a_child_that_closes_its_pipe_and_keeps_running_is_killed(store: Store, sql: Sql) -> None:
     silent = put(store, "close_all_and_stay")
     put(store, "ping")
     how = "was killed because it had closed the pipe to its worker and did not end"

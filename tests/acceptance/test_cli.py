@@ -270,7 +270,7 @@ DIALS = [
 
 
 @pytest.mark.parametrize(("command", "case"), DIALS)
-def test_a_dsn_that_leads_nowhere_is_told_in_a_sentence(
+def test_an_unreachable_dsn_is_an_error_of_one_sentence(
     command: str, case: str, run: Run, closed_port: int, doorman: int
 ) -> None:
     dsn, code, says = BAD_DSNS[case]
@@ -321,7 +321,7 @@ def test_a_newer_schema_is_left_as_it_is(
             assert found.fetchall() == [("9999",)]
 
 
-def test_an_older_schema_is_told_apart_and_migrates(
+def test_an_older_schema_is_recognised_and_migrates(
     run: Run, server_dsn: str, template: str, repository: Path, tmp_path: Path
 ) -> None:
     newer = next_release(repository, tmp_path / "newer")
@@ -379,7 +379,7 @@ def stranger(server_dsn: str, database: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("command", [["depth"], ["worker", "jobs"]])
 @pytest.mark.usefixtures("unchanged")
-def test_a_user_without_rights_is_told_which_roles_there_are(
+def test_a_user_without_rights_gets_an_error_that_lists_the_roles(
     command: list[str], run: Run, stranger: str, tmp_path: Path
 ) -> None:
     write_tasks(tmp_path)
@@ -784,7 +784,7 @@ BAD_INPUTS: dict[str, tuple[bytes | None, str]] = {
 
 @pytest.mark.parametrize("case", BAD_INPUTS)
 @pytest.mark.usefixtures("unchanged")
-def test_a_demo_without_its_input_says_so_before_anything_starts(
+def test_a_demo_without_its_input_fails_before_anything_starts(
     case: str, run: Run, database: str, tmp_path: Path
 ) -> None:
     content, says = BAD_INPUTS[case]

@@ -87,7 +87,7 @@ def working(store: Store, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("executor", [None, "process"])
-def test_whatever_a_coroutine_does_is_told(store: Store, sql: Sql, executor: str | None) -> None:
+def test_every_end_of_a_coroutine_is_reported(store: Store, sql: Sql, executor: str | None) -> None:
     put(store, {"do": "ok", "x": 1}, "fail", "retry", "dead", "leave", "cancel", "object")
     summary = drain(store, executor=executor, concurrency=2)
     assert (summary.finished, summary.failed, summary.slots) == (1, 6, 2)
@@ -127,7 +127,7 @@ def test_more_than_fit_are_run_in_their_order(store: Store, sql: Sql) -> None:
     assert done == [(number,) for number in range(500)]
 
 
-def test_a_coroutine_past_its_time_limit_is_cancelled_and_its_slot_goes_on(
+def test_a_coroutine_past_its_time_limit_is_cancelled_and_its_slot_continues(
     store: Store, sql: Sql
 ) -> None:
     put(store, {}, {}, kind="endless", max_attempts=1)
@@ -141,7 +141,7 @@ def test_a_coroutine_past_its_time_limit_is_cancelled_and_its_slot_goes_on(
     ]
 
 
-def test_a_coroutine_past_its_soft_time_limit_is_told_so(store: Store, sql: Sql) -> None:
+def test_a_coroutine_past_its_soft_time_limit_gets_the_exception(store: Store, sql: Sql) -> None:
     put(store, {}, kind="slow")
     assert drain(store).failed == 1
     ((error,),) = sql("select last_error from rowlease.queue where status = 'Failed'")
@@ -158,7 +158,7 @@ def test_short_requests_do_not_wait_behind_a_long_one(store: Store) -> None:
             heard.first(Finished)
 
 
-def test_what_runs_when_a_worker_is_stopped_twice_is_handed_back(store: Store, sql: Sql) -> None:
+def test_a_second_stop_abandons_running_requests(store: Store, sql: Sql) -> None:
     put(store, "stay")
     with working(store) as (worker, heard):
         heard.first(Started)

@@ -79,7 +79,7 @@ def test_one_silent_call_gives_up_all_idle_sessions(through: Store, proxy: Freez
     assert monotonic() - began < SOON
 
 
-def test_a_call_that_needs_a_new_connection_ends_in_time_when_nobody_greets_it(
+def test_a_call_that_needs_a_new_connection_ends_in_time_without_a_greeting(
     dsn: str, proxy: Freezer
 ) -> None:
     proxy.freeze(new_ones=True)
@@ -169,7 +169,7 @@ def test_a_long_routine_has_more_time_at_the_server_too(dsn: str, sql: Sql) -> N
         assert store.enqueue_many("default", [NewRequest(kind="x")])[0].outcome is Outcome.OK
 
 
-def test_what_was_given_up_never_goes_on_at_the_server(dsn: str, sql: Sql) -> None:
+def test_the_server_cancels_a_call_that_the_client_gave_up(dsn: str, sql: Sql) -> None:
     """The claim waits for a lock when its client gives up: it must not be made for nobody.
 
     The server would end the call itself only after an hour: it looks whether its client is there.

@@ -423,7 +423,7 @@ def test_a_server_that_does_not_start_says_why(home: Path) -> None:
         assert answers(dsn)
 
 
-def test_wrong_settings_are_told_before_anything_runs(
+def test_wrong_settings_are_refused_before_anything_runs(
     new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()

@@ -61,7 +61,7 @@ def test_on_a_session_that_goes_silent_it_is_tried_again_on_another(
 
 @pytest.mark.parametrize("only_answers", [True, False], ids=["answer", "request"])
 @pytest.mark.parametrize("wait", [None, timedelta(seconds=0.5)])
-def test_where_nobody_answers_the_receipt_is_handed_out_in_time_and_repeats_it_safely(
+def test_without_an_answer_the_error_has_a_receipt_that_repeats_the_call_safely(
     wait: timedelta | None, only_answers: bool, client: Client, proxy: Freezer, ids: Ids
 ) -> None:
     proxy.freeze(new_ones=True, only_answers=only_answers)
@@ -78,7 +78,7 @@ def test_where_nobody_answers_the_receipt_is_handed_out_in_time_and_repeats_it_s
         assert answer.outcome is Outcome.REPEAT
 
 
-def test_where_nothing_was_sent_it_is_said_that_nothing_was_enqueued(
+def test_the_error_before_anything_was_sent_says_that_nothing_was_enqueued(
     client: Client, dsn: str, server_dsn: str, sql: Sql
 ) -> None:
     """The server has hung up on the idle connections, and takes no others."""

@@ -176,7 +176,7 @@ def test_a_note_that_the_encoding_lacks_is_kept_escaped(latin1: str, tmp_path: A
     assert found == [("5 \\u20ac",)]
 
 
-def test_an_outcome_that_is_refused_whatever_it_says_is_let_go_and_told(
+def test_an_outcome_that_is_refused_in_every_form_is_dropped_and_reported(
     store: Store, sql: Sql
 ) -> None:
     sql(

@@ -213,7 +213,9 @@ def test_a_server_that_cannot_look_whether_its_client_is_there_does_without(
     assert found == {CHECK_CLIENT: "0", "array_nulls": "on"}
 
 
-def test_a_callers_connection_that_lacks_a_letter_is_told_so(dsn: str, store: Store) -> None:
+def test_a_callers_connection_whose_encoding_lacks_a_character_is_refused(
+    dsn: str, store: Store
+) -> None:
     with (
         psycopg.connect(dsn, client_encoding="LATIN1") as connection,
         pytest.raises(InvalidRequest, match=r"client_encoding has no '€'.*UTF8"),
@@ -232,7 +234,7 @@ def test_a_callers_connection_that_lacks_a_letter_is_told_so(dsn: str, store: St
         ("53400", r"has reached a limit: out of it; make room$"),
     ],
 )
-def test_what_the_server_has_run_out_of_is_said(
+def test_the_error_names_the_resource_that_the_server_lacks(
     state: str, says: str, store: Store, sql: Sql
 ) -> None:
     sql(

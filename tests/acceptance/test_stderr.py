@@ -94,7 +94,7 @@ def run_some(dsn: str, gate: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--processes", "2"), ("--executor", "thread")], ids=str)
-def test_requests_finish_while_nobody_reads_the_log(
+def test_requests_finish_while_the_log_is_not_read(
     options: tuple[str, ...], dsn: str, tmp_path: Path, full: tuple[int, int], gate: Path, sql: Sql
 ) -> None:
     with working(dsn, tmp_path, full[1], *options) as process:
@@ -108,7 +108,7 @@ def test_requests_finish_while_nobody_reads_the_log(
     ]
 
 
-def test_what_was_logged_meanwhile_is_there_when_somebody_reads(
+def test_lines_logged_meanwhile_are_there_when_the_log_is_read(
     dsn: str, tmp_path: Path, gate: Path
 ) -> None:
     reader, writer = os.pipe()
@@ -138,7 +138,7 @@ def test_a_log_whose_reader_is_gone_is_no_failure(
         assert process.wait(PATIENCE) == 0
 
 
-def test_an_error_that_nobody_reads_keeps_its_exit_code(
+def test_an_error_keeps_its_exit_code_if_stderr_is_not_read(
     dsn: str, tmp_path: Path, full: tuple[int, int]
 ) -> None:
     with working(dsn, tmp_path, full[1], "--queue", "nowhere") as process:

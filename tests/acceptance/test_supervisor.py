@@ -221,7 +221,7 @@ def test_a_worker_that_dies_is_replaced_also_in_a_burst(
     assert sql("select status from rowlease.requests where kind = 'pid'") == [("Complete",)]
 
 
-def test_a_second_signal_hands_back_what_runs(
+def test_a_second_signal_abandons_running_requests(
     dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
 ) -> None:
     client.enqueue("wait_at_the_gate", {"gate": str(gate)})
@@ -252,7 +252,7 @@ def test_workers_whose_supervisor_is_killed_drain_and_end(
     assert sql("select count(*) from rowlease.worker") == [(0,)]
 
 
-def test_sigquit_shows_where_everything_stands_and_harms_nothing(
+def test_sigquit_shows_all_stacks_and_stops_nothing(
     dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
 ) -> None:
     ((request_id,),) = [client.enqueue("wait_at_the_gate", {"gate": str(gate)})[:1]]
@@ -337,7 +337,7 @@ def test_a_mistake_ends_all_of_it_with_its_exit_code(dsn: str, tmp_path: Path) -
     assert any("there is no module 'nothing_of_that_name'" in line for line in command.said)
 
 
-def test_a_database_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+def test_a_missing_database_is_reported_once(tmp_path: Path) -> None:
     nowhere = "postgresql://127.0.0.1:1/x"
     with working(nowhere, tmp_path, "--processes", "2") as command:
         code, _ = command.ended()
@@ -393,7 +393,7 @@ def test_files_say_whether_it_is_live_and_ready(processes: str, dsn: str, tmp_pa
 
 @pytest.mark.parametrize("address", ["{folder}/notify", "@rowlease-test-{pid}"])
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_systemd_is_told(processes: str, address: str, dsn: str, tmp_path: Path) -> None:
+def test_systemd_gets_notifications(processes: str, address: str, dsn: str, tmp_path: Path) -> None:
     address = address.format(folder=tmp_path, pid=os.getpid())
     said: list[str] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -421,7 +421,7 @@ def test_systemd_is_told(processes: str, address: str, dsn: str, tmp_path: Path)
     assert said.count("READY=1") == 1
 
 
-def test_an_address_that_is_taken_is_said(dsn: str, tmp_path: Path) -> None:
+def test_an_address_in_use_is_an_error(dsn: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with working(dsn, tmp_path, "--health", str(port)) as command:

@@ -138,7 +138,7 @@ def test_what_ends_a_process_ends_the_test_and_counts_as_an_attempt(
     assert sql("select status, num_attempts from rowlease.queue") == [("Scheduled", 1)]
 
 
-def test_a_request_for_no_task_is_said(client: Client, sql: Sql) -> None:
+def test_a_request_without_a_task_is_an_error(client: Client, sql: Sql) -> None:
     client.enqueue("ghost")
     with pytest.raises(UnknownTask, match="no task is named 'ghost'; known are: act"):
         drain(client, act)
@@ -308,7 +308,7 @@ def test_an_assertion_holds_or_says_what_there_is(client: Client) -> None:
         refute_enqueued(client, act)
 
 
-def test_an_assertion_about_empty_queues_says_so(client: Client) -> None:
+def test_an_assertion_about_empty_queues_reports_that_none_waits(client: Client) -> None:
     with pytest.raises(AssertionError, match=r"no request waits$"):
         assert_enqueued(client, act)
     assert_enqueued(client, count=0)

@@ -92,7 +92,7 @@ def drain(store: Store, **settings: Any) -> Any:
     return Worker(store, TASKS, executor="thread", burst=True, **settings).run()
 
 
-def test_whatever_a_function_in_a_thread_does_is_told(store: Store, sql: Sql) -> None:
+def test_every_end_of_a_function_in_a_thread_is_reported(store: Store, sql: Sql) -> None:
     put(store, "ok", "fail", "leave", "stop iteration", max_attempts=1)
     summary = drain(store, concurrency=2)
     assert (summary.finished, summary.failed, summary.slots) == (1, 3, 2)
@@ -119,7 +119,7 @@ def test_a_coroutine_among_them_runs_in_the_event_loop(store: Store, sql: Sql) -
     assert results == [("rowlease-coroutines",)]
 
 
-def test_a_thread_past_its_time_limit_is_left_behind_and_its_slot_goes_on(
+def test_a_thread_past_its_time_limit_is_left_running_and_its_slot_continues(
     store: Store, sql: Sql
 ) -> None:
     put(store, "", "", kind="stuck", max_attempts=1)

@@ -109,7 +109,7 @@ def test_without_a_terminal_it_says_what_to_do(busy: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["q", "signal"])
-def test_it_follows_the_queue_until_somebody_leaves(busy: str, how: str, sql: Sql) -> None:
+def test_it_follows_the_queue_until_it_is_quit(busy: str, how: str, sql: Sql) -> None:
     with in_a_terminal(busy) as (process, terminal):
         before = termios.tcgetattr(terminal)
         until(terminal, "3 waiting")

@@ -45,9 +45,7 @@ def test_what_a_new_release_enqueues_is_done_by_it_and_never_a_dead_letter(
     assert statuses(sql)["Complete"] >= 4
 
 
-def test_a_kind_that_no_worker_knows_for_long_ends_as_a_dead_letter_that_says_so(
-    store: Store, sql: Sql
-) -> None:
+def test_a_kind_that_no_worker_knows_for_long_becomes_a_dead_letter(store: Store, sql: Sql) -> None:
     store.configure_queue("default", unknown_kind_seconds=1)
     with working(store, [old_task]) as (_, heard):
         put(store, "nobodys", 3)

@@ -312,7 +312,9 @@ def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> Non
     ],
     ids=str,
 )
-def test_what_a_task_does_wrong_is_said(action: Any, said: str, store: Store, sql: Sql) -> None:
+def test_mistakes_of_a_task_are_in_its_last_error(
+    action: Any, said: str, store: Store, sql: Sql
+) -> None:
     (one,) = put(store, action, max_attempts=1)
     put(store, "ok")
     summary = drain(store, concurrency=1)
@@ -336,7 +338,7 @@ def test_arguments_that_do_not_fit_make_a_dead_letter_at_once(
     ]
 
 
-def test_a_request_of_an_unknown_kind_is_handed_back_with_a_reason(store: Store, sql: Sql) -> None:
+def test_a_request_of_an_unknown_kind_is_declined_with_a_reason(store: Store, sql: Sql) -> None:
     put(store, {}, kind="nobody knows")
     summary = drain(store)
     assert (summary.failed, summary.abandoned) == (0, 1)
@@ -438,7 +440,7 @@ def test_short_requests_do_not_wait_behind_a_long_one(store: Store, gate: Path) 
         assert heard.first(Finished).request.request_id == long
 
 
-def test_what_no_slot_can_take_up_is_handed_back(store: Store, gate: Path, sql: Sql) -> None:
+def test_requests_that_no_slot_can_run_are_abandoned(store: Store, gate: Path, sql: Sql) -> None:
     put(store, *["ok"] * 300, {"do": "wait", "gate": str(gate)}, *["ok"] * 20)
     with working(store) as (_, heard):
         heard.first(Abandoned)  # much was fetched ahead by then
@@ -495,7 +497,7 @@ def test_children_do_not_outlive_a_killed_worker(dsn: str, store: Store, gate: P
             assert select.select([pidfd], [], [], PATIENCE)[0]
 
 
-def test_sigterm_lets_running_tasks_finish_and_hands_back_the_rest(
+def test_sigterm_lets_running_tasks_finish_and_abandons_the_rest(
     dsn: str, store: Store, gate: Path, sql: Sql
 ) -> None:
     put(store, {"do": "wait", "gate": str(gate)})
@@ -524,7 +526,7 @@ def test_sigterm_under_load_leaves_nothing_in_processing(dsn: str, store: Store,
     assert sql("select max(num_attempts) from rowlease.queue") == [(0,)]
 
 
-def test_sigterm_is_heard_while_somebody_holds_the_gate_of_a_limited_queue(
+def test_sigterm_works_while_another_session_holds_the_gate_of_a_limited_queue(
     dsn: str, store: Store, gate: Path, sql: Sql
 ) -> None:
     store.configure_queue("default", max_in_flight=2)
@@ -547,7 +549,7 @@ def test_sigterm_is_heard_while_somebody_holds_the_gate_of_a_limited_queue(
 
 
 @pytest.mark.parametrize("terms", [1, 2])
-def test_what_outlives_the_grace_time_is_handed_back(
+def test_requests_that_outlive_the_grace_time_are_abandoned(
     terms: int, dsn: str, store: Store, gate: Path, sql: Sql
 ) -> None:
     put(store, {"do": "wait", "gate": str(gate)})
@@ -579,7 +581,7 @@ def test_a_lease_is_renewed_while_the_task_runs(store: Store, gate: Path, sql: S
         heard.first(Finished)
 
 
-def test_a_worker_that_was_stopped_beyond_its_lease_is_refused_and_says_so(
+def test_a_worker_that_was_suspended_beyond_its_lease_is_refused_and_reports_it(
     dsn: str, store: Store, gate: Path, tmp_path: Path, sql: Sql
 ) -> None:
     put(store, {"do": "wait once", "gate": str(gate), "mark": str(tmp_path / "mark")})
@@ -612,7 +614,7 @@ def test_an_idle_worker_starts_a_request_at_a_notification(
             heard.first(Finished)
 
 
-def test_an_idle_worker_starts_what_is_due_later(store: Store) -> None:
+def test_an_idle_worker_starts_a_request_when_it_becomes_due(store: Store) -> None:
     with working(store, poll=HOUR) as (_, heard):
         put(store, "ok", delay=timedelta(seconds=0.3))
         heard.first(Finished)
@@ -651,7 +653,7 @@ def test_a_store_that_was_closed_keeps_no_connection_that_was_in_use(store: Stor
     ],
     ids=["gone", "read-only"],
 )
-def test_a_task_goes_on_while_the_database_is_away_and_its_outcome_arrives_later(
+def test_a_task_continues_while_the_database_is_away_and_its_outcome_arrives_later(
     server_dsn: str, store: Store, gate: Path, away: str, back: str, says: str
 ) -> None:
     import psycopg

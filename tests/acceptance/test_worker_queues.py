@@ -82,7 +82,7 @@ def test_each_of_its_queues_gets_a_share(store: Store, sql: Sql) -> None:
     assert 0 < between < 40, "one of them waited until the other was empty"
 
 
-def test_what_is_said_wins_and_what_it_leaves_out_is_told(store: Store) -> None:
+def test_given_queues_win_and_those_left_out_are_logged(store: Store) -> None:
     store.configure_queue("web")
     store.enqueue_many("web", [NewRequest(kind="ping")])
     ran = Ran(store, [ping, fetch, plain], queues=["default"])
@@ -91,7 +91,7 @@ def test_what_is_said_wins_and_what_it_leaves_out_is_told(store: Store) -> None:
     assert Ran(store, [ping, plain], queues=["web"]).left_out == []  # plain names none
 
 
-def test_a_queue_that_does_not_exist_is_said_before_anything_starts(store: Store) -> None:
+def test_a_missing_queue_is_an_error_before_anything_starts(store: Store) -> None:
     seen: list[Event] = []
     events = Events()
     events.subscribe(seen.append)

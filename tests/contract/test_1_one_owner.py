@@ -94,7 +94,7 @@ MEANWHILE = [
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE, ids=lambda happened: happened.__name__)
-def test_a_worker_whose_lease_was_broken_changes_nothing_and_is_told_so(
+def test_a_worker_whose_lease_was_broken_changes_nothing_and_gets_lease_lost(
     store: Session, clock: Clock, meanwhile: Callable[[Session, Clock], None]
 ) -> None:
     for word, say in WORDS.items():
@@ -107,9 +107,7 @@ def test_a_worker_whose_lease_was_broken_changes_nothing_and_is_told_so(
         assert store.everything() == before, word
 
 
-def test_a_lease_that_ran_out_is_good_until_somebody_breaks_it(
-    store: Session, clock: Clock
-) -> None:
+def test_a_lease_that_ran_out_is_valid_until_it_is_broken(store: Session, clock: Clock) -> None:
     for word, say in WORDS.items():
         store.put()
         late = store.claim()
@@ -223,7 +221,7 @@ def test_a_batch_is_answered_request_by_request_in_the_order_given(
         ], word
 
 
-def test_an_old_and_the_valid_token_in_one_batch_are_told_apart(
+def test_an_old_and_the_valid_token_in_one_batch_have_their_own_outcomes(
     store: Session, clock: Clock
 ) -> None:
     for word, say in WORDS.items():
@@ -262,7 +260,7 @@ def test_a_request_both_completed_and_failed_in_one_exchange_is_complete(store: 
     assert store.row(request)["status"] == "Complete"
 
 
-def test_a_token_that_nobody_was_given_is_worth_nothing(store: Session) -> None:
+def test_a_token_of_no_claim_is_refused(store: Session) -> None:
     (waiting, dropped) = store.put(2)
     store.cancel([dropped])
     before = store.everything()
@@ -272,7 +270,7 @@ def test_a_token_that_nobody_was_given_is_worth_nothing(store: Session) -> None:
         assert store.everything() == before, word
 
 
-def test_cancelling_is_told_to_the_owner_alone(store: Session, clock: Clock) -> None:
+def test_only_the_owner_learns_of_a_cancellation(store: Session, clock: Clock) -> None:
     (request,) = store.put()
     (late,) = store.claim("one")
     clock.advance(seconds=31)

@@ -188,9 +188,7 @@ def test_the_short_form_for_one_request_is_the_same_way_in(store: Session, clock
 # -- a claim whose answer was lost ---------------------------------------------------------------
 
 
-def test_what_a_worker_does_not_know_that_it_holds_is_handed_back(
-    store: Session, clock: Clock
-) -> None:
+def test_leases_that_a_worker_does_not_know_are_disowned(store: Session, clock: Clock) -> None:
     store.configure_queue("other")
     store.put(6)
     store.put(queue="other")
@@ -231,7 +229,7 @@ def test_an_older_lease_of_a_request_that_is_held_does_not_count_as_the_present_
     assert store.disown("one", ["default"], older) == [(lost.request_id, Outcome.OK)]
 
 
-def test_an_outcome_that_arrives_first_is_not_handed_back(
+def test_an_outcome_that_arrives_first_is_not_disowned(
     store: Session, another: Callable[[], Session]
 ) -> None:
     store.put()
@@ -245,7 +243,7 @@ def test_an_outcome_that_arrives_first_is_not_handed_back(
     assert store.row(held.request_id)["status"] == "Complete"
 
 
-def test_ids_and_tokens_that_do_not_fit_hand_nothing_back(store: Session) -> None:
+def test_ids_and_tokens_that_do_not_fit_disown_nothing(store: Session) -> None:
     store.put()
     (held,) = store.claim("one")
     with pytest.raises(RoutineError, match="arrays of one length"):
@@ -742,7 +740,7 @@ def test_history_keeps_what_the_queue_knew(store: Session, clock: Clock, end: st
         assert after["status"] == "Cancelled"
 
 
-def test_without_history_payload_and_result_are_dropped_and_repeat_is_still_said(
+def test_without_history_payload_and_result_are_dropped_and_repeat_is_still_returned(
     store: Session, clock: Clock
 ) -> None:
     store.configure_queue("default", keep_history=False)
@@ -759,7 +757,9 @@ def test_without_history_payload_and_result_are_dropped_and_repeat_is_still_said
     assert store.cancel([dropped]) == [Outcome.NOT_FOUND]
 
 
-def test_work_can_be_completed_on_a_day_that_nobody_prepared(store: Session, clock: Clock) -> None:
+def test_a_request_can_be_completed_on_a_day_without_a_partition(
+    store: Session, clock: Clock
+) -> None:
     done: list[LeasedRequest] = []
     clock.advance(days=1000)  # away from the days that other tests have prepared
 

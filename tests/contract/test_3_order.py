@@ -84,7 +84,7 @@ def test_a_priority_above_the_queues_maximum_is_clamped(store: Session, way: str
     assert sorted(p for (p,) in store.rows("queue", "priority")) == [0, 5, 5, 5, 5, 5]
 
 
-def test_the_priority_is_0_where_nothing_is_said(store: Session) -> None:
+def test_the_default_priority_is_0(store: Session) -> None:
     store.enqueue_many("default", [NewRequest(kind="a")])
     store.insert("inbox", kind="a")
     store.promote("load", store.staged("load", [{"row_id": 1, "kind": "a"}]), 1)
@@ -133,14 +133,14 @@ def test_queues_are_emptied_in_the_order_given(store: Session) -> None:
     assert [request.queue_name for request in taken] == ["first", "first", "second"]
 
 
-def test_lowering_the_maximum_lowers_what_waits(store: Session) -> None:
+def test_lowering_the_maximum_lowers_waiting_requests(store: Session) -> None:
     high, low, mid = store.put(priority=9), store.put(priority=2), store.put(priority=5)
     store.configure_queue("default", max_priority=3)
     assert store.depth() == store.counted()
     assert ids(store.claim(limit=3)) == [*high, *mid, *low]
 
 
-def test_lowering_the_maximum_lowers_what_stands_below_a_floor(
+def test_lowering_the_maximum_lowers_requests_below_a_floor(
     store: Session, another: Another, clock: Clock
 ) -> None:
     slow = another()
@@ -155,7 +155,7 @@ def test_lowering_the_maximum_lowers_what_stands_below_a_floor(
     assert ids(store.claim(limit=1, floor=claim.floor)) == [high]
 
 
-def test_lowering_the_maximum_keeps_what_has_returned_in_sight(
+def test_lowering_the_maximum_keeps_returned_requests_claimable(
     store: Session, clock: Clock
 ) -> None:
     (high,) = store.put(priority=9)
@@ -198,7 +198,7 @@ def test_a_claim_does_not_wait_behind_another(store: Session, another: Another) 
     assert ids(store.claim("third", limit=6)) == requests[:2] + requests[4:]
 
 
-def test_a_claim_does_not_wait_behind_what_is_being_moved(
+def test_a_claim_does_not_wait_for_requests_that_are_being_moved(
     store: Session, another: Another, clock: Clock
 ) -> None:
     """Expired leases and due requests are passed over too while somebody else has them."""

@@ -60,7 +60,7 @@ def test_a_request_that_fails_its_last_attempt_is_a_dead_letter(
     assert [depth[2:] for depth in store.depth()] == [(0, 0, 0, 1)]
 
 
-def test_a_request_may_bring_its_own_number_of_attempts(store: Session) -> None:
+def test_a_request_may_have_its_own_number_of_attempts(store: Session) -> None:
     answers = store.enqueue_many(
         "default",
         [NewRequest(kind="a", max_attempts=1), NewRequest(kind="b", max_attempts=2)],
@@ -105,7 +105,7 @@ def reported(store: Session, held: list[LeasedRequest], failure: Failure) -> lis
     return [first, list(zip(again.failed, again.dead, strict=True))]
 
 
-def test_whoever_reports_a_failure_is_told_which_requests_are_dead_letters(
+def test_reporting_failures_returns_which_requests_are_dead_letters(
     store: Session, clock: Clock
 ) -> None:
     store.configure_queue("default", max_attempts=2)
@@ -189,7 +189,7 @@ def test_requests_that_failed_together_do_not_come_back_together(
     assert len(set(waits)) > 100
 
 
-def test_a_request_may_bring_its_own_first_wait(store: Session, clock: Clock) -> None:
+def test_a_request_may_have_its_own_first_back_off(store: Session, clock: Clock) -> None:
     store.configure_queue("default", retry_base_ms=100_000)
     (request,) = store.put(retry_base=timedelta(milliseconds=100))
     first, second = backoffs(store, clock, request, 2)
@@ -237,7 +237,7 @@ def test_a_retry_takes_its_turn_by_its_new_due_time(store: Session, clock: Clock
 # -- crashes ---------------------------------------------------------------------------------------
 
 
-def test_a_lease_that_ends_without_a_word_is_a_crash(store: Session, clock: Clock) -> None:
+def test_a_started_lease_that_runs_out_is_a_crash(store: Session, clock: Clock) -> None:
     (request,) = store.put()
     store.claim("worker 7")
     crash(store, clock)
@@ -262,7 +262,7 @@ def test_another_workers_dequeue_breaks_a_lease_and_takes_the_request(
 
 
 @pytest.mark.parametrize(("max_crashes", "max_attempts"), [(3, 99), (1, 99), (2, 2)])
-def test_a_request_that_crashes_too_often_is_quarantined_whatever_attempts_it_has(
+def test_a_request_that_crashes_too_often_is_a_dead_letter_with_any_number_of_attempts(
     store: Session, clock: Clock, max_crashes: int, max_attempts: int
 ) -> None:
     store.configure_queue("default", max_crashes=max_crashes, max_attempts=max_attempts)

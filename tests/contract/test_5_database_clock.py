@@ -25,7 +25,7 @@ NOTIFICATIONS = {"listen", "announce_idle"}
 TIMES = {("enqueue", "p_due_time"), ("enqueue_many", "p_due_times")}
 
 
-def test_no_routine_that_a_client_calls_takes_a_time_of_its_own(engine: str) -> None:
+def test_no_routine_that_a_client_calls_takes_the_present_time(engine: str) -> None:
     routines = load_routines(engine)
     assert routines.keys() >= PUBLIC
     for name in PUBLIC | (NOTIFICATIONS & routines.keys()):

@@ -205,7 +205,7 @@ def test_an_insert_into_the_inbox_that_does_not_fit_fails_whole(store: Session) 
 # -- places in the line ------------------------------------------------------------------------
 
 
-def test_among_equals_who_came_first_goes_first(store: Session) -> None:
+def test_producers_of_equal_priority_are_admitted_in_order(store: Session) -> None:
     full(store)
     first, second = offer(store), offer(store)
     assert (first.outcome, second.outcome) == (Outcome.FULL, Outcome.FULL)
@@ -269,7 +269,7 @@ def test_priorities_above_the_maximum_wait_as_the_maximum(store: Session) -> Non
     assert offer(store, 9, first.request_id).outcome is Outcome.OK
 
 
-def test_a_producer_that_died_holds_nobody_up_for_more_than_two_seconds(
+def test_a_producer_that_died_blocks_others_for_at_most_two_seconds(
     store: Session, clock: Clock
 ) -> None:
     full(store)
@@ -293,7 +293,7 @@ def test_asking_again_keeps_the_place(store: Session, clock: Clock) -> None:
         store.put(priority=1)
 
 
-def test_a_place_ends_with_the_patience_of_who_waits(store: Session, clock: Clock) -> None:
+def test_a_place_in_line_ends_with_the_wait_of_its_producer(store: Session, clock: Clock) -> None:
     full(store)
     request = NewRequest(kind="a", priority=9)
     (place,) = store.enqueue_many("default", [request], wait=timedelta(seconds=0.5))
@@ -304,7 +304,7 @@ def test_a_place_ends_with_the_patience_of_who_waits(store: Session, clock: Cloc
     store.put()
 
 
-def test_places_that_nobody_keeps_are_forgotten(store: Session, clock: Clock) -> None:
+def test_places_that_are_not_kept_expire(store: Session, clock: Clock) -> None:
     full(store)
     offer(store)
     clock.advance(seconds=63)
@@ -411,7 +411,7 @@ def test_a_client_that_lost_its_notifications_is_admitted(
     assert call.result(60).outcome is Outcome.OK
 
 
-def test_nobody_waits_inside_a_transaction(dsn: str, store: Session) -> None:
+def test_a_call_in_a_transaction_does_not_wait(dsn: str, store: Session) -> None:
     full(store)
     with Client(dsn) as client, closing(store.driver_connection()) as connection:
         with pytest.raises(InvalidRequest, match="a transaction must not wait"):

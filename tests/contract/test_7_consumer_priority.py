@@ -86,7 +86,7 @@ def test_equals_do_not_hold_each_other_back(store: Session) -> None:
     assert len(got(store, "one")) == len(got(store, "two")) == 1
 
 
-def test_a_worker_that_never_said_anything_is_of_priority_0(two: Session) -> None:
+def test_a_worker_without_a_heartbeat_has_priority_0(two: Session) -> None:
     assert got(two, "stranger") == []
     beat(two, "high", 10, busy=2)
     assert len(got(two, "stranger")) == 1
@@ -154,7 +154,7 @@ def test_a_killed_worker_holds_others_back_for_two_seconds_at_most(
     assert len(got(two, "low")) == 1
 
 
-def test_who_was_held_back_is_told_to_ask_again_soon(two: Session) -> None:
+def test_a_worker_that_was_held_back_waits_only_briefly(two: Session) -> None:
     """The worker that it makes way for may be dead, and then nothing notifies it."""
     held_back = claim(two, "low")
     assert held_back.wait is not None

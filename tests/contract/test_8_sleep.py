@@ -9,9 +9,7 @@ import pytest
 from tests.contract.sessions import INFINITY, Clock, Session
 
 
-def test_who_finds_nothing_is_told_when_there_will_be_something(
-    store: Session, clock: Clock
-) -> None:
+def test_an_empty_claim_returns_when_the_next_request_is_due(store: Session, clock: Clock) -> None:
     store.put(delay=timedelta(seconds=90))
     assert store.dequeue("one", ["default"], 1).wait == timedelta(seconds=90)
     store.put()

@@ -47,7 +47,7 @@ def test_it_can_be_asked_of_one_queue(store: Session) -> None:
         store.depth("nobody")
 
 
-def test_what_is_not_committed_is_not_counted_and_nobody_waits_for_it(
+def test_uncommitted_requests_are_not_counted_and_block_no_count(
     store: Session, another: Another
 ) -> None:
     one = another()

@@ -126,7 +126,7 @@ def test_a_cancelled_request_in_the_middle_changes_nothing_for_the_others(store:
     assert ids(store.claim(limit=5)) == [third]
 
 
-def test_a_dead_letter_blocks_nobody_and_waits_its_turn_when_it_is_revived(
+def test_a_dead_letter_does_not_block_its_group_and_waits_its_turn_when_requeued(
     store: Session,
 ) -> None:
     first, second, third = store.put(3, group_key="g")
@@ -142,7 +142,7 @@ def test_a_dead_letter_blocks_nobody_and_waits_its_turn_when_it_is_revived(
     assert ids(store.claim(limit=5)) == [third]
 
 
-def test_a_duplicate_at_the_head_of_a_batch_blocks_nobody(store: Session) -> None:
+def test_a_duplicate_at_the_head_of_a_batch_does_not_block_its_group(store: Session) -> None:
     store.put(dedup_key="k")
     batch = [NewRequest(kind="a", group_key="g", dedup_key=key) for key in ("k", None, None)]
     _, second, third = store.enqueue_many("default", batch)

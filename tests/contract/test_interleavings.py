@@ -207,9 +207,7 @@ ORDERS = ["one after the other", "while the first is open", "while the first is 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("start", STARTS)
-def test_two_words_at_once_come_to_what_they_would_one_after_the_other(
-    scene: Scene, start: str, order: str
-) -> None:
+def test_two_concurrent_calls_are_linearizable(scene: Scene, start: str, order: str) -> None:
     one, two, _ = scene.sessions
     for first, second in product(WORDS, WORDS):
         told = (start, first, second, order)
@@ -330,7 +328,7 @@ class Interleaving:
 
 
 @pytest.mark.parametrize(("start", "words"), [(t[0], t[1:]) for t in TRIOS], ids=str)
-def test_three_words_in_every_order_come_to_what_some_order_one_by_one_would(
+def test_three_concurrent_calls_are_linearizable(
     scene: Scene, start: str, words: tuple[str, str, str]
 ) -> None:
     every = [*orders(3)]

@@ -75,7 +75,7 @@ def test_a_lower_limit_takes_nothing_away_and_holds_from_then_on(store: Session)
     assert len(store.claim(limit=5)) == 1
 
 
-def test_who_finds_the_limit_reached_is_told_to_ask_again_soon(store: Session) -> None:
+def test_a_claim_at_the_limit_waits_only_briefly(store: Session) -> None:
     """The worker whose request ends may not be the one that waits, and nothing notifies it."""
     store.configure_queue("default", max_in_flight=1)
     store.put(2)
@@ -87,7 +87,7 @@ def test_who_finds_the_limit_reached_is_told_to_ask_again_soon(store: Session) -
 
 
 @pytest.mark.only_on("postgresql", why="elsewhere workers poll, so a claim is repeated anyway")
-def test_who_takes_the_last_place_is_told_to_ask_again_soon(store: Session) -> None:
+def test_a_claim_of_the_last_place_waits_only_briefly(store: Session) -> None:
     """It does not claim once more before it sleeps; another's request may end meanwhile."""
     store.configure_queue("default", max_in_flight=1)
     store.put(2)

@@ -132,9 +132,7 @@ def test_a_report_is_not_negative(store: Session) -> None:
         store.report_load("x", run, -1)
 
 
-def test_a_load_is_abandoned_when_nobody_has_reported_on_it_for_a_day(
-    store: Session, clock: Clock
-) -> None:
+def test_a_load_without_a_report_for_a_day_is_dropped(store: Session, clock: Clock) -> None:
     run = store.staged("x", numbered(3))
     clock.advance(DAY)
     store.report_load("x", run, 3)

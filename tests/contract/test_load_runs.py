@@ -199,7 +199,7 @@ def test_who_takes_a_load_over_while_it_is_promoted_waits_for_the_answer(
         assert two.promote("x", number, 0) == Promoted(Outcome.OK, 0, 0, 0)
 
 
-def test_rows_that_a_task_commits_after_the_take_over_are_of_its_own_run(
+def test_rows_that_a_task_commits_after_the_take_over_belong_to_its_run(
     store: Session, another: Callable[[], Session]
 ) -> None:
     first, task = store.begun("x", "one"), another()

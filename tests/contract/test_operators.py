@@ -292,7 +292,7 @@ def test_purging_the_head_of_a_group_lets_the_next_go(store: Session) -> None:
     assert [held.request_id for held in store.claim(limit=9)] == [second]
 
 
-def test_purge_passes_over_what_somebody_is_just_taking(
+def test_purge_skips_requests_that_are_being_claimed(
     store: Session, another: Callable[[], Session]
 ) -> None:
     store.put(2)
@@ -320,7 +320,7 @@ def test_a_paused_queue_gives_nothing_from_the_next_claim_on(store: Session) -> 
     assert len(store.claim("one", floor=floor)) == 1
 
 
-def test_what_runs_goes_on_in_a_paused_queue_and_so_do_producers(
+def test_running_requests_and_producers_continue_in_a_paused_queue(
     store: Session, clock: Clock
 ) -> None:
     store.put(3)
@@ -376,7 +376,7 @@ def test_explain_says_why_a_dead_letter_died(store: Session) -> None:
     assert "disk on fire" in words
 
 
-def test_explain_says_who_runs_a_request_and_whether_the_lease_ran_out(
+def test_explain_names_the_worker_of_a_request_and_whether_its_lease_ran_out(
     store: Session, clock: Clock
 ) -> None:
     (request,) = store.put()
@@ -420,7 +420,7 @@ def test_explain_says_that_as_many_as_may_are_in_flight(store: Session) -> None:
     assert store.explain(second).reason == "in_flight"
 
 
-def test_explain_says_that_nobody_works(store: Session, clock: Clock) -> None:
+def test_explain_reports_that_there_is_no_worker(store: Session, clock: Clock) -> None:
     (request,) = store.put()
     assert store.explain(request).reason == "no_worker"
     heartbeat(store)
@@ -432,7 +432,7 @@ def test_explain_says_that_nobody_works(store: Session, clock: Clock) -> None:
     assert store.explain(request).reason == "no_worker"
 
 
-def test_explain_counts_who_comes_first(store: Session, clock: Clock) -> None:
+def test_explain_counts_the_requests_ahead(store: Session, clock: Clock) -> None:
     heartbeat(store)
     first, second = store.put(2)
     clock.advance(seconds=1)
@@ -492,7 +492,7 @@ def test_explain_names_the_session_that_has_locked_a_row_or_a_gate(
     assert store.explain(request).reason == "next"
 
 
-def test_explain_says_that_a_lock_keeps_an_expired_lease_from_being_taken_back(
+def test_explain_names_a_lock_that_keeps_an_expired_lease_from_being_broken(
     store: Session, another: Callable[[], Session], clock: Clock
 ) -> None:
     if not store.skips_locked:

@@ -130,7 +130,7 @@ def test_weights_that_are_no_array_of_numbers_are_refused(store: Session, weight
         store.configure_queue("default", policy_weights=weights)
 
 
-def test_a_policy_nobody_knows_is_refused(store: Session) -> None:
+def test_an_unknown_policy_is_refused(store: Session) -> None:
     with pytest.raises(InvalidRequest, match="queue_settings_policy"):
         store.configure_queue("default", policy="fair")
 

@@ -11,7 +11,7 @@ from rowlease.model import Failure, Held, LeasedRequest
 from tests.contract.sessions import Clock, Session
 
 
-def test_the_last_word_is_kept_with_its_time(store: Session, clock: Clock) -> None:
+def test_the_last_report_is_kept_with_its_time(store: Session, clock: Clock) -> None:
     store.put()
     (held,) = store.claim()
     assert store.report_progress([(held, 0.25, "page 1 of 4")]) == 1
@@ -67,7 +67,7 @@ def test_a_fraction_is_0_to_1(store: Session, fraction: float) -> None:
     assert store.rows("progress", "request_id") == []
 
 
-def test_maintain_drops_what_is_over_and_nothing_else(store: Session) -> None:
+def test_maintain_drops_only_progress_that_is_over(store: Session) -> None:
     store.put(count=4)
     done, failed, back, running = store.claim(limit=4)
     store.report_progress([(one, 0.5, "") for one in (done, failed, back, running)])

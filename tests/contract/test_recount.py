@@ -101,7 +101,7 @@ def differences(before: list[Depth], after: list[Depth]) -> dict[tuple[str, int,
 
 
 @pytest.mark.parametrize("hand", HANDS)
-def test_maintain_puts_small_queues_right_by_itself(store: Session, hand: str) -> None:
+def test_maintain_corrects_small_queues(store: Session, hand: str) -> None:
     some_of_everything(store)
     HANDS[hand](store)
     assert "counts corrected" in [what for what, _ in store.maintain()]
@@ -129,7 +129,7 @@ def test_maintain_sees_that_all_leases_of_a_large_queue_were_deleted(store: Sess
     assert len(store.claim(limit=2)) == 2
 
 
-def test_maintain_sees_that_some_of_a_large_queue_have_failed_by_hand(store: Session) -> None:
+def test_maintain_notices_requests_of_a_large_queue_that_failed_by_hand(store: Session) -> None:
     store.fill(MANY)
     ((request,), *_) = store.rows("queue", "request_id")
     failed = {"status": "Failed", "last_error": "x", "completion_time": store.now()}
@@ -145,7 +145,7 @@ def test_maintain_sees_a_count_below_nothing_in_a_large_queue(store: Session) ->
     assert store.depth() == store.counted()
 
 
-def test_maintain_leaves_alone_what_is_right(store: Session, clock: Clock) -> None:
+def test_maintain_does_not_change_correct_counts(store: Session, clock: Clock) -> None:
     some_of_everything(store)
     store.put(2, group_key="g")
     assert "counts corrected" not in [what for what, _ in store.maintain()]
@@ -180,7 +180,7 @@ def test_a_queue_that_was_emptied_by_hand_has_room(store: Session) -> None:
     assert len(store.put(5)) == 5
 
 
-def test_a_limit_in_flight_counts_leases_that_were_deleted_by_hand_no_more(store: Session) -> None:
+def test_a_limit_in_flight_does_not_count_leases_that_were_deleted_by_hand(store: Session) -> None:
     store.configure_queue("default", max_in_flight=2)
     store.put(4)
     for leased in store.claim(limit=2):
@@ -207,7 +207,7 @@ MENDS = {"recount": mend_by_recount, "maintain": mend_by_maintain}
 
 
 @pytest.mark.parametrize("mend", MENDS)
-def test_a_group_whose_first_request_was_deleted_goes_on(store: Session, mend: str) -> None:
+def test_a_group_whose_first_request_was_deleted_continues(store: Session, mend: str) -> None:
     first, second = store.put(2, group_key="g")
     store.remove("queue", request_id=first)
     (third,) = store.put(group_key="g")
@@ -220,7 +220,7 @@ def test_a_group_whose_first_request_was_deleted_goes_on(store: Session, mend: s
 
 
 @pytest.mark.parametrize("mend", MENDS)
-def test_a_request_that_was_put_into_a_group_of_its_own_goes_on(store: Session, mend: str) -> None:
+def test_a_request_that_was_moved_to_its_own_group_continues(store: Session, mend: str) -> None:
     first, second = store.put(2, group_key="g")
     store.forge("queue", second, group_key="h")
     MENDS[mend](store)
@@ -237,7 +237,7 @@ def test_a_group_whose_first_request_is_there_stays_in_line(store: Session) -> N
     assert len(store.claim(limit=9)) == 1
 
 
-def test_a_group_in_a_large_queue_goes_on_after_a_recount(store: Session) -> None:
+def test_a_group_in_a_large_queue_continues_after_a_recount(store: Session) -> None:
     store.fill(MANY, priority="1")
     first, second = store.put(2, group_key="g", priority=2)
     store.remove("queue", request_id=first)
@@ -245,9 +245,7 @@ def test_a_group_in_a_large_queue_goes_on_after_a_recount(store: Session) -> Non
     assert [held.request_id for held in store.claim()] == [second]
 
 
-def test_recount_and_maintain_pass_over_what_somebody_has_locked(
-    store: Session, another: Another
-) -> None:
+def test_recount_and_maintain_skip_locked_rows(store: Session, another: Another) -> None:
     first, second = store.put(2, group_key="g")
     store.remove("queue", request_id=first)
     dba = another()

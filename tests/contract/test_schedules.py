@@ -78,7 +78,7 @@ def keys(store: Session) -> list[Any]:
 # -- making and changing -----------------------------------------------------------------------
 
 
-def test_a_schedule_is_a_row_and_its_first_firing_comes_after_it_was_made(
+def test_a_schedule_is_a_row_and_first_fires_after_its_creation(
     store: Session, clock: Clock
 ) -> None:
     made = clock.now
@@ -152,7 +152,7 @@ def test_the_routine_counts_the_fields_of_an_expression_itself(store: Session) -
 # -- firing ------------------------------------------------------------------------------------
 
 
-def test_a_firing_is_a_request_that_says_when_it_was_to_be(store: Session, clock: Clock) -> None:
+def test_a_firing_is_a_request_with_its_scheduled_time(store: Session, clock: Clock) -> None:
     store.put_schedule("nightly", HOURLY, "tidy", payload='{"at": "{scheduled_time}", "n": 1}',
                        priority=4)  # fmt: skip
     assert fire(store) == 0
@@ -171,7 +171,7 @@ def test_a_firing_is_a_request_that_says_when_it_was_to_be(store: Session, clock
     assert store.depth() == store.counted()
 
 
-def test_a_firing_wakes_those_who_sleep(
+def test_a_firing_notifies_idle_workers(
     store: Session, another: Callable[[], Session], clock: Clock
 ) -> None:
     if not store.can_notify:
@@ -228,7 +228,7 @@ def test_who_leased_a_schedule_in_a_timeline_that_was_lost_fires_nothing(
 
 
 @pytest.mark.parametrize("change", ["put_schedule", "pause_schedule", "remove_schedule"])
-def test_who_fires_while_somebody_changes_the_schedule_fires_nothing(
+def test_a_firing_while_the_schedule_changes_is_refused(
     store: Session, clock: Clock, change: str
 ) -> None:
     planned = plan(store)
@@ -274,7 +274,7 @@ def test_while_one_fires_another_finds_nothing_to_do(
     assert other.claim_schedules("two") == ([], timedelta(seconds=10))
 
 
-def test_of_two_who_fire_with_one_token_the_second_waits_and_is_told(
+def test_of_two_firings_with_one_token_the_second_waits_and_gets_repeat(
     store: Session, another: Callable[[], Session], clock: Clock
 ) -> None:
     planned = plan(store)
@@ -312,7 +312,7 @@ def test_a_full_queue_delays_a_firing_and_loses_none(store: Session, clock: Cloc
     assert keys(store)[1:] == ["s@2026-01-01T13:00:00Z"]
 
 
-def test_a_queue_full_says_so_to_an_operator(store: Session) -> None:
+def test_an_operator_gets_queue_full(store: Session) -> None:
     plan(store)
     store.configure_queue("default", capacity=1)
     store.put()
@@ -326,7 +326,7 @@ def test_a_queue_full_says_so_to_an_operator(store: Session) -> None:
 @pytest.mark.parametrize(
     ("catch_up", "made_up"), [(1, [17]), (3, [15, 16, 17]), (9, range(13, 18))]
 )
-def test_of_the_firings_that_nobody_was_there_for_the_latest_are_made_up(
+def test_the_latest_missed_firings_are_enqueued_late(
     store: Session, clock: Clock, catch_up: int, made_up: list[int]
 ) -> None:
     store.put_schedule("s", HOURLY, "tidy", catch_up=catch_up)
@@ -339,9 +339,7 @@ def test_of_the_firings_that_nobody_was_there_for_the_latest_are_made_up(
     assert fire(store) == 1
 
 
-def test_a_firing_between_the_making_and_the_planning_is_not_missed(
-    store: Session, clock: Clock
-) -> None:
+def test_a_firing_between_creation_and_planning_is_not_missed(store: Session, clock: Clock) -> None:
     store.put_schedule("s", HOURLY, "tidy")
     clock.advance(hours=1)
     assert fire(store) == 1
@@ -365,7 +363,9 @@ def test_a_paused_schedule_makes_nothing_up(store: Session, clock: Clock) -> Non
 # -- operators ---------------------------------------------------------------------------------
 
 
-def test_an_operator_fires_one_now_and_what_is_planned_stays(store: Session, clock: Clock) -> None:
+def test_an_operator_fires_one_now_and_the_planned_firing_stays(
+    store: Session, clock: Clock
+) -> None:
     planned = plan(store)
     clock.advance(minutes=7, milliseconds=250)
     (fired,) = store.fire_schedule("s")
@@ -374,7 +374,7 @@ def test_an_operator_fires_one_now_and_what_is_planned_stays(store: Session, clo
     assert store.rows("schedule", "next_time", "locked_by") == [(planned, None)]
 
 
-def test_an_operator_who_fires_does_not_disturb_the_one_who_has_the_lease(
+def test_an_operator_who_fires_does_not_disturb_the_worker_with_the_lease(
     store: Session, clock: Clock
 ) -> None:
     planned = plan(store)
@@ -491,9 +491,7 @@ def test_a_worker_looks_again_when_the_next_is_due(store: Session, clock: Clock)
     assert schedules.step() == 5
 
 
-def test_an_expression_that_nobody_understands_keeps_nobody_from_the_others(
-    store: Session, clock: Clock
-) -> None:
+def test_an_invalid_expression_does_not_block_other_schedules(store: Session, clock: Clock) -> None:
     plan(store)
     for name, cron, zone in (("bad", "61 * * * *", "UTC"), ("lost", HOURLY, "Europe/Atlantis")):
         unread(store, name, cron, zone)
@@ -513,7 +511,7 @@ def test_an_expression_that_nobody_understands_keeps_nobody_from_the_others(
 
 
 @INFINITY
-def test_a_schedule_that_was_put_off_for_ever_by_hand_is_no_time_to_wait_for(
+def test_a_schedule_with_an_infinite_next_time_is_not_waited_for(
     store: Session,
 ) -> None:
     plan(store)

@@ -160,7 +160,7 @@ def test_every_firing_is_enqueued_once_over_every_change_of_leader(
     survives()
 
 
-def test_the_dedup_key_of_a_firing_is_not_what_keeps_it_from_being_twice(
+def test_a_firing_is_enqueued_once_even_without_its_dedup_key(
     another: Callable[[], Session], clock: Clock
 ) -> None:
     """It holds only while the request lives; the token holds for ever."""

@@ -59,7 +59,7 @@ def test_a_past_instant_means_now(store: Session, clock: Clock, when: dict[str, 
     assert ids(store.claim(limit=2)) == [first, second]
 
 
-def test_dequeue_moves_what_is_due_itself(store: Session, clock: Clock) -> None:
+def test_a_claim_moves_due_requests(store: Session, clock: Clock) -> None:
     requests = store.put(5, delay=timedelta(seconds=10))
     clock.advance(seconds=10)
     assert ids(store.claim(limit=2)) == requests[:2]
@@ -67,7 +67,7 @@ def test_dequeue_moves_what_is_due_itself(store: Session, clock: Clock) -> None:
     assert store.depth() == store.counted()
 
 
-def test_what_is_due_takes_nothing_along_that_is_not(store: Session, clock: Clock) -> None:
+def test_only_due_requests_are_moved(store: Session, clock: Clock) -> None:
     (first,) = store.put(delay=timedelta(seconds=10))
     store.put(delay=timedelta(seconds=11))
     clock.advance(seconds=10)
@@ -75,7 +75,7 @@ def test_what_is_due_takes_nothing_along_that_is_not(store: Session, clock: Cloc
     assert statuses(store) == ["Processing", "Scheduled"]
 
 
-def test_dequeue_moves_a_bounded_number_and_asks_to_be_called_again(
+def test_a_claim_moves_a_bounded_number_and_asks_to_be_repeated(
     store: Session, clock: Clock
 ) -> None:
     requests = store.put(500, delay=timedelta(seconds=10))
@@ -109,7 +109,7 @@ def test_of_many_that_are_due_the_first_goes_first_whatever_has_been_moved(
     assert urgent[0] in taken
 
 
-def test_maintain_moves_what_is_due(store: Session, clock: Clock) -> None:
+def test_maintain_moves_due_requests(store: Session, clock: Clock) -> None:
     store.put(3, delay=timedelta(seconds=10))
     clock.advance(seconds=10)
     assert ("scheduled requests due", 3) in store.maintain()
@@ -156,7 +156,7 @@ def test_a_retry_is_scheduled_and_keeps_its_request_out_of_sight_until_then(
 
 
 @pytest.mark.parametrize("requests", [[], [timedelta(days=3650)]])
-def test_the_time_until_the_next_is_due_is_told_to_the_millisecond(
+def test_the_time_until_the_next_is_due_is_exact_to_the_millisecond(
     store: Session, requests: list[timedelta]
 ) -> None:
     for delay in requests:

@@ -80,7 +80,7 @@ def test_the_oldest_is_the_one_that_was_due_first(store: Session, clock: Clock) 
     assert queue(store).oldest is None
 
 
-def test_a_request_that_was_handed_back_is_as_old_as_it_was(store: Session, clock: Clock) -> None:
+def test_an_abandoned_request_keeps_its_age(store: Session, clock: Clock) -> None:
     store.put()
     clock.advance(seconds=3)
     store.abandon(store.claim())

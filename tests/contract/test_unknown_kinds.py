@@ -67,7 +67,7 @@ def test_a_declined_request_is_due_again_a_little_later_and_no_attempt_is_counte
 
 
 @pytest.mark.parametrize(("unknown", "delay"), [(0, 1), (3, 1), (40, 10), (300, 30)])
-def test_the_longer_nobody_knows_it_the_later_it_is_due(
+def test_the_longer_it_is_unknown_the_later_it_is_due(
     store: Session, clock: Clock, unknown: int, delay: int
 ) -> None:
     (request,) = store.put(kind="new")
@@ -84,7 +84,7 @@ def test_it_is_due_soon_while_a_live_worker_knows_it(store: Session, clock: Cloc
     assert store.row(request)["due_time"] - clock.now == timedelta(seconds=2)
 
 
-def test_it_is_a_dead_letter_when_nobody_has_known_it_for_long_enough(
+def test_it_is_a_dead_letter_when_no_worker_has_known_it_for_long_enough(
     store: Session, clock: Clock
 ) -> None:
     (request,) = store.put(kind="new")
@@ -135,7 +135,7 @@ def test_who_does_not_know_it_here_and_now_does_not_save_it(
     assert clock.now - start == LONG
 
 
-def test_the_time_begins_anew_when_somebody_has_known_it_meanwhile(
+def test_the_time_starts_again_when_a_worker_has_known_it_meanwhile(
     store: Session, clock: Clock
 ) -> None:
     store.put(kind="new")
@@ -146,7 +146,7 @@ def test_the_time_begins_anew_when_somebody_has_known_it_meanwhile(
     assert decline_until(store, clock, 599) == [False]
 
 
-def test_a_time_in_which_nobody_looked_does_not_count(store: Session, clock: Clock) -> None:
+def test_time_without_a_claim_does_not_count(store: Session, clock: Clock) -> None:
     store.put(kind="new")
     decline(store)
     clock.advance(days=7)
@@ -162,7 +162,7 @@ def test_the_time_is_a_setting_of_the_queue(store: Session, clock: Clock) -> Non
         store.configure_queue("default", unknown_kind_seconds=-1)
 
 
-def test_several_kinds_and_queues_are_told_apart(store: Session, clock: Clock) -> None:
+def test_several_kinds_and_queues_are_kept_apart(store: Session, clock: Clock) -> None:
     store.configure_queue("other", unknown_kind_seconds=0)
     one, two = store.put(kind="new")[0], store.put(kind="newer")[0]
     (three,) = store.put(kind="new", queue="other")

@@ -402,7 +402,7 @@ def test_the_script_for_a_dba_replaces_the_routines_of_another_release(
     assert snapshot(empty) == fresh
 
 
-def test_a_standby_or_read_only_database_is_told_of_in_a_sentence(empty: str) -> None:
+def test_a_standby_or_read_only_database_is_an_error_of_one_sentence(empty: str) -> None:
     name = empty.rpartition("/")[2]
     run(empty, f"alter database {name} set default_transaction_read_only = on")
     with pytest.raises(StoreError, match="read-only transaction"):

@@ -92,7 +92,7 @@ def test_a_user_who_may_create_roles_and_a_schema_is_enough(
     assert superuser_view(server, "made_three") == first
 
 
-def test_a_user_who_may_not_create_roles_is_told_so_and_nothing_is_left(
+def test_a_user_who_may_not_create_roles_gets_an_error_and_nothing_is_left(
     admin: psycopg.Connection, server: str
 ) -> None:
     make_user(admin, "made_plain")

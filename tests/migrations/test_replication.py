@@ -37,7 +37,7 @@ def test_every_table_that_loses_rows_says_what_a_row_is_known_by(sql: Sql) -> No
     assert nameless == []
 
 
-def test_work_goes_on_while_all_tables_are_published(dsn: str, store: Store, sql: Sql) -> None:
+def test_requests_run_while_all_tables_are_published(dsn: str, store: Store, sql: Sql) -> None:
     store.enqueue_many("default", [NewRequest(kind="a", dedup_key=f"k{n}") for n in range(9)])
     leased = store.dequeue("one", ["default"], 4).requests
     store.renew(leased)

@@ -168,7 +168,7 @@ def test_later_flights_are_more_urgent(flights: Any) -> None:
     assert dict(by_delay)[200] == 9
 
 
-def test_a_run_goes_on_until_its_results_were_compared(
+def test_a_run_continues_until_its_results_were_compared(
     spark: Any, dsn: str, store: Store, source: Input
 ) -> None:
     store.configure_queue(job.QUEUE)
@@ -264,7 +264,7 @@ def test_an_interrupted_drain_stops_its_worker(store: Store, source: Input, tmp_
     assert worker.stopped
 
 
-def test_the_demo_runs_is_interrupted_goes_on_and_starts_anew(
+def test_the_demo_runs_is_interrupted_continues_and_starts_anew(
     spark: Any,
     dsn: str,
     sql: Sql,

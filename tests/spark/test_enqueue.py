@@ -273,7 +273,7 @@ def test_a_wrong_column_is_named_before_any_job_runs(
     assert list(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == []
 
 
-def test_an_expression_that_does_not_fit_the_frame_is_said_in_one_line(
+def test_an_expression_that_does_not_fit_the_frame_is_an_error_of_one_line(
     spark: Any, dsn: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InvalidRequest, match=r"^group_key does not fit the frame: .*`nope`.*$"):
@@ -349,7 +349,7 @@ def test_a_database_that_is_not_there_is_one_sentence(spark: Any) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_dsn_that_cannot_be_read_is_said_before_any_job(spark: Any) -> None:
+def test_an_unreadable_dsn_is_an_error_before_any_job(spark: Any) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         enqueue(spark.range(3), "postgresql://host/x?nonsense=1", queue="default", kind="k")
 

@@ -90,7 +90,7 @@ def test_a_queue_is_drained_by_all_executors(
     assert not [path for path in written if secret.encode() in path.read_bytes()]
 
 
-def test_tasks_may_be_handed_over_as_objects_and_run_in_threads(
+def test_tasks_may_be_passed_as_objects_and_run_in_threads(
     two_executors: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
 ) -> None:
     naps(10, 0.0)

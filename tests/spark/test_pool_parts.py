@@ -59,7 +59,7 @@ def test_on_this_machine_a_pool_is_one_worker(
     assert spark.sparkContext.getLocalProperty(group) == before
 
 
-def test_a_pool_without_a_database_says_so(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_without_a_database_is_an_error(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ROWLEASE_DSN", "ROWLEASE_DSN_FILE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigError, match="no database: give dsn="):
@@ -111,7 +111,7 @@ def test_an_executor_that_comes_when_the_pool_is_over_leases_nothing(dsn: str, s
     assert sql("select num_attempts from rowlease.queue") == [(0,)]
 
 
-def test_what_an_executor_cannot_do_is_said_to_the_driver(dsn: str, store: Store) -> None:
+def test_an_error_of_an_executor_reaches_the_driver(dsn: str, store: Store) -> None:
     beat(store, "spark:test")
     (error,) = run(plan(dsn), 0, iter(()))
     assert isinstance(error, ConfigError)

@@ -121,9 +121,7 @@ def test_rates_are_over_the_time_in_which_requests_were_completed(
     assert sorted(figures.steps) == sorted(steps)
 
 
-def test_failures_are_told_by_error_and_by_what_became_of_them(
-    spark: Any, filled: str, tmp_path: Path
-) -> None:
+def test_failures_are_grouped_by_error_and_outcome(spark: Any, filled: str, tmp_path: Path) -> None:
     found = {(row.queue, row.error): row for row in made(filled, tmp_path).figures.failures}
     counts = {key: (row.dead, row.again, row.complete) for key, row in found.items()}
     assert counts == {
@@ -192,7 +190,7 @@ def test_json_has_the_same_for_programs(spark: Any, filled: str, tmp_path: Path)
     assert all(Path(path).exists() for path in data["files"])
 
 
-def test_an_empty_window_says_so_and_what_to_do(spark: Any, filled: str, tmp_path: Path) -> None:
+def test_an_empty_window_is_reported_with_advice(spark: Any, filled: str, tmp_path: Path) -> None:
     done = run("--queue=mail", f"--output={tmp_path}", f"--dsn={filled}")
     assert done.exit_code == 0
     assert done.output.startswith("nothing was completed or failed in mail between 20")

@@ -86,7 +86,7 @@ class Driver:
 
 @pytest.mark.parametrize("write", [by_jdbc, by_copy, by_stream])
 @pytest.mark.timeout(240)
-def test_the_later_of_two_drivers_enqueues_its_rows_and_the_other_is_told(
+def test_the_later_of_two_drivers_enqueues_its_rows_and_the_other_gets_load_lost(
     spark: Any, dsn: str, sql: Sql, tmp_path: Path, write: Write
 ) -> None:
     register(spark)

@@ -19,7 +19,7 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 
 
 @pytest.mark.parametrize("write", [by_jdbc, by_copy])
-def test_a_load_goes_on_while_the_next_release_migrates(
+def test_a_load_continues_while_the_next_release_migrates(
     write: Write, spark: Any, dsn: str, sql: Sql, repository: Path, tmp_path: Path
 ) -> None:
     register(spark)

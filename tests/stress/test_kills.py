@@ -159,7 +159,7 @@ def deadlocks(dsn: str) -> Any:
 
 
 @pytest.mark.timeout(300 + REQUESTS // 20)
-def test_every_request_is_completed_exactly_once_whoever_is_cut_off(dsn: str) -> None:
+def test_every_request_is_completed_exactly_once_whatever_is_cut_off(dsn: str) -> None:
     seen = Seen()
     groups = [None] * 7 + [f"group {number}" for number in range(40)]
     draw = random.Random(16)

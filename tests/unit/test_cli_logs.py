@@ -148,7 +148,7 @@ def test_a_reader_that_comes_back_hears_how_much_it_missed(lines: Lines, tmp_pat
     os.close(writer)
 
 
-def test_a_stderr_that_somebody_made_non_blocking_loses_nothing(lines: Lines) -> None:
+def test_a_non_blocking_stderr_loses_nothing(lines: Lines) -> None:
     reader, writer = os.pipe()
     filled = fill(writer)
     os.set_blocking(writer, False)

@@ -139,7 +139,7 @@ def test_a_task_gives_what_the_producer_leaves_open() -> None:
     assert (mine.priority, mine.max_attempts, mine.delay) == (0, 9, timedelta(seconds=1))
 
 
-def test_a_name_is_enough_where_the_tasks_code_is_not_at_hand() -> None:
+def test_a_name_is_enough_without_the_tasks_code() -> None:
     assert new_request("shout") == NewRequest(kind="shout")
 
 
@@ -277,7 +277,7 @@ def test_a_request_made_by_hand_refuses_a_value_of_a_wrong_type(name: str, value
         is_refused_if_wrong(name, value, lambda: NewRequest(**{"kind": "x", name: value}))
 
 
-def test_a_function_that_is_no_task_is_told_how_to_become_one() -> None:
+def test_the_error_for_a_plain_function_says_how_to_make_it_a_task() -> None:
     with pytest.raises(InvalidRequest, match=r"decorate it with @rowlease\.task"):
         new_request(plain)  # type: ignore[arg-type]
 
@@ -510,7 +510,7 @@ def test_the_time_for_tries_is_a_timedelta(retry_for: Any) -> None:
 @pytest.mark.parametrize(
     "last", [StoreUnavailable("still away"), QueueFull("full"), InvalidRequest("no such queue")]
 )
-def test_where_one_try_may_have_enqueued_the_receipt_is_handed_out(
+def test_if_one_try_may_have_enqueued_the_error_has_the_receipt(
     lost: StoreUnavailable, last: RowleaseError, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     line = Line(lost, *[last] * 1000)

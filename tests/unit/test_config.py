@@ -114,7 +114,7 @@ def test_everything_but_the_password_is_shown(dsn: str, shown: str) -> None:
         "hunter2",
     ],
 )
-def test_a_password_is_never_shown_wherever_it_stands(dsn: str) -> None:
+def test_a_password_is_never_shown(dsn: str) -> None:
     assert SECRET not in redact(dsn)
 
 
@@ -176,7 +176,7 @@ def test_a_dsn_that_cannot_be_read_is_refused_before_anything_is_dialled(dsn: st
         ),
     ],
 )
-def test_jdbc_is_told_what_the_dsn_says(dsn: str, options: dict[str, str]) -> None:
+def test_jdbc_options_have_the_values_of_the_dsn(dsn: str, options: dict[str, str]) -> None:
     assert jdbc_options(dsn).items() >= options.items()
 
 

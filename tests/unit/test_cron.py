@@ -68,9 +68,7 @@ def test_asked_within_the_repeated_hour_it_names_no_time_that_has_passed(at: str
 @pytest.mark.parametrize(
     ("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-06-01", 24)]
 )
-def test_what_runs_every_ten_minutes_goes_on_as_if_nothing_had_happened(
-    day: str, hours: int
-) -> None:
+def test_a_schedule_of_every_ten_minutes_follows_the_elapsed_time(day: str, hours: int) -> None:
     midnight = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(BERLIN))
     next_midnight = midnight + timedelta(days=1)  # by the wall clock
     cron = Cron("*/10 * * * *", BERLIN)

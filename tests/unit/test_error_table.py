@@ -44,7 +44,7 @@ def psycopg_error(state: str, text: str = "x", constraint: str | None = None) ->
     return error
 
 
-def test_every_code_stands_in_the_table_once() -> None:
+def test_every_code_is_in_the_table_once() -> None:
     assert len(BY_CODE) == sum(len(entry.codes) for entry in TABLE)
 
 
@@ -81,7 +81,7 @@ def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:
         ("23514", StoreError, "x (23514)"),
     ],
 )  # fmt: skip
-def test_psycopg_and_jdbc_bring_the_same_sentence(
+def test_psycopg_and_jdbc_have_the_same_message(
     state: str, kind: type[RowleaseError], sentence: str
 ) -> None:
     for found in (
@@ -95,7 +95,7 @@ def test_psycopg_and_jdbc_bring_the_same_sentence(
     ("constraint", "kind"),
     [("queue_due", InvalidRequest), ("queue_group_in_flight", StoreConflict), ("x", StoreError)],
 )
-def test_a_broken_constraint_may_mean_something_of_its_own(
+def test_a_broken_constraint_may_have_its_own_meaning(
     constraint: str, kind: type[RowleaseError]
 ) -> None:
     assert type(postgresql.our_error(psycopg_error("23514", "x", constraint), WHERE)) is kind
@@ -114,7 +114,7 @@ def test_a_broken_constraint_may_mean_something_of_its_own(
          "the connection; check the DSN and that the server is up"),
     ],
 )  # fmt: skip
-def test_why_there_is_no_connection_is_said(state: str, text: str, sentence: str) -> None:
+def test_the_error_says_why_there_is_no_connection(state: str, text: str, sentence: str) -> None:
     for found in (
         postgresql.our_error(psycopg.OperationalError(text), WHERE),
         jdbc_error(DSN, state, 0, text),
@@ -153,7 +153,7 @@ def test_a_call_that_was_given_up_says_after_how_long() -> None:
         (547, StoreError, f"x (547) at {WHERE}; nothing was changed"),
     ],
 )
-def test_a_migration_has_sentences_of_its_own(
+def test_a_migration_has_its_own_messages(
     code: str | int, kind: type[RowleaseError], ends: str
 ) -> None:
     found = our_error([code], "x", WHERE, migrating=True)

@@ -140,7 +140,7 @@ def test_an_installed_driver_is_found(installed: Installed) -> None:
     assert driver() == "ODBC Driver 18 for SQL Server"
 
 
-def test_where_there_is_no_driver_it_is_said_what_to_install(installed: Installed) -> None:
+def test_the_error_for_a_missing_driver_says_what_to_install(installed: Installed) -> None:
     installed("FreeTDS")
     with pytest.raises(ConfigError, match=r"install rowlease\[sqlserver\]"):
         open_store("mssql://u:p@h/db")

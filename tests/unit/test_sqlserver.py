@@ -59,7 +59,7 @@ def test_of_several_records_the_first_with_a_number_counts() -> None:
     assert OdbcError.read(odbc.Error("01000", message))[:3] == ("42000", 2812, "no such procedure")
 
 
-def test_an_error_of_another_form_is_said_as_it_is() -> None:
+def test_an_error_of_another_form_is_passed_on_unchanged() -> None:
     assert OdbcError.read(
         odbc.Error("HY000", "The driver did not supply an error!")
     ).text.startswith("The")
@@ -115,7 +115,7 @@ def test_a_login_that_takes_too_long_has_done_nothing() -> None:
         (17809, "takes no more connections: x"),
     ],
 )
-def test_what_the_server_has_run_out_of_is_said(code: int, says: str) -> None:
+def test_the_error_names_the_resource_that_the_server_lacks(code: int, says: str) -> None:
     found = our_error(driver_error("42000", "x", code), "mssql://u:***@h/db")
     assert type(found) is StoreUnavailable
     assert str(found) == f"the database at mssql://u:***@h/db {says}"
@@ -218,7 +218,7 @@ def test_a_deadlock_has_done_nothing_so_any_call_is_made_again(name: str) -> Non
     assert store.calls == 3
 
 
-def test_after_five_deadlocks_the_caller_is_told() -> None:
+def test_after_five_deadlocks_the_caller_gets_the_error() -> None:
     store = Failing(*[DEADLOCK] * 9)
     with pytest.raises(StoreConflict):
         store._call("complete")
@@ -246,7 +246,7 @@ def test_an_enqueue_with_a_receipt_is_made_again_unless_it_waits() -> None:
         store._call("enqueue_many", **ENQUEUE, p_receipt_key="k", p_wait_ms=1000)
 
 
-def test_who_cannot_connect_says_so_at_once_unless_the_server_asks_to_try_again() -> None:
+def test_a_failed_connection_is_an_error_at_once_unless_the_server_is_busy() -> None:
     store = Failing(REFUSED)
     with pytest.raises(StoreUnavailable):
         store._call("depth")

@@ -202,7 +202,7 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
         ("clumsy", ConfigError, "max_attempts is 0; it must be 1 or more"),
     ],
 )
-def test_what_cannot_be_loaded_is_said(
+def test_tasks_that_cannot_be_loaded_are_an_error(
     folder: Path, path: str, error: type[Exception], said: str
 ) -> None:
     (folder / "app.py").write_text(APP)
@@ -246,7 +246,7 @@ claiming.__signature__ = inspect.signature(add)  # type: ignore[attr-defined]
         (wait_for, "{}", "'x'"),
     ],
 )
-def test_a_payload_that_does_not_fit_the_function_says_so(
+def test_a_payload_that_does_not_fit_the_function_is_an_error(
     function: Any, payload: str, said: str
 ) -> None:
     with pytest.raises(WrongArguments, match=said):
@@ -281,7 +281,7 @@ def test_a_task_may_say_when_it_is_to_run() -> None:
     assert echo.timetable is None
 
 
-def test_a_task_is_told_the_time_of_its_firing_if_it_asks() -> None:
+def test_a_task_with_the_parameter_gets_the_time_of_its_firing() -> None:
     def tell(scheduled_time: str) -> None: ...
 
     def keyword(*, scheduled_time: str) -> None: ...

@@ -139,7 +139,7 @@ def test_a_sample_is_data_for_programs() -> None:
     assert "silent" not in data["workers"][1]
 
 
-def test_a_database_that_is_away_leaves_the_last_frame_and_says_so() -> None:
+def test_a_database_that_is_away_leaves_the_last_frame_with_an_error() -> None:
     store = Counting()
     sampler = Sampler(cast("Store", store))
     last = sampler.sample()
