@@ -1,4 +1,4 @@
-"""What a caller may say of a task, checked in one place."""
+"""The settings of a task, checked in one place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TaskSettings:
         soft_time_limit: how long it may run until SoftTimeLimitExceeded is raised in it.
         retry_base: how long to wait after the first failed attempt, unless the producer says
             otherwise; doubled after each, half of it random. None takes the queue's.
-        executor: what its workers run it in: "process", "thread" or "coroutine" (see `Worker`).
+        executor: what its workers run it in: "process", "thread" or "coroutine".
         retry_on: exceptions after which another attempt may help. The default is all.
         dead_letter_on: exceptions after which none will; they win over `retry_on`.
         cron: when workers enqueue it: five fields, minute hour day month weekday, read by the wall

@@ -44,7 +44,7 @@ class Parts:
             threads.start("listener", self.listener.run, self.receiver)
 
     def notice(self) -> None:
-        """The dispatcher has looked around: whoever has something to do now is woken."""
+        """Wake the parts that have something to do, after a step of the dispatcher."""
         self.receiver.notice()
         self.sender.notice()
         self.calls.look()
@@ -57,7 +57,7 @@ class Parts:
             self.listener.stop()
 
     def deliver_rest(self) -> None:
-        """What a claim brought too late, or what the receiver left when it failed."""
+        """Deliver what a late claim brought, or what a failed receiver left."""
         self.dispatcher.give_up()
         with suppress(RowleaseError):
             if self.pump.lost_claims.is_unsure:
@@ -67,5 +67,5 @@ class Parts:
 
     @property
     def undelivered(self) -> int:
-        """How many requests have an outcome that the database does not know, or none."""
+        """How many requests are held, or have an outcome that did not reach the database."""
         return self.pump.undelivered + self.dispatcher.held

@@ -1,4 +1,4 @@
-"""What a caller may say of a worker, checked in one place."""
+"""The settings of a worker, checked in one place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypedDict, cast
 
 from rowlease.errors import ConfigError
 
-#: A lease lasts so long, where a worker sets it.
+#: The limits of a lease that a worker sets.
 SHORTEST_LEASE, LONGEST_LEASE = timedelta(milliseconds=100), timedelta(days=1)
 
 

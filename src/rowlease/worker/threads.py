@@ -13,10 +13,10 @@ class Threads:
     """Starts threads and waits for them.
 
     Args:
-        failed: called in a thread that an error has ended.
+        failed: called when an error ends a thread, in that thread.
 
     Attributes:
-        error: the first that has ended a thread.
+        error: the first one that ended a thread.
     """
 
     def __init__(self, failed: Callable[[], object]) -> None:

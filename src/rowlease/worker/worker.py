@@ -217,12 +217,12 @@ class Worker:
         parts.start(threads)
 
     def _work(self, parts: Parts) -> None:
-        """Until somebody stops it."""
+        """Run tasks until stopped."""
         while self._stop_at is None:
             parts.dispatcher.step(parts.notice)
 
     def _drain(self, parts: Parts) -> None:
-        """Claim no more, and let what runs finish in time."""
+        """Claim no more, and let running tasks finish within the grace time."""
         self._events.emit(WorkerStopping(self.worker_id, self._settings.grace))
         receiver, dispatcher = parts.receiver, parts.dispatcher
         receiver.drain()
@@ -231,7 +231,7 @@ class Worker:
         dispatcher.give_up()
 
     def _end(self, parts: Parts, threads: Threads) -> None:
-        """Deliver what is left, and end the threads; one that takes too long is left behind."""
+        """Deliver what is left and end the threads; leave one behind that takes too long."""
         until = max(now() + WORKER_FAREWELL, self._stop_at or 0.0)
         parts.sender.close()
         parts.receiver.close(until)

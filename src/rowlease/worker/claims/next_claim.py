@@ -45,7 +45,7 @@ class NextClaim:
         self._unsure_until = now() + FLOOR_DROPPED
 
     def plan_looks(self) -> None:
-        """Claim several times, whatever is found: producers did not send notifications before."""
+        """Claim a few times more before sleeping: until now producers sent no notifications."""
         self._looks = list(LOOKS)
 
     def later(self, claim: Claim) -> bool:

@@ -32,7 +32,7 @@ class Outage:
         """A call has failed: put the next one off.
 
         Raises:
-            RowleaseError: this error, if there is no use in a next one.
+            RowleaseError: this error, if trying again is no use.
         """
         if not self._patience.bears(error):
             raise error

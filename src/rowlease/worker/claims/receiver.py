@@ -1,11 +1,11 @@
 """The receiver: decides when to exchange with the database, and for how much.
 
 It runs in a thread of its own, the only one that waits for claims and outcomes to be answered, and
-the only one that changes the receiver. Others post what they want into its inbox; what they read
-(is it quiet, is a call under way, is an exchange due) may be a moment old.
+the only one that changes the receiver. Other threads post messages to its inbox. What they read of
+it (`is_quiet`, `is_calling`, whether an exchange is due) may be slightly out of date.
 
-`receiver_state` has its states and the table of transitions. Between two exchanges it reads the
-inbox, then waits until the next one is due or somebody wakes it.
+`receiver_state` has its states and the table of transitions. After each exchange and each wait it
+reads the inbox, then exchanges if that is due, or waits until it is or a message comes.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Receiver:
             self._on(Event.END)
 
     def _on(self, event: Event) -> None:
-        """Change the state: nothing else does."""
+        """Change the state. Nothing else does."""
         was, self._state = self._state, following(self._state, event)
         if self._state is was:
             return

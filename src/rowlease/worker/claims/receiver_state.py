@@ -6,7 +6,7 @@
     LOOKING    nothing is left, but more may be on its way           at times soon after
     ASLEEP     nothing is there                                      when notified, or at a time
     DRAINING   the worker ends, and delivers outcomes                never
-    CLOSING    the same, until a time at the latest                  never
+    CLOSING    the same, until a given time at the latest            never
     CLOSED     it has ended                                          never
 
                  STILL_MORE
@@ -57,7 +57,7 @@ class Event(Enum):
     ANNOUNCED = auto()
     #: The worker stops.
     DRAIN = auto()
-    #: The worker waits no longer than until a time.
+    #: The worker waits only until a given time.
     CLOSE = auto()
     #: All is delivered, or that time has come, or the receiver has failed.
     END = auto()
@@ -70,7 +70,7 @@ CLAIMING = (State.BUSY, *IDLE)
 
 _STOPPING = {Event.DRAIN: State.DRAINING, Event.CLOSE: State.CLOSING, Event.END: State.CLOSED}
 
-#: What an event makes of a state. What is not in here does not happen.
+#: The state that follows, for each state and event. A pair that is missing is a mistake.
 TRANSITIONS: dict[State, dict[Event, State]] = {
     State.BUSY: {
         Event.STILL_MORE: State.BUSY,
