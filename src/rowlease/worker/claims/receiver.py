@@ -235,9 +235,8 @@ class Receiver:
             has_disowned = now() >= pump.lost_claims.look_at and pump.disown() > 0
             leases, claim = pump.exchange(limit, slots.idle)
         except RowleaseError as error:
-            self._next_claim.at_once()  # whatever this claim was to find is still there
             self._outage.failed(error)
-            return
+            return  # what was due is still due
         finally:
             self._is_calling = False
         self._outage.answered()
