@@ -28,11 +28,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(900))  # some engines compile slowly
         mark = item.get_closest_marker("only_on")
         found = getattr(item, "callspec", None)
+        if found and found.params.get("with_floors") and found.params["engine"] != "postgresql":
+            item.add_marker(pytest.mark.skip(reason="there are no floors"))
         if mark is None or found is None or "engine" not in found.params:
             continue
         (name,), why = mark.args, mark.kwargs["why"]
         if found.params["engine"] != name:
             item.add_marker(pytest.mark.skip(reason=f"only on {name}: {why}"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    both = any(metafunc.definition.iter_markers("both_ways"))
+    if both and "store" in metafunc.fixturenames:
+        metafunc.parametrize("with_floors", [False, True], ids=["", "floors"], indirect=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -69,7 +77,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def another(engine: str, dsn: str, clock: Clock) -> Iterator[Callable[[], Session]]:
+def with_floors(request: pytest.FixtureRequest) -> bool:
+    """Do all claims begin with a scan floor? They then never go the plain way (PostgreSQL)."""
+    return bool(getattr(request, "param", False))
+
+
+@pytest.fixture
+def another(
+    engine: str, dsn: str, clock: Clock, with_floors: bool
+) -> Iterator[Callable[[], Session]]:
     """Opens one more session on the test's database, with the test's frozen time."""
     with ExitStack() as stack:
 
@@ -79,6 +95,7 @@ def another(engine: str, dsn: str, clock: Clock) -> Iterator[Callable[[], Sessio
             if engine not in SERVERS:
                 SERVERS[engine] = opened.version()
             opened.freeze(clock.now)
+            opened.with_floors = with_floors
             clock.sessions.append(opened)
             return opened
 

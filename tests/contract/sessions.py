@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg.rows import dict_row
 
-from rowlease.model import Depth, LeasedRequest, NewRequest
+from rowlease.model import Claim, Depth, LeasedRequest, NewRequest
 from rowlease.store import Store
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
@@ -69,6 +69,8 @@ class Session(Store):
     #: Can a statement pass over rows that others have locked? Every engine that rowlease supports
     #: can; one that the suite is run on for want of it may not.
     skips_locked: bool = True
+    #: Do claims that bring no scan floor begin one? PostgreSQL alone has floors.
+    with_floors: bool = False
 
     @abstractmethod
     def rows(self, table: str, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
@@ -288,6 +290,20 @@ class PostgresSession(PostgresStore, Session):
         self._observer = psycopg.connect(dsn, autocommit=True)
         self._thread = ThreadPoolExecutor(1)
         self._ears: list[psycopg.Connection] = []
+
+    def dequeue(
+        self,
+        worker_id: str,
+        queues: Sequence[str],
+        limit: int,
+        *,
+        slots: int | None = None,
+        lease: timedelta | None = None,
+        floor: str | None = None,
+    ) -> Claim:
+        if floor is None and self.with_floors:
+            floor = "{}"
+        return super().dequeue(worker_id, queues, limit, slots=slots, lease=lease, floor=floor)
 
     @contextmanager
     def connection(

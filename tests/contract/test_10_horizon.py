@@ -117,6 +117,23 @@ def test_who_finds_nothing_under_an_old_snapshot_reads_few_pages(
     assert cost.total <= 100, cost.pages
 
 
+def test_a_floor_comes_into_force_under_an_old_snapshot_and_ends_with_it(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    store.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
+    store.fill(3_000)
+    report = hold(another)
+    clock.advance(seconds=1)
+    assert store.dequeue("one", ["default"], 100, lease=timedelta(seconds=60)).floor is None
+    floor = finish(store, 2_900, timedelta(seconds=60))
+    assert floor is not None
+    report.rollback()
+    for _ in range(2):  # the first look everywhere marks what nobody sees any more
+        clock.advance(seconds=1.001)
+        floor = store.dequeue("one", ["default"], 100, floor=floor).floor
+    assert floor is None
+
+
 def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock: Clock) -> None:
     """The server's own time counts here, which no test can freeze: so it is made to take long."""
     store.execute(
@@ -124,7 +141,11 @@ def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock
         "  p_queue_name text, p_from timestamptz, p_until timestamptz) returns timestamptz"
         " language plpgsql volatile as 'begin perform pg_sleep(0.06); return null; end'"
     )
-    floor: str | None = None
+    store.execute(
+        "create or replace function rowlease_internal.needs_floor(p_before bigint)"
+        " returns boolean language sql as 'select true'"
+    )
+    floor: str | None = "{}"
     for _ in range(3):
         floor = store.dequeue("one", ["default"], 1, floor=floor).floor
         store.others_have_ended()

@@ -11,6 +11,8 @@ from rowlease.errors import RoutineError
 from rowlease.model import Failure, Held, LeasedRequest, Outcome
 from tests.contract.sessions import Clock, Session
 
+pytestmark = pytest.mark.both_ways
+
 #: Everything a worker may say of a lease, answered with one outcome for each request.
 WORDS: dict[str, Callable[[Session, Sequence[Held | LeasedRequest]], list[Outcome]]] = {
     "complete": lambda store, held: store.complete(held),

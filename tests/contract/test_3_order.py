@@ -12,6 +12,8 @@ import pytest
 from rowlease.model import Failure, LeasedRequest, NewRequest
 from tests.contract.sessions import Clock, Session
 
+pytestmark = pytest.mark.both_ways
+
 Another = Callable[[], Session]
 
 #: The example of RabbitMQ's documentation and of its clients' tests: what is sent to a queue whose
@@ -216,6 +218,13 @@ def test_a_claim_does_not_wait_for_requests_that_are_being_moved(
     slow.rollback()
 
 
+def test_claims_one_by_one_go_by_due_time(store: Session, clock: Clock) -> None:
+    """The first of them moves all that is due; the others find it moved."""
+    requests = [store.put(delay=timedelta(seconds=delay))[0] for delay in (10, 7, 5)]
+    clock.advance(seconds=20)
+    assert [ids(store.take())[0] for _ in requests] == requests[::-1]
+
+
 # -- floors change nothing but the cost --------------------------------------------------------
 
 
@@ -228,7 +237,7 @@ def below_a_floor(store: Session, clock: Clock) -> str:
     """A floor that has passed everything up to now, in every priority."""
     clock.advance(seconds=10)
     (urgent,) = store.put(priority=9)
-    claim = store.dequeue("one", ["default"], 2)
+    claim = store.dequeue("one", ["default"], 2, floor="{}")
     assert ids(claim.requests)[0] == urgent
     assert claim.floor is not None
     return claim.floor

@@ -10,6 +10,8 @@ import pytest
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
 from tests.contract.sessions import Clock, Session
 
+pytestmark = pytest.mark.both_ways
+
 AT_ONCE = Failure("x", after=timedelta(0))
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.contract.sessions import INFINITY, Clock, Session
 
+pytestmark = pytest.mark.both_ways
+
 
 def test_an_empty_claim_returns_when_the_next_request_is_due(store: Session, clock: Clock) -> None:
     store.put(delay=timedelta(seconds=90))
@@ -47,6 +49,13 @@ def test_a_full_claim_says_that_there_may_be_more(store: Session) -> None:
     store.put(2)
     assert store.dequeue("one", ["default"], 1).more
     assert not store.dequeue("one", ["default"], 2).more
+
+
+def test_a_claim_that_takes_all_there_is_says_when_there_will_be_more(store: Session) -> None:
+    store.put()
+    store.put(delay=timedelta(seconds=20))
+    claim = store.dequeue("one", ["default"], 2)
+    assert (len(claim.requests), claim.wait) == (1, timedelta(seconds=20))
 
 
 def test_a_request_scheduled_meanwhile_is_not_slept_through(store: Session, clock: Clock) -> None:

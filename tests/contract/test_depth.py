@@ -15,6 +15,8 @@ from rowlease.model import Depth, Failure, LeasedRequest, NewRequest
 from rowlease.store import open_store
 from tests.contract.sessions import Clock, Session
 
+pytestmark = pytest.mark.both_ways
+
 Another = Callable[[], Session]
 
 

@@ -15,6 +15,8 @@ from rowlease.store import open_store
 from tests.contract.sessions import Clock, Session
 from tests.contract.test_3_order import ids
 
+pytestmark = pytest.mark.both_ways
+
 Another = Callable[[], Session]
 AT_ONCE = Failure("x", after=timedelta(0))
 
@@ -30,6 +32,24 @@ def test_one_at_a_time_and_in_request_order(store: Session) -> None:
         assert ids(leased) == [request]
         assert store.claim(limit=5) == []
         store.complete(leased)
+
+
+@pytest.mark.new_database
+@pytest.mark.only_on("postgresql", why="there alone a claim looks first and locks later")
+def test_a_group_that_appears_after_the_look_is_left_to_the_next_claim(store: Session) -> None:
+    """A look that sees no groups stands for one that came before their commit."""
+    store.with_floors = False
+    store.execute(
+        "create or replace function rowlease_internal.look(p_queue_name text, p_now timestamptz)"
+        " returns table (paused boolean, max_priority smallint, capacity bigint,"
+        "  lease_seconds integer, is_plain boolean, first_priority smallint,"
+        "  next_event timestamptz)"
+        " language sql stable begin atomic"
+        "  select false, 9::smallint, null::bigint, 30, true, 0::smallint, null::timestamptz; end"
+    )
+    store.put(2, group_key="g")
+    plain = store.put(2)
+    assert ids(store.dequeue("one", ["default"], 4).requests) == plain
 
 
 def test_groups_do_not_hold_each_other_up(store: Session) -> None:

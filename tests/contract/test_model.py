@@ -228,9 +228,10 @@ class Machine(RuleBasedStateMachine):
         self.receipts: dict[str, list[int]] = {}
         self.floor: str | None = None
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(with_floors=st.booleans())
+    def begin(self, with_floors: bool) -> None:
         self.store.reset()
+        self.store.with_floors = with_floors
         self.store.configure_queue("default", **SETTINGS)
         self.clock.now = self.noon
         self.clock.advance()

@@ -29,6 +29,10 @@ ROUTINES = load_routines("postgresql")
 
 #: Lines of code a routine may have; its header is not counted.
 MAX_LINES = 80
+#: Longer routines, and why.
+LONG = {
+    "dequeue": "the plain way to claim stands in one place; another call would cost a tenth of it"
+}
 #: What a routine can meet only if a caller of its own kind passes what this one never does.
 NOT_REACHED = {
     ("promote", "RL007"): "a load names no attempts",
@@ -42,6 +46,8 @@ UNPINNED = {
     "check_request": "touches no table",
     "group_is_free": "called for every candidate of a claim, which has pinned it; a SET costs more",
     "listen": "touches no table",
+    "needs_floor": "PostgreSQL puts it in place of its call; with a SET it could not",
+    "num_stepped_over": "PostgreSQL puts it in place of its call; with a SET it could not",
 }
 #: What any routine that ends a request may say inside a caller's own transaction.
 ANYWHERE = {"RL011"}
@@ -159,7 +165,7 @@ def test_a_file_says_what_it_is_in_five_fields(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_routine_fits_on_a_page(name: str) -> None:
     lines = [line for line in FILES[name].body.splitlines() if not line.startswith("--")]
-    assert len(lines) <= MAX_LINES
+    assert len(lines) <= (100 if name in LONG else MAX_LINES)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -4,12 +4,15 @@
 -- returns:  one row per leased request in claim order, then one row whose request_id is null:
 --           more (ask again at once), wait_ms (until something is due or expires) and floor
 -- errors:   RL001 bad argument, RL002 unknown queue
--- locks:    the gates of queues with a limit in flight, as take_gates; then rows of queue, exclusive,
---           in claim order, skipping locked ones
--- why:      due and expired requests are moved first, a bounded number of them, so that a queue
---           works without maintain. Requests past p_slots (default: all start) count as fetched
---           ahead. The floor goes back in with the next call; it is ignored after a second. A queue
---           whose gate is held gives nothing, and the caller is told to ask again soon.
+-- locks:    rows of queue, exclusive, in claim order, skipping locked ones
+-- why:      the plain way to claim, for a queue that is strict, has no groups, no limit in flight, no
+--           consumer priorities, and nothing to put right first. One statement looks, one leases the
+--           first entries of the claim's index. The first queue that needs more care, and those after
+--           it, go to dequeue_carefully. So does the next call after a claim that has stepped over
+--           many index entries of finished requests, as it must while an old snapshot keeps them: its
+--           floor is not null. Requests past p_slots (default: all start) count as fetched ahead. A
+--           token grows by a random number up to 2^32: after a failover or a restore, a claim that was
+--           lost and a new claim of the same id have different tokens.
 create or replace function rowlease.dequeue(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null
@@ -21,19 +24,20 @@ create or replace function rowlease.dequeue(
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
 #variable_conflict use_column
 declare
-  v_now   timestamptz;
-  v_floor jsonb;
-  v_left  integer := p_limit;
-  v_more  boolean := false;
-  v_held  boolean := false;
-  v_shut  text[];
-  v_queue text;
-  v_claim record;
-  v_next  record;
+  v_now      timestamptz := rowlease.now();
+  v_slots    integer := coalesce(p_slots, p_limit);
+  v_left     integer := p_limit;
+  v_stepped  bigint := rowlease_internal.num_stepped_over();
+  v_queue    text;
+  v_look     record;
+  v_plain    boolean;
+  v_lease_ms bigint;
+  v_num      integer;
+  v_next     timestamptz;
 begin
   if coalesce(p_worker_id, '') = '' or p_queue_names is null or p_limit is null
      or p_limit not between 1 and 10000 or p_lease_ms not between 100 and 86400000 then
@@ -41,41 +45,67 @@ begin
       message = 'dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to '
                 '86400000 ms';
   end if;
-  v_shut := rowlease_internal.take_gates(p_queue_names);
-  v_now := rowlease.now();  -- not before the gates: a lease must not run while its claim waits
-  v_floor := rowlease_internal.floor_in_force(p_floor, v_now);
-  foreach v_queue in array p_queue_names loop
+  for v_place in 1 .. cardinality(p_queue_names) loop
     exit when v_left = 0;
-    v_held := v_held or v_queue = any(v_shut);
-    continue when v_queue = any(v_shut);
-    v_claim := rowlease_internal.dequeue_one(
-      v_queue, p_worker_id, v_now, p_lease_ms, v_left,
-      coalesce(p_slots, p_limit) - (p_limit - v_left), (v_floor ->> 'proven')::timestamptz,
-      coalesce(v_floor -> 'queues' -> v_queue, '{}'));
-    v_more := v_more or v_claim.more;
-    v_held := v_held or v_claim.held_back;
-    v_floor := jsonb_set(v_floor, array['queues', v_queue], v_claim.floor);
-    v_left := v_left - cardinality(v_claim.request_ids);
-    if cardinality(v_claim.request_ids) > 0 then
-      return query
-        select q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
-               q.requested_time, q.due_time, q.locked_time, q.lock_expires_time, q.lock_token,
-               q.num_attempts, q.max_attempts, q.num_crashes, q.group_key::text, q.load_id::text,
-               q.payload::text, null::boolean, null::bigint, null::text
-          from unnest(v_claim.request_ids) with ordinality as c(id, place)
-          join rowlease.queue q on q.request_id = any(array[c.id])
-         order by c.place;
+    v_queue := p_queue_names[v_place];
+    if p_floor is null then
+      select * into v_look from rowlease_internal.look(v_queue, v_now);
+      v_plain := v_look.is_plain;
     end if;
+    if v_plain is not true then
+      return query
+        select d.* from rowlease_internal.dequeue_carefully(
+          p_worker_id, p_queue_names[v_place:], v_left, v_slots - p_limit + v_left, p_lease_ms,
+          p_floor, v_next) d;
+      return;
+    end if;
+    continue when v_look.paused;
+    if v_look.first_priority is null then
+      v_next := least(v_next, v_look.next_event);
+      continue;
+    end if;
+    v_lease_ms := coalesce(p_lease_ms, v_look.lease_seconds * 1000::bigint);
+    return query
+      with picked as materialized (
+        select p.request_id, row_number() over () as place
+          from (select q.request_id from rowlease.queue q
+                 where q.queue_name = v_queue and q.status = 'Pending'
+                   and not q.group_blocked and not q.returned
+                   and q.priority <= v_look.max_priority and q.group_key is null
+                 order by q.priority desc, q.due_time, q.request_id
+                 limit v_left for no key update skip locked) p),
+      claimed as (
+        update rowlease.queue q
+           set status = 'Processing', locked_by = p_worker_id, locked_time = v_now,
+               lock_expires_time = v_now + v_lease_ms * interval '1 ms',
+               started_time = case when p.place <= v_slots - p_limit + v_left then v_now end,
+               lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
+               num_attempts = q.num_attempts + 1
+          from picked p
+         where q.request_id = any(array[p.request_id])
+        returning q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
+                  q.requested_time, q.due_time, q.locked_time, q.lock_expires_time,
+                  q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes,
+                  q.group_key::text, q.load_id::text, q.payload::text),
+      counted as (
+        insert into rowlease.queue_depth (queue_name, priority, pending, processing)
+        select v_queue, c.priority, -count(*), count(*) from claimed c group by c.priority)
+      select c.*, null::boolean, null::bigint, null::text from claimed c;
+    get diagnostics v_num = row_count;
+    if v_num > 0 and v_look.capacity is not null then
+      perform rowlease_internal.wake_producers(v_queue);
+    end if;
+    if v_num < v_left then
+      v_next := least(v_next, rowlease_internal.next_event(v_queue, v_now, 'infinity'));
+    end if;
+    v_left := v_left - v_num;
   end loop;
-  more := v_more or v_left = 0;
-  floor := v_floor;
+  more := v_left = 0;
   if not more then
-    v_next := rowlease_internal.next_event_ms(p_queue_names, v_now, v_floor);
-    wait_ms := v_next.wait_ms;
-    floor := v_next.floor;
+    wait_ms := rowlease_internal.ms_until(v_next, v_now);
   end if;
-  if v_held then
-    wait_ms := least(wait_ms, 500);  -- the worker we stepped back for may be dead in 2 s
+  if rowlease_internal.needs_floor(v_stepped) then
+    floor := '{}';
   end if;
   return next;
 end $$;

@@ -2,7 +2,7 @@
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
 -- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (others go first,
---           or as many as may are in flight), floor jsonb
+--           or as many as may are in flight), floor jsonb, policy text
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
 -- why:      dequeue's work on each of its queues. A round may bring less than was asked for because
@@ -11,7 +11,8 @@
 create or replace function rowlease_internal.dequeue_one(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb,
-  out request_ids bigint[], out more boolean, out held_back boolean, out floor jsonb
+  out request_ids bigint[], out more boolean, out held_back boolean, out floor jsonb,
+  out policy text
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -33,6 +34,7 @@ begin
   held_back := false;
   floor := p_floor;
   v_settings := rowlease_internal.settings_of(p_queue_name);
+  policy := v_settings.policy;
   if v_settings.paused then
     return;
   end if;

@@ -22,8 +22,7 @@ begin
       perform rowlease_internal.wake_workers(p_settings.queue_name, false);
     end if;
   end if;
-  if p_settings.capacity is not null and p_num_leased > 0
-     and exists (select from rowlease.queue_waiter w where w.queue_name = p_settings.queue_name) then
-    perform pg_notify('rowlease_room', p_settings.queue_name);
+  if p_settings.capacity is not null and p_num_leased > 0 then
+    perform rowlease_internal.wake_producers(p_settings.queue_name);
   end if;
 end $$;

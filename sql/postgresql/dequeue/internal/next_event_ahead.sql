@@ -1,14 +1,14 @@
--- next_event_ms: compute how long to wait until a scheduled request is due or a lease expires.
--- params:   p_queue_names text[], p_now timestamptz, p_floor jsonb
--- returns:  wait_ms bigint -- 0 or more; null if nothing is to come, floor jsonb -- with 'expiring':
---           no lease ran out before that
+-- next_event_ahead: find when the next scheduled request is due or the next lease expires, by floors.
+-- params:   p_queue_names text[], p_floor jsonb
+-- returns:  at timestamptz -- null if nothing is to come, floor jsonb -- with 'expiring': no lease
+--           expires before that
 -- errors:   none
 -- locks:    none
 -- why:      a worker that found nothing knows how long it may sleep. Requests that were finished in
 --           time would have expired in the future: under an old snapshot their entries lie ahead, and
 --           'expiring' leads past them. A shorter lease that is taken meanwhile is seen a second later.
-create or replace function rowlease_internal.next_event_ms(
-  p_queue_names text[], p_now timestamptz, p_floor jsonb, out wait_ms bigint, out floor jsonb
+create or replace function rowlease_internal.next_event_ahead(
+  p_queue_names text[], p_floor jsonb, out at timestamptz, out floor jsonb
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
@@ -19,7 +19,6 @@ declare
   v_moved   timestamptz;
   v_due     timestamptz;
   v_expires timestamptz;
-  v_next    timestamptz;
 begin
   floor := p_floor;
   foreach v_queue in array p_queue_names loop
@@ -35,8 +34,6 @@ begin
     if v_expires is not null then
       floor := jsonb_set(floor, array['queues', v_queue, 'expiring'], to_jsonb(v_expires));
     end if;
-    v_next := least(v_next, v_due, v_expires);
+    at := least(at, v_due, v_expires);
   end loop;
-  wait_ms := case when isfinite(v_next)  -- who sets a time by hand may write 'infinity'
-                  then greatest(0, ceil(extract(epoch from v_next - p_now) * 1000)) end;
 end $$;

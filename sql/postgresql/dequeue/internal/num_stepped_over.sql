@@ -1,0 +1,18 @@
+-- num_stepped_over: count the index entries that the session's scans of queue found and did not use.
+-- params:   none
+-- returns:  bigint -- it grows within a transaction; take the difference of two calls
+-- errors:   none
+-- locks:    none
+-- why:      PostgreSQL counts, for each index, the entries that scans have read and those whose row was
+--           visible. The others are of finished requests, or of transactions that are still open. With
+--           track_counts off it is always 0, and no floor comes into force.
+create or replace function rowlease_internal.num_stepped_over() returns bigint
+language sql volatile
+as $$
+  select pg_stat_get_xact_tuples_returned('rowlease.queue_pending'::regclass)
+       - pg_stat_get_xact_tuples_fetched('rowlease.queue_pending'::regclass)
+       + pg_stat_get_xact_tuples_returned('rowlease.queue_expiring'::regclass)
+       - pg_stat_get_xact_tuples_fetched('rowlease.queue_expiring'::regclass)
+       + pg_stat_get_xact_tuples_returned('rowlease.queue_scheduled'::regclass)
+       - pg_stat_get_xact_tuples_fetched('rowlease.queue_scheduled'::regclass)
+$$;
