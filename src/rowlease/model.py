@@ -149,7 +149,7 @@ class Claim(NamedTuple):
         requests: the leased ones, in claim order; fewer than asked for, or none.
         more: claim again at once. Few requests alone do not mean that the queue is empty.
         wait: until the next scheduled request is due or a lease runs out; None if none is.
-        floor: opaque; pass it to the next `dequeue`.
+        floor: opaque; pass it to the next `dequeue`. None: no scan floor is in force.
     """
 
     requests: list[LeasedRequest]
