@@ -222,7 +222,7 @@ def test_claims_one_by_one_go_by_due_time(store: Session, clock: Clock) -> None:
     """The first of them moves all that is due; the others find it moved."""
     requests = [store.put(delay=timedelta(seconds=delay))[0] for delay in (10, 7, 5)]
     clock.advance(seconds=20)
-    assert [ids(store.take())[0] for _ in requests] == requests[::-1]
+    assert [ids(store.claim())[0] for _ in requests] == requests[::-1]
 
 
 # -- floors change nothing but the cost --------------------------------------------------------
