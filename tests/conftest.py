@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from rowlease.store import Store, migrate, open_store
 from tests.turns import Turns, longest_first
 
-#: For a server whose data nobody needs after the run.
+#: For a server whose data is not needed after the run.
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 #: Replaces the routine `now`: `set rowlease.frozen_now = '...'` stops the clock of a connection.
@@ -112,7 +112,7 @@ def sql(dsn: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
 
 @contextmanager
 def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[str]:
-    """A database that is dropped some time afterwards, whoever is still connected."""
+    """A database that is dropped some time afterwards, even with open connections."""
     name = f"rowlease_test_{secrets.token_hex(6)}"
     copy = f" template {template} strategy file_copy" if template else ""
     with psycopg.connect(server_dsn, autocommit=True) as connection:
@@ -128,8 +128,8 @@ def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[s
 def drop_left(connection: psycopg.Connection, left: list[str], keep: int = 0) -> None:
     """Drop all but the latest of the databases that tests have left.
 
-    The server looks every 100 ms whether those who were connected have gone. Who was connected to
-    the latest one has not gone yet; nobody waits for them if the next test drops it.
+    The server checks every 100 ms whether connections have ended. Those of the latest database have
+    not ended yet, so the next test drops it without waiting.
     """
     while len(left) > keep:
         connection.execute(f"drop database {left.pop(0)} with (force)".encode())
@@ -141,10 +141,10 @@ def in_database(server_dsn: str, name: str) -> str:
 
 
 def free_port() -> int:
-    """A port for a server that takes none from the kernel, and that nobody else is given.
+    """A port below those that the kernel assigns, so that no other program gets it.
 
-    What the kernel gives out, to servers and to every outgoing connection, begins at 32768. The
-    module random would say the same in every process of the run: its seed is the run's.
+    The kernel assigns ports from 32768 on. The module random would return the same port in every
+    process of the run, because they share its seed.
     """
     while True:
         port = 20_000 + secrets.randbelow(12_000)
@@ -154,7 +154,7 @@ def free_port() -> int:
 
 
 def docker_answers(timeout: float = 1.0) -> bool:
-    """Does a Docker engine answer a ping? The command alone says nothing."""
+    """Does a Docker engine answer a ping? The command alone proves nothing."""
     host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     family, address = (
         (socket.AF_UNIX, host.removeprefix("unix://"))

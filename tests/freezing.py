@@ -8,7 +8,7 @@ from tests.spark.lost_answer import Proxy
 
 
 class Freezer(Proxy):
-    """Passes everything on until told otherwise. What a frozen session sends waits for `thaw`.
+    """Passes everything on until it is frozen. Data of a frozen session waits for `thaw`.
 
     Attributes:
         num_sessions: how many have sent something.

@@ -1,7 +1,7 @@
 """Two releases that follow each other, as source trees: for tests of an upgrade.
 
-The previous release is the last tag of the repository. Until there is one, this checkout stands in
-for it, and the next release is a copy of it with one more revision.
+The previous release is the last tag of the repository. Until there is one, this checkout replaces
+it, and the next release is a copy of it with one more revision.
 """
 
 from __future__ import annotations

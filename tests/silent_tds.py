@@ -1,4 +1,4 @@
-"""As much of SQL Server's protocol as a client needs to log in; then it is silent when told to be.
+"""As much of SQL Server's protocol as a client needs to log in; then it is silent on request.
 
 Source: [MS-TDS], 2.2.6 (PRELOGIN, LOGIN7) and 2.2.7 (LOGINACK, DONE).
 """
@@ -19,7 +19,7 @@ HEADER = struct.Struct(">BBHHBB")
 
 
 class SilentServer:
-    """Answers every statement with "done", but for what it is told to leave unanswered.
+    """Answers every statement with "done", except the kinds in `deaf_to`.
 
     Attributes:
         port: of the loopback.

@@ -165,7 +165,7 @@ def test_every_link_of_the_pages_leads_somewhere(repository: Path) -> None:
 
 
 def glossary(repository: Path, column: str) -> list[str]:
-    """What is in backticks in one column of the glossary's tables of five columns."""
+    """The texts in backticks in a column of the glossary's tables of five columns."""
     page = (repository / "docs" / "glossary.md").read_text()
     rows = [line[1:-1].split("|") for line in page.splitlines() if line.startswith("| ")]
     place = ["word", "meaning", "SQL", "Python", "command line"].index(column)

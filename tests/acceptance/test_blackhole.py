@@ -41,7 +41,7 @@ def proxy(dsn: str) -> Iterator[Freezer]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A pipe: who reads it waits until a test writes to it."""
+    """A pipe: a reader blocks until a test writes to it."""
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path
@@ -80,7 +80,7 @@ def test_a_worker_that_cannot_renew_claims_nothing_and_recovers_when_it_can(
         put(store, "ok")
         until = monotonic() + LEASE.total_seconds()
         while "leases cannot be renewed since" not in str(report := worker.health.report()):
-            assert monotonic() < until  # health may hear of it after the test
+            assert monotonic() < until  # health may get it after the test
         assert (report.live, report.ready) == (True, False)
         assert "could not be renewed" in heard.first(ChildDied).how
         assert sql("select max(num_attempts) from rowlease.queue where kind = 'act'") == [(1,)]
@@ -151,7 +151,7 @@ def use_several_connections(store: Store) -> None:
 
 
 def again(heard: Heard, *kinds: type) -> list[type]:
-    """What else of these kinds was told; nothing is missing, since the worker has stopped."""
+    """The other events of these kinds; all of them, since the worker has stopped."""
     found = rest(heard)
     assert any(isinstance(event, WorkerStopped) for event in found)
     return [type(event) for event in found if isinstance(event, kinds)]

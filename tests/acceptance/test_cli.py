@@ -54,7 +54,7 @@ class Run(Protocol):
 
 
 def environment_of(source: Path, folder: Path, given: dict[str, str]) -> dict[str, str]:
-    """Nothing of ours is set but what is given; the embedded server, if any, lives in `folder`."""
+    """An environment with only the given variables; the embedded server is in `folder`."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("ROWLEASE_")}
     home = {"XDG_DATA_HOME": str(folder), "PYTHONPATH": str(source), "COLUMNS": "100"}
     return {**clean, **home, **given}
@@ -129,7 +129,7 @@ def unchanged(look: Look) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def closed_port() -> Iterator[int]:
-    """A port that is ours, and that nobody listens on."""
+    """A reserved port without a listener."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
@@ -366,7 +366,7 @@ def test_an_empty_dsn_is_not_taken_for_the_embedded_server(run: Run, tmp_path: P
 
 @pytest.fixture(scope="module")
 def stranger(server_dsn: str, database: str) -> Iterator[str]:
-    """The DSN of a user who may log in and nothing else."""
+    """The DSN of a user who may only log in."""
     name = f"stranger_{secrets.token_hex(4)}"
     with psycopg.connect(server_dsn, autocommit=True) as connection:
         connection.execute(f"create role {name} login password '{SECRET}'")

@@ -110,7 +110,7 @@ def test_all_hosts_of_a_dsn_share_the_time_of_one_call(dsn: str) -> None:
 
 @pytest.mark.parametrize("mode", ["require", "prefer"])
 def test_a_server_that_never_ends_the_handshake_is_given_up(dsn: str, mode: str) -> None:
-    """It says yes to TLS, and nothing after that."""
+    """It accepts TLS, and sends nothing after that."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def greet() -> None:
@@ -170,9 +170,9 @@ def test_a_long_routine_has_more_time_at_the_server_too(dsn: str, sql: Sql) -> N
 
 
 def test_the_server_cancels_a_call_that_the_client_gave_up(dsn: str, sql: Sql) -> None:
-    """The claim waits for a lock when its client gives up: it must not be made for nobody.
+    """The claim waits for a lock when its client gives up: it must not be committed.
 
-    The server would end the call itself only after an hour: it looks whether its client is there.
+    The server's own limit is an hour, so it must notice that its client is gone.
     """
     with closing(open_store(dsn, call_timeout=timedelta(hours=1))) as store:
         store.enqueue_many("default", [NewRequest(kind="x")])

@@ -23,7 +23,7 @@ from tests.acceptance.test_worker import SHORT_LEASE, line, open_gate, worker_pr
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 EFFECT = "insert into payment (request_id, by) values (%s, %s)"
-#: How a task may go on when it has completed its request; then what it returns or raises.
+#: What a task may do after it has completed its request, before it returns or raises.
 ENDS = ("commit, return", "commit, raise", "roll back, return", "roll back, raise", "raise inside")
 
 
@@ -93,7 +93,7 @@ def _payments(sql: Sql) -> Iterator[None]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A pipe: who reads it waits until a test writes to it."""
+    """A pipe: a reader blocks until a test writes to it."""
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path
@@ -135,7 +135,7 @@ def test_the_effect_and_the_completion_commit_together(
     committed, raised = end.startswith("commit"), "raise" in end
     assert (summary.claimed, summary.lost) == (1, 0)
     assert (summary.finished, summary.failed) == ((0, 1) if raised else (1, 0))
-    # What was committed stands, whatever the task says afterwards.
+    # The commit is final; what the task returns or raises changes nothing.
     if committed:
         assert state(sql) == ("Complete", {"paid": 5}, 1)
     else:

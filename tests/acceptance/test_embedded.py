@@ -56,7 +56,7 @@ with embedded(Path(sys.argv[1]), settings={FAST!r}) as dsn:
 
 
 class User:
-    """Another process inside `embedded()`, until it is told to leave or killed."""
+    """Another process inside `embedded()`, until it is asked to leave or killed."""
 
     def __init__(self, home: Path, *, before: str = "", fork: bool = False) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""An enqueue over a network that goes silent or breaks: once, or its fate is said to be unknown."""
+"""An enqueue over a network that goes silent or breaks: once, or EnqueueUnknown is raised."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_receipt_counts_in_the_callers_transaction_too(
 
 
 class Swallow(Freezer):
-    """Goes silent for good as soon as somebody enqueues."""
+    """Goes silent for good at the first enqueue."""
 
     def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
         if b"rowlease.enqueue_many" in data and not is_answer:

@@ -36,7 +36,7 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 def proxy(request: pytest.FixtureRequest, dsn: str) -> Iterator[str]:
     """The DSN of the test's database behind a proxy with two sessions for all clients.
 
-    Which startup parameters it takes, its administrator says.
+    Its administrator decides which startup parameters it accepts.
     """
     parts = conninfo_to_dict(dsn)
     ignored = "options" if request.param == "options ignored" else ""

@@ -1,4 +1,4 @@
-"""What the database refuses of one request ends that attempt; the worker and the others go on."""
+"""An outcome that the database refuses ends its attempt; the worker and other requests continue."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def euro(do: str) -> str:
 
 @task
 def note(text: str, gate: str) -> None:
-    """Says something of itself and waits at a pipe."""
+    """Reports progress and waits at a pipe."""
     current().progress(0.5, text)
     with open(gate) as opened:
         opened.read()

@@ -1,6 +1,6 @@
 """Schedules with real workers, of which one dies at the worst moment.
 
-The database's clock stands still but where the test moves it; nothing sleeps.
+The database's clock is stopped; only the test moves it, and nothing sleeps.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def until(sql: Sql, query: str) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def passing(clock: Clock) -> Iterator[None]:
-    """Let the database's time go on, five times as fast as ours, so that any lease runs out."""
+    """Move the database's clock five times as fast as the host's, so that every lease runs out."""
     over = threading.Event()
 
     def go_on() -> None:
@@ -104,7 +104,7 @@ def test_a_worker_killed_while_it_fires_is_followed_by_another(
         until(sql, "select 1 from rowlease.schedule where next_time is not null")
         for hour in range(1, 3):
             with psycopg.connect(dsn) as blocker:
-                # Whoever fires waits here, when it has leased the schedule.
+                # A worker that fires waits here, with the schedule leased.
                 blocker.execute("select 1 from rowlease.queue_settings"
                                 " where queue_name = 'bounded' for update")  # fmt: skip
                 clock.advance(HOUR)

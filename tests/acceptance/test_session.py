@@ -1,4 +1,4 @@
-"""What a session is set to: texts mean the same whatever a role, a database or a shell say."""
+"""The settings of a session: texts mean the same with any settings of roles and databases."""
 
 from __future__ import annotations
 

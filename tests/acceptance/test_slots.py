@@ -1,7 +1,7 @@
 """Four slots and ten requests in three priorities: who starts when, and who waits.
 
-Source of the scenario: Azure Service Bus's priority queue sample, where a pump hands messages to a
-dispatcher with so many workers.
+Source of the scenario: Azure Service Bus's priority queue sample, where a pump passes messages to a
+dispatcher with a number of workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRIORITIES = [1, 5, 9, 1, 5, 9, 1, 5, 9, 1]
 
 @pytest.fixture
 def gates(tmp_path: Path) -> list[Path]:
-    """A pipe for each request: its task ends when somebody writes to it."""
+    """A pipe for each request: its task ends when the test writes to it."""
     paths = [tmp_path / str(place) for place in range(len(PRIORITIES))]
     for path in paths:
         os.mkfifo(path)

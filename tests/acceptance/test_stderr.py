@@ -1,4 +1,4 @@
-"""A worker whose stderr nobody reads: requests finish, signals are obeyed, exit codes stay."""
+"""A worker whose stderr is not read: requests finish, signals work, exit codes stay."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def full() -> Iterator[tuple[int, int]]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A pipe: whoever reads it waits until a task has opened it."""
+    """A pipe: a reader blocks until a task has opened it."""
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path

@@ -59,7 +59,7 @@ def end_the_worker():
 
 
 class Command:
-    """A running `rowlease worker`, and what it says."""
+    """A running `rowlease worker`, and its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -90,7 +90,7 @@ class Command:
         return [self.event(name) for _ in range(count)]
 
     def all_of(self, *names: str) -> list[dict[str, Any]]:
-        """The first events of these names, in whatever order they come."""
+        """The first events of these names, in any order."""
         missing = list(names)
         found = []
         while missing:
@@ -207,7 +207,7 @@ def test_a_burst_ends_by_itself_and_its_summary_counts_all(
 def test_a_worker_that_dies_is_replaced_also_in_a_burst(
     dsn: str, tmp_path: Path, client: Client, sql: Sql
 ) -> None:
-    # By the time its lease runs out it has been quarantined, or nobody is there any more.
+    # When its lease runs out, it is a dead letter, or no worker is left.
     sql("select rowlease.configure_queue('default', '{\"max_crashes\": 1}')")
     client.enqueue("end_the_worker")
     client.enqueue("pid")
@@ -261,7 +261,7 @@ def test_sigquit_shows_all_stacks_and_stops_nothing(
         port = port_of(command)
         while probe(port, "/ready")[0] != 200:
             pass
-        with gate.open("w") as opened:  # by the task, too, which stands there now
+        with gate.open("w") as opened:  # by the task, too, which waits there now
             command.process.send_signal(signal.SIGQUIT)
             # On a busy machine one may begin before the other has written everything.
             wanted = [
@@ -294,7 +294,7 @@ def test_a_worker_alone_shows_its_stacks_too(
 ) -> None:
     client.enqueue("wait_at_the_gate", {"gate": str(gate)})
     with working(dsn, tmp_path, "--concurrency", "1", "--log-level", "debug") as command:
-        with gate.open("w") as opened:  # by the task, too, which stands there now
+        with gate.open("w") as opened:  # by the task, too, which waits there now
             command.process.send_signal(signal.SIGQUIT)
             command.until(lambda line: "in wait_at_the_gate" in line)
             opened.write("through")
@@ -313,10 +313,10 @@ def test_sigquit_harms_no_busy_threads(
         for _ in range(3):
             command.process.send_signal(signal.SIGQUIT)
             command.until(lambda line: "in deep" in line)
-            command.until(lambda line: ", slot 1 " in line)  # the last word of each
+            command.until(lambda line: ", slot 1 " in line)  # the last line of each
         gate.unlink()
         command.process.send_signal(signal.SIGTERM)
-        code, summary = command.ended()  # what it logs may stand between the lines of a stack
+        code, summary = command.ended()  # lines of the log may be between the lines of a stack
     assert (code, summary["finished"]) == (0, 2)
 
 

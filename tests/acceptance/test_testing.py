@@ -1,4 +1,4 @@
-"""`rowlease.testing`, as those use it who test their own tasks."""
+"""`rowlease.testing`, as users test their own tasks with it."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def sign_up(client, who):
 
 
 @pytest.mark.parametrize("who", ["ann", "bob"])
-def test_who_signs_up_is_reminded_a_day_later(rowlease_client, who):
+def test_a_new_user_is_reminded_a_day_later(rowlease_client, who):
     with frozen(rowlease_client, datetime(2026, 1, 1, tzinfo=UTC)) as clock:
         sign_up(rowlease_client, who)
         assert_enqueued(rowlease_client, remind, {"who": who}, count=1)

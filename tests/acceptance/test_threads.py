@@ -54,7 +54,7 @@ async def native() -> str:
 
 @task(time_limit=timedelta(seconds=0.05))
 def stuck() -> None:
-    """Stays until it is told to go, and says what it saw when it went."""
+    """Runs until it is asked to stop, and reports what it saw then."""
     attempt = current()
     assert let_go.wait(PATIENCE)
     if attempt.should_stop:

@@ -1,4 +1,4 @@
-"""A database is migrated to the next release while workers and producers of this one go on."""
+"""A database is migrated to the next release while workers and producers of this one run."""
 
 from __future__ import annotations
 

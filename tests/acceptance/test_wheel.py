@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("hatchling") is None, reason="hatchling, which builds, is missing"
 )
 
-#: Where the folders of the checkout stand in the wheel.
+#: The folders of the checkout, and their places in the wheel.
 PLACES = {
     "src/rowlease": "rowlease",
     "sql": "rowlease/_sql",

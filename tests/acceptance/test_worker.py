@@ -49,8 +49,8 @@ from rowlease.worker import Summary, Worker
 from rowlease.worker.claims import leases, next_claim
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
-#: Renewed after a second, so that the worker hears soon what the database knows; a busy machine may
-#: stand still for the other two.
+#: Renewed after a second, so that the worker soon learns the database's answer; a busy machine may
+#: stall for the other two.
 SHORT_LEASE = timedelta(seconds=3)
 HOUR = timedelta(hours=1)
 E = TypeVar("E", bound=Event)
@@ -124,7 +124,7 @@ def endless() -> None:
 
 
 class Heard:
-    """What a worker's events have told; `first` waits for one."""
+    """The events of a worker; `first` waits for one."""
 
     def __init__(self) -> None:
         self.all: list[Event] = []
@@ -158,7 +158,7 @@ class Heard:
 
 @contextmanager
 def working(dsn: str | Store, tasks: Any = None, **settings: Any) -> Iterator[tuple[Worker, Heard]]:
-    """A worker in a thread; at the end it is stopped, and what runs is handed back."""
+    """A worker in a thread; at the end it is stopped, and running requests are abandoned."""
     heard, events = Heard(), Events()
     events.subscribe(heard)
     tasks = tasks or [act, endless]
@@ -215,7 +215,7 @@ def worker_process(
 
 
 def line(process: subprocess.Popen[str], word: str) -> str:
-    """The next line of the log that holds this word."""
+    """The next line of the log with this word."""
     assert process.stdout
     seen = []
     for text in process.stdout:
@@ -246,7 +246,7 @@ def errors(sql: Sql) -> dict[int, str]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A pipe: who reads it waits until a test writes to it."""
+    """A pipe: a reader blocks until a test writes to it."""
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path

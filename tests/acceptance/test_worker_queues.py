@@ -1,4 +1,4 @@
-"""Which queues a worker listens to when nobody says: those of its tasks."""
+"""By default a worker claims from the queues of its tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def fetch(url: str = "b") -> str:
 
 
 class Ran:
-    """What a worker did that runs until nothing is left, and what it told."""
+    """The summary and events of a worker in a burst."""
 
     def __init__(self, store: Store, tasks: list[Task], **settings: Any) -> None:
         seen: list[Event] = []

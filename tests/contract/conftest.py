@@ -2,7 +2,7 @@
 
 Every test of this folder takes `store`, which is a store on one connection of its own; further
 ones come from `another()`. The engine is a parameter: a test asks for a capability
-(`store.can_notify`), never for an engine. What is true of one alone is marked `only_on`, and why.
+(`store.can_notify`), never for an engine. A test for one engine alone is marked `only_on`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 from rowlease.store.routines import scripts_hash
 from tests.contract.sessions import SERVERS
 
-#: From the one that says least to the one that says most.
+#: From the least to the most significant.
 OUTCOMES = ("not run", "skipped", "passed", "failed")
 FOLDERS = ("sqlserver", "postgresql")
 #: How many examples the state machine tries.

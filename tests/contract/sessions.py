@@ -37,7 +37,7 @@ IN_ANY_ORDER = (
     "this engine comes to the rows of one update in any order, not by their ids: of two calls that"
     " name the same ones it ended one, of which nothing was done; all else held"
 )
-#: Seconds; who looks all the time whether another waits takes the time that the other needs.
+#: Seconds between two checks for a lock wait, which would take processor time from the waiter.
 BETWEEN_LOOKS = 0.005
 #: What the servers of this run say of themselves, by engine.
 SERVERS: dict[str, str] = {}
@@ -82,7 +82,7 @@ class Session(Store):
 
     @abstractmethod
     def version(self) -> str:
-        """What the server says of itself, in a line."""
+        """The server's version, in a line."""
 
     @abstractmethod
     def spelt(self, name: str) -> str:
@@ -102,7 +102,7 @@ class Session(Store):
 
     @abstractmethod
     def now(self) -> datetime:
-        """What the routine `now` says to this connection."""
+        """The time of the routine `now` on this connection."""
 
     @abstractmethod
     def shipped_clock(self) -> AbstractContextManager[None]:
@@ -114,7 +114,7 @@ class Session(Store):
 
     @abstractmethod
     def in_background(self, call: Callable[[], T]) -> Future[T]:
-        """Make the call on this session's own thread, while the test goes on."""
+        """Make the call on this session's own thread, while the test continues."""
 
     @abstractmethod
     def waits_for_lock(self) -> bool:
@@ -137,7 +137,7 @@ class Session(Store):
 
     @abstractmethod
     def row(self, request_id: int) -> dict[str, Any]:
-        """A request with all its columns, wherever it stands."""
+        """A request with all its columns, from the queue or the history."""
 
     @abstractmethod
     def forge(self, table: str, request_id: int, /, **columns: Any) -> None:
@@ -173,7 +173,7 @@ class Session(Store):
 
     @abstractmethod
     def names_itself_in(self, words: str) -> bool:
-        """Do these words say which session this is, as far as the engine tells who asks?"""
+        """Does this text name this session, as far as the engine shows it?"""
 
     @abstractmethod
     def squatting(self, *queues: str) -> AbstractContextManager[None]:
@@ -181,9 +181,9 @@ class Session(Store):
 
     @abstractmethod
     def fill(self, count: int, **columns: str) -> None:
-        """Add many rows to the table `queue` at once, past the routines; columns are expressions.
+        """Add many rows to the table `queue` directly; columns are expressions.
 
-        `i` counts from 1. What is not said is a Pending request of `default`, due now, priority 0.
+        `i` counts from 1. The default is a Pending request of `default`, due now, priority 0.
         """
 
     @abstractmethod
@@ -229,7 +229,7 @@ class Session(Store):
         run_by: str = "one",
         queue: str = "default",
     ) -> int:
-        """Begin a load, or go on with it, and write rows of it; the run's number."""
+        """Begin or continue a load and write rows of it; returns the run's number."""
         number = self.begun(load_id, run_by, queue)
         self.stage(load_id, number, rows)
         return number
@@ -283,7 +283,7 @@ class PostgresSession(PostgresStore, Session):
         super().__init__(dsn, "contract test")
         self.dsn = dsn
         self.raw = self._connect()
-        # Nobody needs the data after a crash of the server; and what is left to chance repeats.
+        # The data is not needed after a crash of the server; random values repeat.
         self.raw.execute("set synchronous_commit = off")
         self.raw.execute("select setseed(0)")
         self._resets = 0
@@ -368,8 +368,8 @@ class PostgresSession(PostgresStore, Session):
         return self._thread.submit(call)
 
     def waits_for_lock(self) -> bool:
-        # Not its wait_event, which still says Lock for a moment after the lock was granted. And
-        # autovacuum may stand in the way, but goes away by itself.
+        # Not its wait_event, which is still Lock for a moment after the lock was granted.
+        # Autovacuum may hold the lock, but releases it.
         ((waits,),) = self._observer.execute(
             "select exists (select from unnest(pg_blocking_pids(%s)) as blocking(pid),"
             " pg_stat_get_activity(blocking.pid) as a where a.backend_type = 'client backend')",
@@ -570,7 +570,7 @@ class PostgresSession(PostgresStore, Session):
 
 
 class Clock:
-    """The time of all sessions of a test; it stands still until it is moved."""
+    """The clock of all sessions of a test; it is stopped until it is moved."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -38,13 +38,13 @@ T = TypeVar("T")
 VARIABLE = "ROWLEASE_TEST_MSSQL_DSN"
 #: Names the one engine to test; without it, all are tested that there is a server for.
 ENGINE = "ROWLEASE_TEST_ENGINE"
-#: What else must be said of that server, which it does not say of itself.
+#: What that server does not report about itself.
 LABEL = "ROWLEASE_TEST_MSSQL_LABEL"
 IMAGE = "mcr.microsoft.com/mssql/server:2022-latest"
-#: Columns that hold JSON text, and are looked at as what it says.
+#: Columns with JSON text, which are compared as values.
 JSON_COLUMNS = {"Payload", "Result", "QueueNames", "PolicyWeights", "RequestIds"}
 
-#: Replaces the routine `now`: what a session's context says is its time.
+#: Replaces the routine `now` by the time in a session's context.
 FROZEN_CLOCK = """
 create or alter function rowlease.now() returns datetime2(6)
 as
@@ -134,7 +134,7 @@ def _await_nobody(connection: Any, name: str) -> None:
 
 
 def apply(dsn: str) -> None:
-    """`rowlease migrate`, its scripts in the words of the engine and with a clock for tests."""
+    """`rowlease migrate`, with scripts rewritten for the engine and a clock for tests."""
     with closing(connect(dsn)) as connection:
         spoken = is_babelfish(connection)
     run = migrate_sqlserver._run
@@ -158,9 +158,9 @@ def apply(dsn: str) -> None:
         migrate(dsn)
 
 
-#: What a script says, and what Babelfish understands instead.
+#: Text of scripts, and its replacement for Babelfish.
 SPOKEN = (
-    (r", *\n *@DbPrincipal = N'rowlease_lock'", ""),  # its locks belong to nobody
+    (r", *\n *@DbPrincipal = N'rowlease_lock'", ""),  # its locks have no owner
     (r"applock_test\(N'rowlease_lock'", "applock_test(N'dbo'"),
     (r" collate Latin1_General_100_BIN2_UTF8", ""),  # all its texts are UTF-8
     (r"(alter authorization|grant control) on schema::[^;]*;", ""),
@@ -206,7 +206,7 @@ def empty(connection: Any) -> None:
     )
 
 
-# -- its words -------------------------------------------------------------------------------------
+# -- its dialect -----------------------------------------------------------------------------------
 
 
 def spelt(name: str) -> str:
@@ -353,7 +353,7 @@ class MssqlSession(SqlServerStore, Session):
 
     def waits_for_lock(self) -> bool:
         if self._is_babelfish:
-            waits = (  # its vacuum may stand in the way, but goes away by itself
+            waits = (  # its vacuum may hold the lock, but releases it
                 "select count(*) from pg_catalog.pg_stat_activity as a"
                 " where a.backend_type = 'client backend'"
                 " and pg_catalog.array_position(pg_catalog.pg_blocking_pids(?), a.pid) is not null"

@@ -1,4 +1,4 @@
-"""Promise 10, the horizon: a transaction that somebody left open does not slow claims down.
+"""Promise 10, the horizon: a transaction that was left open does not slow claims down.
 
 As in test_10_speed nothing is timed but pages are counted.
 """
@@ -46,7 +46,7 @@ def hold(another: Another) -> Session:
 
 
 class Worn(NamedTuple):
-    """A queue under an old snapshot, and the floor of its worker, who has finished 6,000 since.
+    """A queue under an old snapshot, and the floor of a worker that has finished 6,000 since.
 
     A third of them had been scheduled; the leases of all of them would have run out meanwhile. The
     first of all is still leased.
@@ -91,7 +91,7 @@ def test_under_an_old_snapshot_a_claim_costs_the_same_as_on_a_fresh_queue(
 def test_a_floor_that_is_dropped_each_second_does_not_pay_for_all_that_was_finished(
     worn: Worn, clock: Clock
 ) -> None:
-    """What is provably empty for good is not looked at again; what was finished lately is."""
+    """Ranges that are proven empty are not read again; recently finished ones are."""
     store, floor, _ = worn
     for _ in range(3):
         floor = claim_of_ten(store, dear(floor)).value.floor

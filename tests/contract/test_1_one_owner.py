@@ -168,9 +168,9 @@ def test_every_claim_brings_a_greater_token_whatever_ended_the_last(
 
 
 def test_a_token_names_one_claim_in_all_timelines(store: Session) -> None:
-    """A server that was promoted or restored has lost claims that their workers still believe in.
+    """A server that was promoted or restored has lost claims that workers still hold.
 
-    A transaction that is rolled back stands for the timeline that was lost.
+    A transaction that is rolled back represents the lost timeline.
     """
     for word, say in WORDS.items():
         store.reset()

@@ -270,7 +270,7 @@ class Caller:
 
 def context_of(held: LeasedRequest) -> Context:
     """What the task that runs this request is given."""
-    line: Any = None  # it is not asked: nobody stops the task, nor prolongs its lease
+    line: Any = None  # not called: the task is not stopped, and its lease not renewed
     return Context.of(held, 1, 0.0, line)
 
 
@@ -384,7 +384,7 @@ def test_a_task_completes_its_request_on_a_connection_of_its_own(
     caller.connection.commit()
     assert store.execute("select request_id from effects") == [(held.request_id,)]
     assert store.row(held.request_id)["result"] == {"pages": 3}
-    # What the worker says afterwards is known already.
+    # The outcome that the worker reports afterwards is a repeat.
     assert store.complete([held], ["null"]) == [Outcome.REPEAT]
     assert store.row(held.request_id)["result"] == {"pages": 3}
     store.execute("drop table effects")

@@ -1,4 +1,4 @@
-"""Promise 3: highest priority first, then due time and request id; nobody waits behind a claim."""
+"""Promise 3: highest priority first, then due time and request id; no claim waits for another."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_an_enqueue_committed_after_the_maximum_was_lowered_is_not_lost(
     assert store.depth() == store.counted()
 
 
-# -- nobody waits ------------------------------------------------------------------------------
+# -- no waiting --------------------------------------------------------------------------------
 
 
 def test_a_claim_does_not_wait_behind_another(store: Session, another: Another) -> None:
@@ -203,7 +203,7 @@ def test_a_claim_does_not_wait_behind_another(store: Session, another: Another) 
 def test_a_claim_does_not_wait_for_requests_that_are_being_moved(
     store: Session, another: Another, clock: Clock
 ) -> None:
-    """Expired leases and due requests are passed over too while somebody else has them."""
+    """Expired leases and due requests are skipped, too, while another session has locked them."""
     expiring = store.put(2)
     store.claim(limit=2)
     due = store.put(2, delay=timedelta(seconds=30))
@@ -384,7 +384,7 @@ def dear(floor: str | None) -> str | None:
 def test_with_a_floor_the_order_is_the_same(
     store: Session, clock: Clock, seed: int, keep: bool
 ) -> None:
-    """A random walk: what one session takes is always what stands first."""
+    """A random walk: a single session always claims the first request."""
     draw = random.Random(seed)
     running: list[LeasedRequest] = []
     floor: str | None = None
@@ -424,7 +424,7 @@ def test_with_a_floor_the_order_is_the_same(
 
 
 def first_in_order(store: Session, clock: Clock, limit: int) -> list[int]:
-    """What a claim must take, told from the table alone."""
+    """The requests that a claim must return, by the table alone."""
     unfinished = store.rows("queue", "priority", "due_time", "request_id", "status", "group_key")
     heads: dict[str, tuple[bool, int]] = {}
     for _, _, request_id, status, group in unfinished:

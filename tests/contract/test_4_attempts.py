@@ -93,7 +93,7 @@ def test_a_request_that_brings_no_number_of_attempts_has_the_queues(
 
 
 def reported(store: Session, held: list[LeasedRequest], failure: Failure) -> list[Any]:
-    """What the routine `fail` says, and what `exchange` says of the same report a moment later."""
+    """The outcome of `fail`, and that of `exchange` for the same report a moment later."""
     rows = store._call(
         "fail",
         p_request_ids=[one.request_id for one in held],

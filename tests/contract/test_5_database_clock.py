@@ -45,13 +45,13 @@ def test_only_the_routine_now_reads_a_clock(engine: str) -> None:
         for name, routine in load_routines(engine).items()
         if reads.search(re.sub(r"--.*", "", routine.body))
     }
-    # These measure how long their own looks take; what the time is they are told.
+    # These measure their own duration; they get the time as a parameter.
     assert found - {"recount_queues", "keep_floor", "sweep_staging"} == {"now"}
 
 
 @pytest.fixture
 def real_clock(store: Session) -> Iterator[Callable[[], datetime]]:
-    """The routine `now` as it is shipped, and what it says."""
+    """The shipped routine `now`, and its time."""
     with store.shipped_clock():
         yield store.now
 
@@ -63,7 +63,7 @@ def test_the_clock_as_shipped_cannot_be_frozen(
     first = real_clock()
     assert first > datetime(2026, 1, 1, tzinfo=UTC)
     store.begin()
-    assert first < real_clock() < real_clock()  # inside a transaction it goes on
+    assert first < real_clock() < real_clock()  # it also advances inside a transaction
     store.commit()
     store.put()
     (held,) = store.claim()

@@ -1,7 +1,7 @@
-"""Promise 6: capacity bounds what waits; blocked producers go by priority, then first come.
+"""Promise 6: capacity bounds waiting requests; producers are admitted by priority, then FIFO.
 
 The first five tests are the five points of Kafka's proposal for a PrioritizationAwareBlockingQueue:
-one global bound whatever the priorities, any mix of them inside it, the blocked producer of the
+one global bound for all priorities, any mix of them inside it, the blocked producer of the
 highest priority first, dequeue by priority, and a count for each priority.
 """
 

@@ -1,4 +1,4 @@
-"""Promise 8: who finds nothing is told how long there will be nothing."""
+"""Promise 8: an empty claim returns how long the queue will stay empty."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_claim_that_takes_all_there_is_says_when_there_will_be_more(store: Ses
 
 
 def test_a_request_scheduled_meanwhile_is_not_slept_through(store: Session, clock: Clock) -> None:
-    """A floor must not hide what is due sooner than all that was known."""
+    """A floor must not hide a request that is due earlier than all known ones."""
     store.put(delay=timedelta(seconds=90))
     floor = store.dequeue("one", ["default"], 1).floor
     store.put(delay=timedelta(seconds=2))

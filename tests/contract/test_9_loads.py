@@ -348,7 +348,7 @@ def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
     run = store.staged("x", rows)
     one, two = store, another()
     one.begin()
-    one.put()  # whoever asks for room in the queue waits now
+    one.put()  # calls that need room in the queue wait now
     promoted = two.waiting(lambda: two.promote("x", run, 3))
     third = another()
     third.stage("x", run, [{"row_id": n, "kind": "a"} for n in range(1, 9)])

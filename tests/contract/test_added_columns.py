@@ -1,4 +1,4 @@
-"""Promise 12: a later release's routine may answer with more columns; this release goes on."""
+"""Promise 12: a later release's routine may return more columns; this release still works."""
 
 from __future__ import annotations
 

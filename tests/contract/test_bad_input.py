@@ -1,4 +1,4 @@
-"""Bad input: every engine refuses it in the same sentence, which says what to do."""
+"""Bad input: every engine refuses it with the same message, which says what to do."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Bad(NamedTuple):
     """A call that every engine refuses.
 
     Attributes:
-        code: of sql/README.md; empty where the store itself refuses.
-        says: the sentence. After a colon an engine may go on in its own words.
+        code: of sql/README.md; empty if the store itself refuses.
+        says: the message. After a colon an engine may have its own text.
     """
 
     code: str

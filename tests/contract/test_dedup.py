@@ -1,4 +1,4 @@
-"""Dedup: one live request per queue and key, and enqueue says which were new."""
+"""Dedup: one live request per queue and key, and enqueue returns which are new."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_dead_letter_does_not_come_back_beside_its_successor(store: Session) -
 def test_an_enqueue_waits_for_one_of_the_same_key_that_is_not_committed_yet(
     store: Session, another: Another, end: str
 ) -> None:
-    """Only its end says whether the second is a duplicate."""
+    """Only its end decides whether the second is a duplicate."""
     one, two = another(), another()
     one.begin()
     (first,) = offer(one, "k")

@@ -185,7 +185,7 @@ def test_folding_is_bounded_and_passes_over_what_another_folds(
     assert one.fold_depth(10) == 10
     call = store.in_background(lambda: store.fold_depth(1000))
     assert store.settles(call)
-    if call.result() != 0:  # or one does it at a time, and who adds up waits for that one
+    if call.result() != 0:  # or one folds at a time, and a sum waits for it
         assert call.result() == 20
         assert store.depth() == store.counted()
     one.commit()
@@ -198,7 +198,7 @@ def test_priorities_that_came_to_nothing_do_not_pile_up(store: Session) -> None:
     store.complete(store.claim(limit=5))
     store.cancel([request for (request,) in store.rows("queue", "request_id")])
     store.maintain()
-    # What is left are the totals of those that were finished.
+    # The totals of finished requests are left.
     assert store.rows("queue_depth", "priority") == [(priority,) for priority in range(5, 10)]
 
 

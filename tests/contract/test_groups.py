@@ -346,7 +346,7 @@ def test_of_two_claims_that_do_not_see_each_other_one_may_have_to_try_again(
 
 
 def test_many_workers_at_once_never_have_two_of_a_group(dsn: str, store: Session) -> None:
-    """Groups of 6, in pieces enqueued while 6 workers take, finish, fail and hand back."""
+    """Groups of 6, in pieces enqueued while 6 workers claim, finish, fail and abandon."""
     store.freeze(None)
     store.configure_queue("default", max_attempts=1000, retry_base_ms=0, retry_cap_ms=0)
     total = 4 * 40

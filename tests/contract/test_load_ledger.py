@@ -1,4 +1,4 @@
-"""The ledger of loads: begun before rows are staged, reported on, and swept when nobody is left."""
+"""The ledger of loads: begun before rows are staged, reported on, and swept when abandoned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ledger(store: Session) -> list[tuple[Any, ...]]:
 
 
 def swept(store: Session) -> int:
-    """What maintain says it has dropped."""
+    """The number of rows that maintain reports as dropped."""
     return sum(done.num_rows for done in store.maintain() if done.what == SWEPT)
 
 

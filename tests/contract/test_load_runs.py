@@ -1,7 +1,7 @@
-"""A load has one owner: the run that took it over last. What any other run does, does not count.
+"""A load has one owner: the run that took it over last. Rows of other runs do not count.
 
-A driver is a run with its steps: it begins, stages two parts and promotes. `Scene` says what each
-step must answer, and makes it; the orders of the steps of several drivers are data.
+A driver is a run with its steps: it begins, stages two parts and promotes. `Scene` makes each
+step and checks its answer; the orders of the steps of several drivers are data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TAKEN_OVER = "taken over"
 
 
 def part(number: int, by: str) -> list[dict[str, Any]]:
-    """The rows of a part; every run computes the same numbers, and says who it is."""
+    """The rows of a part; every run computes the same numbers, with its own name."""
     return [
         {"row_id": (number << 30) + row, "kind": f"{n} by {by}"}
         for row, n in enumerate(range(ROWS * (number - 1), ROWS * number))
@@ -35,7 +35,7 @@ def part(number: int, by: str) -> list[dict[str, Any]]:
 
 
 class Scene:
-    """A load, the drivers that write it, and what each of them must be told."""
+    """A load, the drivers that write it, and the expected outcome of each."""
 
     def __init__(self, store: Session, load_id: str) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class Scene:
     def step(self, driver: str, step: str) -> None:
         """Make a step, whose answer must be the expected one."""
         if step != BEGIN and driver not in self._numbers:
-            return  # it was told that there is nothing to do
+            return  # its load was promoted before
         expected = self._expected(driver, step)
         try:
             answer = self._make(driver, step)
@@ -87,7 +87,7 @@ class Scene:
         return "staged"
 
     def check(self) -> None:
-        """One driver was told `ok`; its rows are there, each once, and no others."""
+        """One driver got `ok`; its rows are enqueued, each once, and no others."""
         assert Counter(self.told)[(str(self._winner), PROMOTE, Outcome.OK)] == 1, self.told
         assert sum(step == PROMOTE and told == Outcome.OK for _, step, told in self.told) == 1
         found = self._store.rows("queue", "kind", load_id=self._load_id)

@@ -1,8 +1,8 @@
-"""A state machine: whatever is done, the routines answer as a small queue in memory does.
+"""A state machine: in every sequence of calls, the routines answer as a small queue in memory.
 
 `Model` is the only in-memory queue of the project; every engine is checked against it. The clock
-stands still but where a step moves it, so an example that fails is told, and fails again.
-ROWLEASE_MODEL_EXAMPLES=100000 makes the test as long as one likes.
+is stopped; only a step moves it, so an example that fails can be repeated.
+ROWLEASE_MODEL_EXAMPLES=100000 makes the test longer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Request:
     started: bool = False
     expires: datetime | None = None
     asked: bool = False
-    #: The last lease ended without its worker's word.
+    #: The last lease was broken.
     broken: bool = False
 
 
@@ -121,7 +121,7 @@ class Model:
         self.end(r, "Failed" if dead else "Pending", broken=True)
 
     def end(self, r: Request, status: str, *, broken: bool = False) -> None:
-        """A lease ends; who was asked to stop is cancelled, whatever became of it."""
+        """A lease ends; a request that was asked to stop is cancelled with any outcome."""
         r.status = "Cancelled" if r.asked and status != "Complete" else status
         r.broken, r.started, r.expires = broken, False, None
 
@@ -149,7 +149,7 @@ class Model:
         return [Held(r.id, r.token) for r in taken]
 
     def said(self, held: Sequence[Held], word: Callable[[Request], object]) -> list[str]:
-        """Do what is said of those whose lease is held; the outcome of each."""
+        """Apply a report to requests whose lease is valid; returns the outcome of each."""
         before = {h.request_id: replace(r) for h in held if (r := self.requests.get(h.request_id))}
         answers, done = [], set()
         for h in held:
@@ -412,7 +412,7 @@ class Machine(RuleBasedStateMachine):
         (self.store.resume if self.model.paused else self.store.pause)("default")
         self.model.paused = not self.model.paused
 
-    # -- what must hold whatever was done
+    # -- what must always hold
 
     @invariant()
     def all_is_as_the_model_has_it(self) -> None:

@@ -438,7 +438,7 @@ def test_explain_counts_the_requests_ahead(store: Session, clock: Clock) -> None
     clock.advance(seconds=1)
     (urgent,) = store.put(priority=5)
     (third,) = store.put()
-    store.abandon(store.claim())  # back among those that were handed back
+    store.abandon(store.claim())  # it is in the index of returned requests
     assert [store.explain(request).reason for request in (urgent, first, second, third)] == [
         "next", "behind", "behind", "behind",
     ]  # fmt: skip
@@ -557,7 +557,7 @@ def test_explain_names_the_session_that_has_locked_a_table(
 def test_explain_names_the_session_that_waits_for_a_table(
     store: Session, another: Callable[[], Session]
 ) -> None:
-    """Whoever comes later stands in line behind it."""
+    """Later lock requests queue behind it."""
     (request,) = store.put()
     reader, dba = another(), another()
     reader.begin()

@@ -30,7 +30,7 @@ def waiting(store: Session, weights: list[int] | None, priorities: tuple[int, ..
 
 
 def shares(store: Session) -> dict[int, float]:
-    """Which part of what is leased is of each priority."""
+    """The share of each priority in the leased requests."""
     counts = Counter(p for p, _ in store.rows("queue", "priority", "request_id", locked_by="one"))
     assert counts.total() == 10_000
     return {priority: count / 10_000 for priority, count in counts.items()}
@@ -164,7 +164,7 @@ def test_under_a_permanent_flood_the_oldest_low_request_starts_within_its_bound(
 def test_a_growing_flood_holds_a_low_request_back_only_by_what_was_there_before_its_bound(
     store: Session, clock: Clock
 ) -> None:
-    """Twice as much comes as goes. Whoever came later than the bound goes after the low one."""
+    """Twice as many requests come as go. Those that came after the bound go after the low one."""
     store.configure_queue("default", policy="aging", policy_aging_seconds=1)
     born = clock.now
     (low,) = store.put(priority=0)
@@ -188,7 +188,7 @@ def test_under_strict_the_same_request_starves(store: Session, clock: Clock) -> 
 def test_each_aging_period_of_waiting_counts_as_one_priority(
     store: Session, clock: Clock, waited: float, first: int
 ) -> None:
-    """Two priorities lower make up for it in two periods; who stands equal goes by priority."""
+    """Two priorities lower make up for it in two periods; equal ones go by priority."""
     store.configure_queue("default", policy="aging", policy_aging_seconds=10)
     store.put(priority=3)
     clock.advance(seconds=waited)

@@ -276,7 +276,7 @@ def test_in_the_transaction_that_deletes_the_counts_are_right_with_its_commit(
 
 
 def test_what_is_not_committed_is_no_mistake(store: Session, another: Another) -> None:
-    """Neither a request nor its count is seen; nobody waits."""
+    """Neither a request nor its count is seen; no call waits."""
     store.put(3)
     one = another()
     one.begin()
@@ -353,7 +353,7 @@ def test_beside_work_it_finds_nothing_wrong_that_is_right(dsn: str, store: Sessi
                 assert once_more() == []
             for wrong in range(1, 6):
                 store.insert("queue_depth", queue_name="default", priority=9, failed=wrong)
-                # Or one of those who maintain has seen it first.
+                # Or a call of maintain has corrected it before.
                 assert once_more() in ([], [Corrected("default", 9, "failed", wrong, 0)])
         finally:
             working.clear()

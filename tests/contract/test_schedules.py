@@ -1,4 +1,4 @@
-"""Schedules: each firing is enqueued once, whoever fires it, and whoever dies over it."""
+"""Schedules: each firing is enqueued once, by any worker, even if workers die."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lease(store: Session, worker: str = "one") -> DueSchedule:
 
 
 def unread(store: Session, name: str, cron: str, zone: str = "UTC") -> None:
-    """Make a schedule as a DBA does, whose expression nobody has tried to understand."""
+    """Create a schedule as a DBA does, with an expression that was not checked."""
     store._call(
         "put_schedule",
         p_schedule_name=name,
@@ -429,7 +429,7 @@ def test_many_that_are_due_are_fired_in_bounded_steps(store: Session, clock: Clo
     assert len(store.claim_schedules("one", limit=10).due) == 3
 
 
-# -- what a worker's code says -----------------------------------------------------------------
+# -- schedules in code -------------------------------------------------------------------------
 
 
 def test_a_worker_leases_only_the_schedules_whose_kind_it_knows(

@@ -27,7 +27,7 @@ SCHEDULES = (
     ("once", "30 13 1 1 *", "UTC"),
 )
 WORKERS = 3
-ENOUGH = 1000  # to make everything up: then what is missing was lost
+ENOUGH = 1000  # all missed firings are enqueued, so a missing one was lost
 
 
 def nothing() -> None: ...
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
     Attributes:
         does: `all`; or dies `before` it fires the n-th that it has leased, or `after` that, with
-            the answer on its way; or it leases, stands `still`, and fires `late`.
+            the answer on its way; or it leases, stalls (`still`), and fires `late`.
     """
 
     minutes: float

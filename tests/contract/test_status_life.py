@@ -64,7 +64,7 @@ BIRTHS: dict[str, Birth] = {
     "Cancelled": cancelled,
 }
 
-#: What can be done to a request, by whoever may do it; the token is the one that is on the row.
+#: Every call that changes a request; the token is the one of the row.
 MOVES: dict[str, Callable[[Session, Clock, Held], object]] = {
     "dequeue": lambda store, clock, held: store.claim(),
     "complete": lambda store, clock, held: store.complete([held]),
@@ -79,7 +79,7 @@ MOVES: dict[str, Callable[[Session, Clock, Held], object]] = {
     "time passes": lambda store, clock, held: time_passes(store, clock),
 }
 
-#: The diagram of docs/architecture.md. What is not here does not move.
+#: The diagram of docs/architecture.md. Other calls change nothing.
 LEGAL = {
     ("Scheduled", "cancel"): "Cancelled",
     ("Scheduled", "purge"): None,
@@ -118,9 +118,9 @@ def test_a_request_moves_as_the_diagram_says_and_not_otherwise(
         assert len(store.rows("queue", "request_id")) == len(live), move
 
 
-#: What a column says that must have a value.
+#: A value for a column that must have one.
 NOT_NULL = "null value|the value NULL"
-#: Columns that no request of a status may have, and the constraint that says so.
+#: Columns that no request of a status may have, and the constraint that ensures it.
 ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
     ("Pending", {"status": "Complete"}, "queue_status"),
     ("Pending", {"status": "Cancelled"}, "queue_status"),

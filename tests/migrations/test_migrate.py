@@ -102,7 +102,7 @@ def run(dsn: str, text: str) -> list[tuple[Any, ...]]:
 
 
 def alembic(repository: Path, dsn: str, *arguments: str) -> None:
-    """Run Alembic itself, as alembic.ini says it may be used on a checkout."""
+    """Run Alembic itself, as alembic.ini documents for a checkout."""
     subprocess.run(
         [sys.executable, "-m", "alembic", "-c", str(repository / "alembic.ini"), *arguments],
         env={**os.environ, "ROWLEASE_DSN": dsn},
@@ -257,7 +257,7 @@ def test_requests_survive_another_migrate(empty: str) -> None:
 
 
 def test_migrates_at_once_take_turns(empty: str) -> None:
-    """All of them stand in the line before the first may begin."""
+    """All of them wait for the lock before the first may begin."""
     command = [sys.executable, "-m", "rowlease", "migrate", "--dsn", empty, "--json"]
     source = str(Path(rowlease.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source}

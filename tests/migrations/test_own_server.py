@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def admin(server: str) -> Iterator[psycopg.Connection]:
-    """A superuser; whatever a test has made is gone afterwards, the five roles too."""
+    """A superuser; what a test creates is dropped afterwards, also the five roles."""
     with psycopg.connect(server, autocommit=True) as connection:
         yield connection
         made = "select datname from pg_database where datname like 'made%'"
@@ -119,7 +119,7 @@ def test_where_a_dba_has_made_the_roles_membership_of_the_owner_is_enough(
 def test_databases_of_one_server_are_migrated_at_once(
     admin: psycopg.Connection, server: str
 ) -> None:
-    """They share the roles: nobody may trip over another's `create role` or `grant`."""
+    """They share the roles: a concurrent `create role` or `grant` must not fail."""
     make_user(admin, "made_app", "createrole")
     names = [f"made_{number}" for number in range(4)]
     for name in names:

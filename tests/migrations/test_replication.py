@@ -1,7 +1,7 @@
 """Logical replication: a database whose tables are all published works as before.
 
-That is what change capture and upgrades by replication set up. A published table whose rows can be
-told apart by nothing refuses every update and delete.
+That is what change capture and upgrades by replication set up. A published table without a
+replica identity refuses every update and delete.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may do what: the five roles, and PUBLIC, which may do nothing.
+"""The rights of the five roles, and of PUBLIC, which has none.
 
 The tables below are the promise; sql/postgresql/grants.sql is how it is kept.
 """
@@ -41,7 +41,7 @@ ROUTINES = {
     "rowlease_reader": READER,
     "rowlease_operator": OPERATOR,
 }
-#: What each role may do with which table or view; `*` stands for all others.
+#: What each role may do with which table or view; `*` means all others.
 TABLES = {
     "public": {"*": ""},
     "rowlease_producer": {"inbox": "select insert", "staging": "insert", "*": ""},
@@ -49,7 +49,7 @@ TABLES = {
     "rowlease_reader": {"*": "select"},
     "rowlease_operator": {"*": "select"},
 }
-# Partitions of a day are read through queue_history: nobody grants anything on them.
+# Partitions of a day are read through queue_history: they have no grants.
 RIGHTS = ("select", "insert", "update", "delete", "truncate", "references", "trigger")
 
 

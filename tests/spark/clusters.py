@@ -184,7 +184,7 @@ def daemon(folder: Path, *command: str) -> Iterator[None]:
 
 
 def found(log: Path, pattern: str) -> str:
-    """What a program says in its log, once it does."""
+    """The match in a program's log, once it is there."""
     until(lambda: re.search(pattern, log.read_text(errors="replace")), f"{pattern} in {log}")
     match = re.search(pattern, log.read_text(errors="replace"))
     assert match

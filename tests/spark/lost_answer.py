@@ -1,4 +1,4 @@
-"""Proxies before PostgreSQL; one loses an answer: committed, and the client never hears of it."""
+"""Proxies before PostgreSQL; one loses an answer: committed, and the client never gets it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GONE = """
 
 
 class Proxy(ABC):
-    """Passes everything on, as far as `passes` says so; else it cuts that connection.
+    """Passes data on if `passes` allows it; else it cuts that connection.
 
     Attributes:
         dsn: the database by way of this proxy.

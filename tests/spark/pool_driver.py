@@ -1,4 +1,4 @@
-"""A Spark driver as a program of its own: runs pools as it is told on stdin, answers on stdout.
+"""A Spark driver as a program of its own: runs pools on request from stdin, answers on stdout.
 
     python pool_driver.py SETTINGS
 

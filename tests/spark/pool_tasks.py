@@ -11,7 +11,7 @@ from rowlease import current, task
 
 @task(max_attempts=20)
 def nap(seconds: float = 0.0) -> dict[str, Any]:
-    """Take a while, unless asked to stop; say who did it."""
+    """Take a while, unless asked to stop; return the worker."""
     print("a task may print")  # noqa: T201
     until = time.monotonic() + seconds
     while time.monotonic() < until and not current().should_stop:
@@ -27,5 +27,5 @@ def fails() -> None:
 
 @task(max_attempts=20)
 def hang() -> None:
-    """Go on, whatever anybody asks."""
+    """Keep running, even if asked to stop."""
     time.sleep(600)

@@ -1,4 +1,4 @@
-"""The demo compares every row, notices every difference, and goes on where it was stopped."""
+"""The demo compares every row, notices every difference, and continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rowlease.store import Store, open_store
 from tests.conftest import in_database, scratch_database
 
 Sql = Callable[..., list[tuple[Any, ...]]]
-#: Cancelled, diverted, to an airport nobody has placed, in a long day, not in the air at all, and
+#: Cancelled, diverted, to an airport without coordinates, in a long day, not in the air at all, and
 #: with an odd name.
 ODD = """\
 UA,EWR,IAH,2013-01-01T10:00:00Z,1,15,515,1400,,,,
@@ -83,7 +83,7 @@ def dsn(server_dsn: str, template: str, request: pytest.FixtureRequest) -> Itera
 
 @pytest.fixture
 def found(spark: Any, dsn: str) -> Any:
-    """What is found after a worker has run every request."""
+    """The results after a worker has run every request."""
     return check.finished(spark, dsn, "load")
 
 

@@ -1,4 +1,4 @@
-"""The demo's input: what is read, and the sentence for what cannot be."""
+"""The demo's input: files that are read, and errors for others."""
 
 from __future__ import annotations
 

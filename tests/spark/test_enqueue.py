@@ -1,4 +1,4 @@
-"""A DataFrame becomes requests: all rows or none, each once, whatever Spark does twice."""
+"""A DataFrame becomes requests: all rows or none, each once, even if Spark repeats tasks."""
 
 from __future__ import annotations
 

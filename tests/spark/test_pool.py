@@ -59,7 +59,7 @@ def complete(sql: Sql) -> tuple[int, int]:
 
 
 def statuses(sql: Sql) -> dict[str, int]:
-    """What is in the queue."""
+    """The requests in the queue."""
     return dict(sql("select status, count(*) from rowlease.queue group by status"))
 
 

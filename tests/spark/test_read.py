@@ -1,4 +1,4 @@
-"""Requests come back as a DataFrame: the right ones, in parallel, whatever their names hold."""
+"""Requests come back as a DataFrame: the right ones, in parallel, with any characters in names."""
 
 from __future__ import annotations
 

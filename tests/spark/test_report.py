@@ -1,4 +1,4 @@
-"""`rowlease report` says what PostgreSQL itself says, in tables, files and a picture."""
+"""`rowlease report` has the same figures as PostgreSQL, in tables, files and a picture."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def made(dsn: str, output: Path, **arguments: Any) -> Report:
 
 
 def run(*arguments: str) -> Result:
-    """The command line; what is expected to be raised is raised."""
+    """The command line; expected exceptions are raised."""
     done = CliRunner().invoke(cli, ["report", *arguments])
     if isinstance(done.exception, RowleaseError):
         raise done.exception

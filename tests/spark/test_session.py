@@ -1,4 +1,4 @@
-"""A local session starts with the driver, or says in a sentence why it does not."""
+"""A local session starts with the driver, or raises an error with the reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_driver_that_cannot_be_resolved_is_one_sentence(monkeypatch: pytest.Mo
 def test_one_process_at_a_time_resolves_drivers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Ivy's cache bears no two at once: each second one of four said that nobody has the driver."""
+    """Ivy does not lock its cache: of four processes at once two reported a missing driver."""
 
     def is_free() -> bool:
         with closing(FileLock(tmp_path / session.RESOLVING)) as lock:

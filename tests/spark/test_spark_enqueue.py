@@ -1,4 +1,4 @@
-"""`rowlease spark-enqueue`: files become requests, or one sentence says why not."""
+"""`rowlease spark-enqueue`: files become requests, or there is one error."""
 
 from __future__ import annotations
 

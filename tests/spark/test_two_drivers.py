@@ -1,4 +1,4 @@
-"""Two drivers write one load at once: one of them enqueues its rows, the other is told who did."""
+"""Two drivers write one load at once: one enqueues its rows, the other gets LoadLost."""
 
 from __future__ import annotations
 

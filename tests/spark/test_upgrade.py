@@ -1,4 +1,4 @@
-"""A load of this release goes on while the next one migrates the database."""
+"""A load of this release continues while the next one migrates the database."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def poison(do: str) -> object:
             while True:
                 pass
         case "endless fork":
-            while os.fork() == 0:  # each child forks the next, and nobody ends
+            while os.fork() == 0:  # each child forks the next, and none ends
                 pass
             signal.pause()
         case "huge result":

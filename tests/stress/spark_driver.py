@@ -1,4 +1,4 @@
-"""A Spark driver in a process of its own, so that it can be killed; it loads what it is told to.
+"""A Spark driver in a process of its own, so that it can be killed; it runs loads on request.
 
     python -m tests.stress.spark_driver FOLDER [spark://HOST:PORT]
 

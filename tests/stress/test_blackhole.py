@@ -60,7 +60,7 @@ class Log:
                     self._came.notify()
 
     def first(self, word: str, after: float = 0.0, within: float = PATIENCE) -> float:
-        """When the first line with this word came after a time."""
+        """The time of the first line with this word after a time."""
         until = time.monotonic() + within
         with self._came:
             while True:

@@ -45,7 +45,7 @@ PRODUCERS = 2
 #: Requests of one call, and seconds between two calls until the failover.
 BATCH, PAUSE = 4, 0.1
 #: Requests that are to be acknowledged after the failover. They come as fast as they can, so that
-#: the lost ids are handed out again while workers still run the lost requests.
+#: the lost ids are assigned again while workers still run the lost requests.
 AFTERWARDS = 400
 
 pytestmark = pytest.mark.skipif(
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass
 class Told:
-    """What producers were told."""
+    """The answers that producers got."""
 
     numbers: Iterator[int] = field(default_factory=count)
     #: Ids by payload number, of requests acknowledged by the first server and by the second.

@@ -33,9 +33,9 @@ BATCH = 10
 LEASE = timedelta(seconds=2)
 #: Seconds between two cuts, on average.
 CUT_EVERY = 0.05
-#: Seconds: the promise where somebody measures it, and far more where other things run too.
+#: Seconds: the promise in a measurement, and far more beside other work.
 LONGEST_LOCK_WAIT = 0.1 if LONG else 1.0
-#: Seconds between two looks at who waits.
+#: Seconds between two checks for lock waits.
 LOOK_EVERY = 0.005
 
 
@@ -71,7 +71,7 @@ class Worker:
                 try:
                     self._take(store) if not self.holds else self._finish(store)
                 except (StoreError, psycopg.Error) as error:
-                    # Its fate is unknown; what is still held is finished again.
+                    # Its fate is unknown; requests that are still held are finished again.
                     self.seen.errors[type(error).__name__] += 1
 
     def _take(self, store: Any) -> None:
@@ -123,7 +123,7 @@ def cut(dsn: str, seen: Seen, seed: int) -> None:
 
 
 def watch(dsn: str, seen: Seen) -> None:
-    """Notes who waits for a lock, and how long it takes."""
+    """Records sessions that wait for a lock, and how long."""
     with psycopg.connect(dsn, autocommit=True) as observer:
         looked = time.monotonic()
         while not seen.stop.wait(LOOK_EVERY):

@@ -68,7 +68,7 @@ class Driver:
     """A driver of the load, and its steps in the order in which it makes them.
 
     Attributes:
-        told: what it hears in the end; `died` if it did not live to hear it.
+        told: its outcome in the end; `died` if it did not get one.
         loses_answer: the first answer to its promotion does not arrive.
         copies: of tasks, which commit when the driver has ended.
     """

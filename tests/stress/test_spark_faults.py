@@ -297,7 +297,7 @@ def lose(_: int) -> bool:
 
 
 def waits_for(event: threading.Event) -> Act:
-    """Hold up what is on its way, for 3 s at most."""
+    """Delay data on its way, for at most 3 s."""
 
     def act(_: int) -> bool:
         event.wait(3)

@@ -52,7 +52,7 @@ def say(words: str) -> None:
 
 
 def drained(store: Store, where: Store | str, **settings: Any) -> Counter[str]:
-    """Work until nothing is left, whatever has to be retried."""
+    """Work until no request is left, retries included."""
     counts: Counter[str] = Counter()
     while True:
         summary = Worker(where, bad_tasks.__name__, burst=True, events=Events(), **settings).run()
@@ -178,7 +178,7 @@ def test_restarts_of_children_leak_nothing(dsn: str, store: Store, sql: Sql) -> 
         store.enqueue_many("default", [exits] * count)
         return drained(store, dsn, concurrency=4)["crashed"]
 
-    assert run(10) == 10  # whatever is made once is there now
+    assert run(10) == 10  # things that are created once exist now
     before = used()
     assert run(RESTARTS) == RESTARTS
     assert used() == before

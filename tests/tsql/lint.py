@@ -2,7 +2,7 @@
 
     python -m tests.tsql.lint sql/sqlserver
 
-prints what is wrong as JSON, one finding a line; nothing if nothing is.
+prints findings as JSON, one per line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tests.tsql.scriptdom import Node, Parse, load
 
 #: Columns by which the partial indexes of the queue are filtered: a predicate that compares them
-#: with a variable cannot use the index, whatever the variable holds.
+#: with a variable cannot use the index, with any value of the variable.
 FILTERED = {"status", "groupblocked", "returned"}
 QUEUE = "queue"
 #: Hints that a reference to a table may carry. NOLOCK reads what may never be; XLOCK and TABLOCK
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 
 
 class File(NamedTuple):
-    """A script, the schema its folder stands for, its header's lines as one text, and its tree."""
+    """A script, the schema of its folder, its header's lines as one text, and its tree."""
 
     name: str
     schema: str
@@ -174,7 +174,7 @@ def hints_on_the_queue_only_where_allowed(file: File) -> Iterator[tuple[Node, st
 
 
 def readpast_is_said(file: File) -> Iterator[tuple[Node, str]]:
-    """Who only looks waits for nobody; who locks says which rows he leaves out."""
+    """A read does not wait; a query that locks says how it treats locked rows."""
     for reference in file.tree.walk("NamedTableReference"):
         given = hints(reference)
         is_said = "skipping locked" in file.header
@@ -311,7 +311,7 @@ def every_t_sql_engine_has_it(file: File) -> Iterator[tuple[Node, str]]:
 
 
 def _is_listed_outside(star: Node) -> bool:
-    """A star of a query inside another, which says the columns that it takes."""
+    """A star of a subquery whose outer query lists the columns."""
     return any(above.kind == "QueryDerivedTable" for above in star.above())
 
 

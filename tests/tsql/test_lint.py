@@ -55,7 +55,7 @@ COMMIT_AND_SELECT = """\
 commit transaction;
 select w.RequestId as request_id from @claimed as w;
 """
-#: What is put instead of what, and the rule that must notice.
+#: A text, its replacement, and the rule that must notice it.
 BROKEN = {
     "half a statement": ("set LockToken = LockToken + 1", "set LockToken =", "grammar"),
     "two batches": ("commit transaction;\n", "commit transaction;\ngo\n", "one_batch"),

@@ -10,7 +10,7 @@ import pytest
 from rowlease.store.routines import Routine, load_routines, packaged
 
 POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
-#: What only PostgreSQL has: notifications (the store of SQL Server says can_notify is False).
+#: Routines of PostgreSQL only: notifications (can_notify is False on SQL Server).
 NOTIFICATIONS = {"listen", "announce_idle"}
 #: The clock is a function on both, of a type that no caller sees; all others are called by name.
 CLOCK = {"now"}
@@ -19,7 +19,7 @@ PUBLIC = sorted(
     for name, routine in SQLSERVER.items()
     if routine.schema == "rowlease" and name not in CLOCK
 )
-#: A type of PostgreSQL's, and what stands for it; arrays and json are JSON text.
+#: A type of PostgreSQL's, and its counterpart; arrays and json are JSON text.
 TYPES = {
     r"text|json|jsonb|.*\[\]": r"n?varchar\((\d+|max)\)",
     "integer": "int",

@@ -1,4 +1,4 @@
-"""Lines of JSON: what a collector of logs may count on. And a stderr that nobody reads."""
+"""Lines of JSON for a collector of logs, and a stderr that is not read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST = LeasedRequest(
 
 
 class Lines(logging.Handler):
-    """Keeps what is written."""
+    """Keeps the written text."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The producer's side without a database: what a payload may be, and when a call is made again."""
+"""The client without a database: valid payloads, and repeated calls."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def test_arguments_that_do_not_fit_the_task_are_refused_at_once(
 
 
 class Line:
-    """A store that answers as it is told, and remembers how it was called."""
+    """A store with scripted answers, which records its calls."""
 
     def __init__(self, *answers: RowleaseError | Outcome) -> None:
         self.answers = list(answers)
@@ -376,7 +376,7 @@ class Line:
 
 
 class Clock:
-    """Time that passes when somebody sleeps; stands for the module `time`."""
+    """A clock that `sleep` moves, in place of the module `time`."""
 
     def __init__(self) -> None:
         self.now = 1000.0

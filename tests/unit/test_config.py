@@ -1,4 +1,4 @@
-"""Where the database is, and what is said of it: never its password."""
+"""The DSN of the database, and that its password is never shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError
 from rowlease.store import jdbc_options, migrate, open_store, redact
 
-#: What nobody would take for a part of the sentence around it.
+#: A password that is not part of any message.
 SECRET = "hunter2"
 ODD = st.text(string.ascii_letters + string.digits + "@:/?#[]%&=+ \\'\"é€", min_size=1, max_size=12)
 
@@ -70,7 +70,7 @@ def test_a_folder_is_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         configured_dsn()
 
 
-# -- what may be said of it --------------------------------------------------------------------
+# -- the DSN in messages -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

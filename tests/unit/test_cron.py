@@ -38,7 +38,7 @@ def between(cron: Cron, start: str, end: str) -> list[str]:
 @pytest.mark.parametrize(
     ("expression", "fired"),
     [
-        # The hour from 2 to 3 is not there: what is to run in it runs at 3 o'clock, which is 1 UTC.
+        # The hour from 2 to 3 is skipped: its firings run at 3 o'clock, which is 1 UTC.
         ("30 2 * * *", ["28 01:30", "29 01:00", "30 00:30"]),
         ("15,45 2 * * *", ["28 01:15", "28 01:45", "29 01:00", "30 00:15", "30 00:45"]),
         ("0 3 * * *", ["28 02:00", "29 01:00", "30 01:00"]),

@@ -147,7 +147,7 @@ def test_a_call_that_was_given_up_says_after_how_long() -> None:
         (1205, StoreConflict, f"x at {WHERE}; run `rowlease migrate` again"),
         ("53300", StoreUnavailable, f"the database at {WHERE} takes no more connections: x"),
         (NO_ANSWER, StoreTimeout, "did not answer x; run `rowlease migrate` again"),
-        # What a caller might mend would mean nothing to who runs the migration.
+        # Advice for callers does not help whoever runs the migration.
         ("42P01", StoreError, f"x (42P01) at {WHERE}; nothing was changed"),
         ("RL003", StoreError, f"x (RL003) at {WHERE}; nothing was changed"),
         (547, StoreError, f"x (547) at {WHERE}; nothing was changed"),

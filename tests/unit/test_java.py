@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fake_java(home: Path, version: str, says_home: Path | None = None) -> Path:
-    """A `java` that says of itself what a real one would; answers with its folder."""
+    """A `java` that prints the properties of a real one; returns its folder."""
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True)
     script.write_text(

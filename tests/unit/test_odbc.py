@@ -1,4 +1,4 @@
-"""SQL Server's DSN: what is read from it, what is refused, which driver serves it."""
+"""SQL Server's DSN: its parts, refused options, and the driver."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ Installed = Callable[..., None]
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
-    """Says which drivers the system has; the one from PyPI is not there."""
+    """Sets the installed drivers of the system, without the one from PyPI."""
     monkeypatch.setattr(odbc, "find_spec", lambda name: None)
     driver.cache_clear()
 

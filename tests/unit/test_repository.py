@@ -1,4 +1,4 @@
-"""The house rules that a reader relies on: where things are, and which way they lean."""
+"""The rules of the repository: where things are, and in which direction imports point."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PACKAGE = Path(rowlease.__file__).parent
 ROOT = Path(__file__).parents[2]
 
 MAX_LINES = 300
-#: Modules that are longer all the same, and why.
+#: Modules that may be longer, and the reason.
 LONG = {
     "client.py": "one class, most of it what its arguments mean",
     "events.py": "a class for each event",
     "model.py": "a value for each answer, side by side",
 }
-#: Modules with SQL of their own, and why it is no routine. Everybody else calls the store.
+#: Modules with SQL text, and why it is not a routine. All others call the store.
 WITH_SQL = {
     "store/postgresql/bulk.py": "COPY and a cursor are no calls of routines",
     "store/postgresql/catalogue.py": "reads the server's catalogue, of databases of any release",
@@ -57,7 +57,7 @@ def modules() -> list[str]:
 
 
 def strings(path: Path) -> Iterator[str]:
-    """The texts of a module that are not documentation; what is filled in stands as x."""
+    """The texts of a module without its documentation; x replaces formatted values."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     documentation = {
         id(node.body[0].value)

@@ -1,4 +1,4 @@
-"""The files of sql/: their headers say what is true, and the README lists what they say."""
+"""The files of sql/: their headers match the routines, and the README matches the headers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def raised(file: Routine) -> set[str]:
 
 
 def listed(file: Routine, seen: frozenset[str] = frozenset()) -> set[str]:
-    """The codes of a header, `as <routine> and <routine>` taken at its word."""
+    """The codes of a header, `as <routine> and <routine>` resolved."""
     field = file.header["errors"]
     codes = set(re.findall(r"RL\d{3}", field))
     if field.startswith("as "):
@@ -276,7 +276,7 @@ def test_a_routine_pins_its_search_path(sql: Sql) -> None:
 
 
 def test_a_routine_that_pins_its_plan_is_never_compiled(sql: Sql) -> None:
-    """What is ruled out costs 10^10 before PostgreSQL 18, and that is when its JIT compiles.
+    """A disabled plan costs 10^10 before PostgreSQL 18, so its JIT compiles it.
 
     It did so for each claim, which took half a second where 4 ms are enough.
     """

@@ -1,4 +1,4 @@
-"""The SQL Server store's pure parts: what is sent, what errors are called, what is made again."""
+"""The SQL Server store without a server: parameters, errors and repeated calls."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_where_the_database_is_not_reached_it_is_named_without_its_password(
     assert "hunter2" not in f"{raised.value}{raised.value.__cause__}"
 
 
-# -- what is sent ----------------------------------------------------------------------------------
+# -- parameters -----------------------------------------------------------------------------------
 
 
 def test_every_parameter_has_its_place_and_what_is_not_given_is_null() -> None:
@@ -186,11 +186,11 @@ def test_what_sql_server_would_cut_or_refuse_is_refused_before(
         _written("p_x", kind, given)
 
 
-# -- what is made again ----------------------------------------------------------------------------
+# -- repeated calls --------------------------------------------------------------------------------
 
 
 class Failing(SqlServerStore):
-    """A store whose calls fail as told, and then succeed."""
+    """A store whose calls fail as scripted, and then succeed."""
 
     def __init__(self, *errors: Any) -> None:
         super().__init__("mssql://u:p@127.0.0.1:1/db", "test")

@@ -338,7 +338,7 @@ def test_the_pipe_changes_nothing(ending: Ending) -> None:
 
 
 def test_the_program_reads_the_set_up_in_the_form_in_which_it_is_written() -> None:
-    """It cannot import the module in which that stands."""
+    """It cannot import the module of the class."""
     assert child_main.SET_UP.format == wire.SET_UP.format
 
 

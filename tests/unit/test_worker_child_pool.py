@@ -166,7 +166,7 @@ def test_what_waits_behind_a_long_request_can_be_taken_back(slots: ChildPool, ga
 
 
 def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: ChildPool, gate: Path) -> None:
-    """The child went on in between: it says itself that it left the others alone."""
+    """The child continued in between: it reports that it did not take the others."""
     (slot,) = slots.children
     long, *_ = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
@@ -203,7 +203,7 @@ def test_the_dead_leave_what_they_were_running_and_what_they_never_began(
 
 
 def test_a_death_takes_along_what_the_task_has_started(slots: ChildPool) -> None:
-    """Else the orphan, which holds the pipes, too, would go on unseen."""
+    """Otherwise the orphan, which also has the pipes, would run unnoticed."""
     (slot,) = slots.children
     slot.give([lease("orphan")])
     assert death(slots).how == "exited with code 1"
@@ -244,7 +244,7 @@ def pipes(pid: int) -> set[str]:
 
 
 def test_the_last_words_of_the_dead_are_heard(slots: ChildPool) -> None:
-    """In whatever order the news of them and of the death come."""
+    """In any order of the reports and the death."""
     (slot,) = slots.children
     assert slot.pidfd is not None
     slot.give([first := lease("a"), last := lease("exit")])

@@ -1,4 +1,4 @@
-"""The dispatcher's decisions, on slots and a clock that do as they are told."""
+"""The dispatcher's decisions, on scripted slots and a scripted clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Clock:
 
 
 class Slot:
-    """A child process that runs nothing by itself."""
+    """A child process that runs nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""Live, ready, and why not; and how systemd, files and HTTP are told."""
+"""Live, ready, and why not; and the reports to systemd, files and HTTP."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Clock:
 
 
 class Records:
-    """A store that answers `renew` as it is told, and remembers how it was asked."""
+    """A store with scripted answers to `renew`, which records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[list[int], timedelta | None, list[bool]]] = []

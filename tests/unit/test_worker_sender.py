@@ -143,7 +143,7 @@ def test_what_came_meanwhile_follows_if_it_is_many(world: World) -> None:
 
 
 def test_what_did_not_arrive_comes_back_in_its_order(world: World) -> None:
-    """Its outcome may be known all the same: the next exchange is told `repeat` then."""
+    """Its outcome may have been recorded: the next exchange then gets `repeat`."""
     first = world.finish(MANY)
 
     def away() -> None:

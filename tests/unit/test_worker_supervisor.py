@@ -222,5 +222,5 @@ def test_the_line_carries_reports_and_its_end() -> None:
     assert ends.read()  # nothing has come
     ends.close()
     assert gone.wait(30)
-    worker.show(sent)  # nobody hears it, and nothing is raised
+    worker.show(sent)  # there is no listener, and nothing is raised
     worker.close()
