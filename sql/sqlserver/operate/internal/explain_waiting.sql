@@ -53,7 +53,7 @@ else if @processing >= @in_flight
          @p_words = concat(N'the queue allows ', @in_flight, N' requests in flight, and ',
                            case when @running < @in_flight
                                 then concat(@running, N' are running, but more are counted; recount corrects ',
-                                            N'right')
+                                            N'that')
                                 else N'as many are running' end);
 else if not exists (
   select 1 from rowlease.Worker as w
