@@ -18,7 +18,7 @@ from tests.contract.sessions import Session
 HELD = Held(1, 1)
 LONG = "[" + "1," * 524_288 + "1]"
 NO_QUEUE = 'queue "nowhere" does not exist; create it with rowlease.configure_queue'
-LENGTHS = "request ids, lock tokens and what goes with them must be arrays of one length"
+LENGTHS = "request ids, lock tokens and the other arrays must have the same length"
 DEQUEUE = (
     "dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms"
 )

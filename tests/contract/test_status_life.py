@@ -240,7 +240,7 @@ def test_the_tables_refuse_a_token_that_falls(store: Session, clock: Clock) -> N
     for refused in (token, 1):
         with pytest.raises(StoreError, match=f"from {token + 1} to {refused}"):
             store.forge("queue", request, lock_token=refused)
-    with pytest.raises(psycopg.errors.CheckViolation, match="a lock token must not fall"):
+    with pytest.raises(psycopg.errors.CheckViolation, match="a lock token must not decrease"):
         store.execute("update rowlease.schedule set lock_token = 0")
     assert store.row(request)["lock_token"] == token + 1
 

@@ -1,11 +1,11 @@
--- abandon: hand leased requests back at once; no attempt is counted.
+-- abandon: give leases up, so that the requests wait again; no attempt is counted.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[]
 -- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', in the
 --           order given
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      the request keeps its place in the order. The tenth abandon in a row does count an
---           attempt, so that a request which everybody rejects comes to an end.
+-- why:      the request keeps its place in the order. The tenth abandon in a row counts an attempt,
+--           so that a request that every worker rejects becomes a dead letter in the end.
 create or replace function rowlease.abandon(p_request_ids bigint[], p_lock_tokens bigint[])
 returns table (request_id bigint, outcome text)
 language plpgsql security definer

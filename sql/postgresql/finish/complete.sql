@@ -4,10 +4,10 @@
 --           order given
 -- errors:   RL001 arrays of different lengths; 22P02 a result that is not JSON
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      the token is compared in the statement that moves the row to queue_history, so no gap
---           exists between check and write. Called inside the caller's own transaction, its effects
---           and the completion commit together. Settings are joined from outside: a request must
---           not get lost because somebody deleted those of its queue.
+-- why:      the token is compared in the statement that moves the row to queue_history, so there is
+--           no gap between check and write. In the caller's own transaction, its effects and the
+--           completion commit together. Settings are an outer join: a request must not be lost if
+--           the settings of its queue were deleted.
 create or replace function rowlease.complete(
   p_request_ids bigint[], p_lock_tokens bigint[], p_results text[] default null
 ) returns table (request_id bigint, outcome text)

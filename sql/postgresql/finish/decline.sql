@@ -1,4 +1,4 @@
--- decline: hand back leased requests of kinds that the worker does not know; no attempt is counted.
+-- decline: give up leases of requests of unknown kinds; no attempt is counted.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[]
 -- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', and
 --           dead boolean (it is a dead letter now), in the order given
@@ -6,10 +6,10 @@
 -- locks:    rows of queue, exclusive, in request order; then rows of unknown_kind, by queue and kind;
 --           held to the caller's commit
 -- why:      a worker of another release may know the kind. The request is due again a little later:
---           after 2 s while a live worker knows the kind; else after a quarter of the time for which
---           none has, 1 to 30 s. It is a dead letter when that time is the queue's
---           unknown_kind_seconds. A time in which nobody declined the kind does not count, because
---           nobody looked.
+--           after 2 s while a live worker knows the kind; else after a quarter of the time for
+--           which none has, 1 to 30 s. It becomes a dead letter when that time is the queue's
+--           unknown_kind_seconds. Time without a decline does not count, because no worker may have
+--           tried.
 create or replace function rowlease.decline(
   p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[]
 ) returns table (request_id bigint, outcome text, dead boolean)
@@ -78,7 +78,7 @@ begin
   if v_cancel is not null then
     perform rowlease.cancel(v_cancel);
   end if;
-  foreach v_name in array coalesce(v_wake, '{}') loop  -- others learn when to look again
+  foreach v_name in array coalesce(v_wake, '{}') loop  -- others learn when to claim again
     perform rowlease_internal.wake_workers(v_name, false);
   end loop;
   return query select * from rowlease_internal.settled_outcomes(p_request_ids, p_lock_tokens, v_done);

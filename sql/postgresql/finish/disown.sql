@@ -1,12 +1,12 @@
--- disown: hand back what a worker has leased in these queues and does not know of.
+-- disown: give up a worker's leases in these queues, except those that it knows.
 -- params:   p_worker_id text, p_queue_names text[], p_request_ids bigint[], p_lock_tokens bigint[]
 -- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did not name
 -- errors:   as abandon
 -- locks:    as abandon
 -- why:      a claim that was committed and whose answer was lost has leased requests that no worker
---           knows of. They would run out and count as crashes. A request that is finished at this
---           moment is safe: abandon compares tokens under the row's lock. NOT IN is looked up in a
---           hash; an anti join with arrays of unknown length would be a loop in a loop.
+--           knows. Their leases would run out and count as crashes. A request that is finished at
+--           this moment is safe: abandon compares tokens under the lock of the row. NOT IN uses a
+--           hash; an anti join with arrays of unknown length would use a nested loop.
 create or replace function rowlease.disown(
   p_worker_id text, p_queue_names text[], p_request_ids bigint[], p_lock_tokens bigint[]
 ) returns table (request_id bigint, outcome text)

@@ -1,13 +1,13 @@
--- renew: extend leases from now on, for a whole worker in one statement.
+-- renew: renew leases, all of a worker's in one statement.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint (null: the queue's),
 --           p_started boolean[] (the request has begun to run)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'cancel_requested' | 'busy' | 'repeat' |
 --           'lease_lost' | 'not_found', lock_expires_time timestamptz (of ok and cancel_requested)
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order, skipping locked ones
--- why:      a row that is locked is being finished just now, perhaps in a long transaction; the
---           other leases must not wait for it (busy). A lease that ran out but that nobody has
---           broken yet is renewed: still nobody else has it.
+-- why:      a locked row is being finished at this moment, perhaps in a long transaction; the other
+--           leases must not wait for it (busy). A lease that has run out but is not broken yet is
+--           renewed, because no other worker has the request.
 create or replace function rowlease.renew(
   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint default null,
   p_started boolean[] default null

@@ -1,10 +1,11 @@
--- report_progress: store how far running requests are, for people to see.
+-- report_progress: store how far running requests are.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_fractions double precision[] (0 to 1),
 --           p_notes text[]
--- returns:  integer -- of how many it was kept: those whose lease is held
+-- returns:  integer -- the number of requests for which it was stored: those with a valid lease
 -- errors:   RL001 arrays of different lengths, or a fraction that is not 0 to 1
 -- locks:    rows of progress, in request order
--- why:      it does not touch the queue, which must not pay for it; maintain drops what is over.
+-- why:      it does not touch the queue, which must not pay for it; maintain deletes the progress
+--           of ended attempts.
 create or replace function rowlease.report_progress(
   p_request_ids bigint[], p_lock_tokens bigint[], p_fractions double precision[], p_notes text[]
 ) returns integer

@@ -4,10 +4,10 @@
 --           order given
 -- errors:   RL001 arrays of different lengths; 51011 a result that is not JSON
 -- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
--- why:      the row is locked by an update that compares the token, and moved to queue_history while
---           it is, so no gap exists between check and write. Called inside the caller's own
---           transaction, its effects and the completion commit together. Settings are joined from
---           outside: a request must not get lost because somebody deleted those of its queue.
+-- why:      the row is locked by an update that compares the token, and moved to queue_history
+--           while it is locked, so there is no gap between check and write. In the caller's own
+--           transaction, its effects and the completion commit together. Settings are an outer
+--           join: a request must not be lost if the settings of its queue were deleted.
 create or alter procedure rowlease.complete
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_results nvarchar(max) = null
 as

@@ -1,4 +1,4 @@
--- decline: hand back leased requests of kinds that the worker does not know; no attempt is counted.
+-- decline: give up leases of requests of unknown kinds; no attempt is counted.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_errors nvarchar(max)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', and
 --           dead bit (it is a dead letter now), in the order given
@@ -6,10 +6,10 @@
 -- locks:    the lock of unknown kinds; the requests' groups, then rows of queue, exclusive; then rows of
 --           unknown_kind; held to the caller's commit
 -- why:      a worker of another release may know the kind. The request is due again a little later:
---           after 2 s while a live worker knows the kind; else after a quarter of the time for which
---           none has, 1 to 30 s. It is a dead letter when that time is the queue's
---           unknown_kind_seconds. A time in which nobody declined the kind does not count, because
---           nobody looked.
+--           after 2 s while a live worker knows the kind; else after a quarter of the time for
+--           which none has, 1 to 30 s. It becomes a dead letter when that time is the queue's
+--           unknown_kind_seconds. Time without a decline does not count, because no worker may have
+--           tried.
 create or alter procedure rowlease.decline
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_errors nvarchar(max)
 as

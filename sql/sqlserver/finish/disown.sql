@@ -1,12 +1,12 @@
--- disown: hand back what a worker has leased in these queues and does not know of.
+-- disown: give up a worker's leases in these queues, except those that it knows.
 -- params:   p_worker_id nvarchar(400), p_queue_names nvarchar(max), p_request_ids nvarchar(max),
 --           p_lock_tokens nvarchar(max)
 -- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did not name
 -- errors:   as abandon
 -- locks:    as abandon
 -- why:      a claim that was committed and whose answer was lost has leased requests that no worker
---           knows of. They would run out and count as crashes. A request that is finished at this
---           moment is safe: abandon compares tokens under the row's lock.
+--           knows. Their leases would run out and count as crashes. A request that is finished at
+--           this moment is safe: abandon compares tokens under the lock of the row.
 create or alter procedure rowlease.disown
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_request_ids nvarchar(max),
   @p_lock_tokens nvarchar(max)

@@ -142,7 +142,7 @@ def worker(
 
 
     \b
-    SIGTERM, Ctrl-C  drain: claim no more, finish what runs; again: hand it back at once
+    SIGTERM, Ctrl-C  drain: claim no more, finish what runs; again: abandon it at once
     SIGQUIT          write the stacks of all processes to stderr, and go on
     """
     from rowlease.cli.logs import set_up_logging, write_behind_stderr

@@ -27,7 +27,7 @@ class Summary(NamedTuple):
         finished: complete.
         failed: attempts that failed.
         dead: requests that became dead letters when this worker reported on them.
-        abandoned: handed back.
+        abandoned: given up, to wait again.
         lost: leases lost, whose outcomes did not count.
         crashed: child processes that died.
         undelivered: outcomes that did not reach the database; their requests run again.

@@ -111,9 +111,9 @@ class Worker:
         return cls(store, tasks, settings.queues, settings.concurrency, **settings.keywords())
 
     def stop(self) -> None:
-        """Drain: claim no more, let running tasks finish within the grace time, hand back the rest.
+        """Drain: claim no more, let running tasks finish within the grace time, abandon the rest.
 
-        Called again: hand back at once what still runs. Safe from any thread and signal handler.
+        Called again: abandon at once what still runs. Safe from any thread and signal handler.
         """
         self._stop_at = now() + (
             self._settings.grace.total_seconds() if self._stop_at is None else 0.0
@@ -259,7 +259,7 @@ class Worker:
 
     @property
     def _time_left(self) -> float:
-        """Seconds until what still runs is handed back."""
+        """Seconds until what still runs is abandoned."""
         return math.inf if self._stop_at is None else self._stop_at - now()
 
     def _stop_unless_stopping(self) -> None:

@@ -13,6 +13,6 @@ begin
   if p_request_ids is null or cardinality(p_request_ids) is distinct from cardinality(p_lock_tokens)
      or cardinality(p_request_ids) <> any(p_lengths) then
     raise exception using errcode = 'RL001',
-      message = 'request ids, lock tokens and what goes with them must be arrays of one length';
+      message = 'request ids, lock tokens and the other arrays must have the same length';
   end if;
 end $$;

@@ -1,12 +1,12 @@
--- note_unknown: keep how long no live worker has known the kinds that a worker declined.
+-- note_unknown: record how long no live worker has known the kinds that a worker declined.
 -- params:   p_queue_name text, p_kind text, p_now timestamptz
--- returns:  delay_ms bigint -- when they are due again, verdict text -- why they are dead letters, or
---           null
+-- returns:  delay_ms bigint -- when they are due again, verdict text -- the reason if they are dead
+--           letters, or null
 -- errors:   none
 -- locks:    the row of unknown_kind
--- why:      a live worker that does not say which kinds it knows may know this one. What was declined
---           last longer ago than the queue's unknown_kind_seconds (a minute at least) begins anew:
---           nobody has looked meanwhile.
+-- why:      a live worker without a list of kinds may know this one. If the last decline was longer
+--           ago than unknown_kind_seconds of the queue (at least a minute), the time starts again,
+--           because no worker has tried meanwhile.
 create or replace function rowlease_internal.note_unknown(
   p_queue_name text, p_kind text, p_now timestamptz, out delay_ms bigint, out verdict text
 ) language plpgsql

@@ -1,19 +1,19 @@
 -- refuse_old_token: refuse an update that lowers a lock token.
 -- params:   none -- a trigger on rowlease.queue and rowlease.schedule
 -- returns:  trigger
--- errors:   23514 the token would fall
+-- errors:   23514 the token would decrease
 -- locks:    none
--- why:      a lower token could make a lease valid that was broken before. The routines never lower
---           one; a hand might. The condition belongs to the trigger, so an update that keeps or
---           raises the token pays for one comparison and calls nothing. After the update, because a
---           trigger before it would lock the row first.
+-- why:      a lower token could make a broken lease valid again. The routines never lower one; an
+--           update by hand might. The condition belongs to the trigger, so an update that keeps or
+--           raises the token pays for one comparison and no call. It fires after the update,
+--           because a trigger before it would lock the row first.
 create or replace function rowlease_internal.refuse_old_token() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
   raise exception using errcode = '23514', constraint = tg_name,
-    message = format('a lock token must not fall, here from %s to %s: an old lease would be valid '
+    message = format('a lock token must not decrease, here from %s to %s: an old lease would be valid '
                      'again', old.lock_token, new.lock_token);
 end $$;
 

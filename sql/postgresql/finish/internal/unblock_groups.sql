@@ -1,13 +1,13 @@
--- unblock_groups: let the first unfinished request of each given group be claimed.
+-- unblock_groups: unblock the first unfinished request of each given group.
 -- params:   p_queue_names text[], p_group_keys text[], p_finished boolean (false: none was finished,
---           but a row of this transaction stands behind one that was not added)
+--           but a row of this transaction is behind one that was not added)
 -- returns:  void
 -- errors:   none
 -- locks:    one waiting row of queue per group, exclusive, in request order
--- why:      called when a group's request is finished; its successor stood outside the claim's
---           index, and now stands where floors may have passed. It is locked before it is looked at,
---           because a claim may be blocking it at this moment (block_groups); if it was cancelled
---           meanwhile, the next one is looked for.
+-- why:      called when a request of a group is finished. The next one was not in the claim's
+--           index, and is now, where floors may be above it. It is locked before it is read,
+--           because a claim may be blocking it at this moment (block_groups). If it was cancelled
+--           meanwhile, the next one is tried.
 create or replace function rowlease_internal.unblock_groups(
   p_queue_names text[], p_group_keys text[], p_finished boolean default true
 ) returns void

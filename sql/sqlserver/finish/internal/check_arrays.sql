@@ -18,4 +18,4 @@ if @p_request_ids is null or @p_lock_tokens is null
    or @p_fourth is not null and @length <> (select count(*) from openjson(@p_fourth))
    or @p_fifth is not null and @length <> (select count(*) from openjson(@p_fifth))
   throw 51001,
-    N'request ids, lock tokens and what goes with them must be arrays of one length', 1;
+    N'request ids, lock tokens and the other arrays must have the same length', 1;

@@ -3,7 +3,8 @@
 -- returns:  queue_name nvarchar(100), group_key nvarchar(200) -- each once; none for requests without
 -- errors:   none
 -- locks:    none
--- why:      who finishes requests must know their groups before and after; see lock_groups.
+-- why:      a routine that finishes requests must know their groups before and after; see
+--           lock_groups.
 create or alter function rowlease_internal.groups_of(@p_request_ids nvarchar(max)) returns table
 as
 return

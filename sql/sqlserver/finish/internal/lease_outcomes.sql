@@ -4,10 +4,10 @@
 --           'lease_lost' | 'not_found'
 -- errors:   none
 -- locks:    none
--- why:      an answer that got lost may be asked for again: the same token on a request that is
---           not leased any more says repeat, unless its lease was broken (then the time of its
---           expiry was left on the row). Done is said of the token that did it, not of the request:
---           an old token may stand in the same batch.
+-- why:      a call may be repeated after a lost answer: the same token on a request that is no
+--           longer leased gets repeat, unless its lease was broken (then the time of its expiry is
+--           still on the row). p_done_ids is matched with the valid token, because an old token may
+--           be in the same batch.
 create or alter function rowlease_internal.lease_outcomes(
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_done_ids nvarchar(max)
 ) returns table

@@ -1,12 +1,12 @@
--- note_unknown: keep how long no live worker has known the kinds that a worker declined.
+-- note_unknown: record how long no live worker has known the kinds that a worker declined.
 -- params:   p_now datetime2(6)
--- returns:  DelayMs (when they are due again) or Verdict (why they are dead letters) in the caller's
---           table #kinds
+-- returns:  DelayMs (when they are due again) or Verdict (the reason if they are dead letters) in
+--           the caller's table #kinds
 -- errors:   none
 -- locks:    rows of unknown_kind; the caller holds the lock of unknown kinds
--- why:      a live worker that does not say which kinds it knows may know this one. What was declined
---           last longer ago than the queue's unknown_kind_seconds (a minute at least) begins anew:
---           nobody has looked meanwhile.
+-- why:      a live worker without a list of kinds may know this one. If the last decline was longer
+--           ago than unknown_kind_seconds of the queue (at least a minute), the time starts again,
+--           because no worker has tried meanwhile.
 create or alter procedure rowlease_internal.note_unknown @p_now datetime2(6)
 as
 set nocount on;

@@ -1,10 +1,10 @@
 -- take_held: lock the requests whose leases the caller still holds.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max)
 -- returns:  their ids in the caller's table #held
--- errors:   51012 a group's lock was not had in time
+-- errors:   51012 as take_lock
 -- locks:    the groups of the requests; then rows of queue, exclusive; to the end of the transaction
--- why:      the update changes nothing, but its lock is one that every engine takes; what is read
---           afterwards cannot change until the caller has written it.
+-- why:      the update changes nothing, but every engine takes its lock; the rows cannot change
+--           between the read and the write of the caller.
 create or alter procedure rowlease_internal.take_held
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max)
 as

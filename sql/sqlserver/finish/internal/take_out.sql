@@ -3,7 +3,7 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    the rows are locked already, and so are their groups
--- why:      what cancel does, and what comes of a running request whose cancelling was asked for.
+-- why:      for cancel, and for a running request whose cancellation was requested.
 create or alter procedure rowlease_internal.take_out
   @p_request_ids nvarchar(max), @p_groups nvarchar(max), @p_now datetime2(6)
 as

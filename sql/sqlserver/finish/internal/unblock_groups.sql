@@ -1,9 +1,10 @@
--- unblock_groups: let the first unfinished request of each given group be claimed.
+-- unblock_groups: unblock the first unfinished request of each given group.
 -- params:   p_groups nvarchar(max) -- as lock_groups
 -- returns:  nothing
 -- errors:   none
 -- locks:    one waiting row of queue per group, exclusive; the groups' locks are held already
--- why:      called when a group's request is finished; its successor stood outside the claim's index.
+-- why:      called when a request of a group is finished; the next one was not in the claim's
+--           index.
 create or alter procedure rowlease_internal.unblock_groups @p_groups nvarchar(max)
 as
 set nocount on;

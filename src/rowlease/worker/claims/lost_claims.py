@@ -1,4 +1,4 @@
-"""Claims whose answers were lost: what they leased is handed back."""
+"""Claims whose answers were lost: what they leased is disowned."""
 
 from __future__ import annotations
 
@@ -35,10 +35,8 @@ class LostClaims:
         self._late_until = now() + LATE_COMMIT
         self.look_at, self.is_unsure = now(), True
 
-    def hand_back(
-        self, store: Consuming, queues: Sequence[str], held: Sequence[LeasedRequest]
-    ) -> int:
-        """Hand back all but these; how many requests that were."""
+    def disown(self, store: Consuming, queues: Sequence[str], held: Sequence[LeasedRequest]) -> int:
+        """Disown all but these; how many requests that were."""
         answers = store.disown(self._worker_id, queues, held)
         self.is_unsure = False
         at = now()

@@ -139,15 +139,15 @@ class Pump:
         return self._leased(claim, asked_at), claim
 
     def disown(self) -> int:
-        """Hand back what a claim has leased whose answer was lost; how many requests that were.
+        """Disown what a claim has leased whose answer was lost; how many requests that were.
 
-        For the thread that claims: a claim that is answered meanwhile would be handed back, too.
+        For the thread that claims: a claim that is answered meanwhile would be disowned, too.
         """
         with self._lock:
             held = self._leases.requests()
             for outcomes in (self._waiting, *self._leaving.values()):
                 held += outcomes.requests()
-        return self.lost_claims.hand_back(self._within(), self._queues.order(), held)
+        return self.lost_claims.disown(self._within(), self._queues.order(), held)
 
     def _send(self, leaving: Outcomes, limit: int, slots: int) -> Claim | None:
         if abandoned := leaving.abandoned:

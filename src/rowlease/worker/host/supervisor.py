@@ -77,7 +77,7 @@ class Supervisor:
         self.exit_code = 0
 
     def stop(self) -> None:
-        """Have the workers drain; called again: have them hand back at once what they run."""
+        """Have the workers drain; called again: have them abandon at once what they run."""
         self._stops += 1
 
     def report(self) -> HealthReport:

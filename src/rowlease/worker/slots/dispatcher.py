@@ -23,7 +23,7 @@ from rowlease.worker.times import STEP
 
 #: Seconds of work that a slot holds: enough to hide a claim's round trip, short enough not to be
 #: missed elsewhere. More than twice that, or what is behind a request that runs as long, is taken
-#: back; such a request took twice the average, or nothing would be held ahead.
+#: back; such a request took twice the average, or nothing would be prefetched.
 SLOT_SECONDS = 0.2
 #: Weight of one more request in the moving average of run times.
 WEIGHT = 0.05
@@ -45,7 +45,7 @@ class Dispatcher:
 
     Attributes:
         capacity: how many requests it would hold now.
-        ahead: how many of them are fetched ahead, for each slot.
+        ahead: how many of them are prefetched, for each slot.
         idle: how many would start at once.
         task_seconds: how long the tasks that have ended ran, all together.
         stepped_at: when it last looked around.
@@ -117,7 +117,7 @@ class Dispatcher:
         """Do all that can be done now, call `changed`, and wait for more.
 
         Args:
-            draining: start nothing; hand back what has not begun.
+            draining: start nothing; abandon what has not begun.
             longest: how many seconds to wait at most.
         """
         self.stepped_at = at = now()
@@ -146,7 +146,7 @@ class Dispatcher:
             self._inherit(death)
 
     def give_up(self) -> None:
-        """Kill what still runs and hand back all that is held."""
+        """Kill what still runs and abandon all that is held."""
         self._poll(0.0)
         for one in (each for each in self._slots.children if each.load):
             one.kill()
@@ -279,7 +279,7 @@ class Dispatcher:
             self._outcomes.abandoned.append(lease)
 
     def _abandon_backlog(self, keep: int = 0) -> None:
-        """Hand back what no slot comes to soon: the last of it, or all."""
+        """Abandon what no slot will run soon: the last of it, or all."""
         for lease in reversed([self._backlog.pop() for _ in range(keep, len(self._backlog))]):
             self._abandon(lease)
 
