@@ -1,21 +1,21 @@
-"""How fast is a queue of requests drained whose tasks do nothing?
+"""How fast is a queue of empty tasks drained?
 
     python -m benchmarks.drain [--requests 100000] [--runs 5] [--peers named|others|none]
                                [--dsn postgresql://...]
 
-Each way in turn, on a database of its own, so that whatever else the machine does falls on all:
+The contestants run in turns, each on its own database, so that other load on the machine affects
+all of them:
 
 * the baseline: pgbench calls `dequeue` and `complete` in one statement, on one connection, without
-  Python: 100 requests at a time, and 1,000, which is about what a worker of such short
-  tasks exchanges;
-* one worker at its defaults whose task is a coroutine, in its own process, as the peers' are;
-* one worker at its defaults whose task is a plain function, in child processes; two such workers;
+  Python: 100 requests at a time, and 1,000, about the batch of a worker with such short tasks;
+* one worker with default settings that runs coroutines in its own process, as the peers do;
+* one worker with default settings that runs plain functions in child processes; two such workers;
 * the peers that the goals name, at the settings that their documentation gives for throughput; or
-  all others, and every peer's defaults, beside one way of rowlease's.
+  all others, also with their defaults, beside one worker of rowlease.
 
-History is kept and commits are durable, unless the server's settings, which are printed, say
-otherwise. For rowlease the time is from the first claim to the last completion, by the database's
-clock; for a peer from the start of the first task until the database knows all outcomes.
+History is kept and commits are durable, unless the printed settings of the server disable that.
+For rowlease the time is from the first claim to the last completion, by the database's clock; for a
+peer from the start of the first task until all outcomes are stored.
 """
 
 from __future__ import annotations

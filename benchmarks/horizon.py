@@ -2,13 +2,13 @@
 
     python -m benchmarks.horizon [--finished 200000] [--runs 3] [--dsn postgresql://...]
 
-Somebody leaves a transaction open (REPEATABLE READ: a report, a dump). From then on the database
-can forget no finished request, and every index still leads to all of them. This fills two queues
-alike, opens such a transaction on one of them, finishes many requests there, waits until their
-leases would have run out, and then claims and completes on both in turns, a few seconds each, so
-that whatever else the machine does falls on both. It prints the rates, and their ratio.
+While a transaction is left open (REPEATABLE READ: a report, a dump), the database cannot remove
+finished requests, and every index still has entries for them. This fills two queues alike, opens
+such a transaction on one of them, finishes many requests there, waits until their leases would have
+run out, and then claims and completes on both in turns, a few seconds each, so that other load on
+the machine affects both. It prints the rates, and their ratio.
 
-Databases are made and dropped again.
+Databases are created and dropped again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rowlease.store import Store, open_store
 GOAL = 0.8
 LEASE = timedelta(seconds=5)
 BATCH = 10
-#: Seconds that a queue is worked on before the other one's turn.
+#: Seconds of each turn of a queue.
 TURN = 3.0
 TURNS = 4
 

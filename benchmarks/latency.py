@@ -2,14 +2,13 @@
 
     python -m benchmarks.latency [--rate 200] [--seconds 10] [--runs 5] [--dsn postgresql://...]
 
-A worker of its own process, with a slot (a child process) for each core or a hundred coroutines,
-and nothing else to do; the peers at the settings that their documentation gives for throughput,
-pg-boss also with its notifications. A producer enqueues one request after the other at a
-steady rate, each call a transaction; the task says when it began. Both are on one host, so one
-clock serves both. The latency counts from before the call of `enqueue`, so it holds the producer's
-round trip, too.
+An idle worker has a slot (a child process) for each core, or a hundred coroutines; the peers run at
+the settings that their documentation gives for throughput, pg-boss also with its notifications. A
+producer enqueues one request after the other at a steady rate, each in a transaction; the task
+records when it begins. Both are on one host, so they share a clock. The latency counts from before
+the call of `enqueue`, so it includes the producer's round trip.
 
-Databases are made and dropped again.
+Databases are created and dropped again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Runs the revisions on the connection that `rowlease migrate` hands over.
+"""Runs the revisions on the connection of `rowlease migrate`.
 
-Tables and indexes live here, behaviour lives in sql/. The version table sits in the schema
-`rowlease`, so that it never meets another project's `alembic_version`.
+Revisions change tables and indexes; routines are in sql/. The version table is in the schema
+`rowlease`, apart from the `alembic_version` of other projects.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sqlalchemy as sa
 from alembic import context
 
-#: SQL Server wants this statement in a batch of its own.
+#: SQL Server needs this statement in a batch of its own.
 CREATE_SCHEMA = {
     "postgresql": "create schema if not exists rowlease",
     "mssql": "if schema_id('rowlease') is null execute ('create schema rowlease')",

@@ -1,8 +1,8 @@
-"""Which process of a parallel run takes which tests, and when, under `--dist loadfile`.
+"""Assigns the tests of a parallel run to processes, and orders them, under `--dist loadfile`.
 
-A file is one process's, so that what its tests share is made once. All of tests/spark is one
-process's, but for the files that have Spark sessions of their own: a session is a JVM. The folders
-whose files take longest come first, so that no process is left alone with them at the end.
+A file runs in one process, so that fixtures of its tests are created once. All of tests/spark runs
+in one process, because a Spark session is a JVM, except files with sessions of their own. The
+folders whose files take longest come first, so that no process runs them alone at the end.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import PurePath
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-#: The folders of tests/, those whose files take longest first; the others after them.
+#: The folders of tests/, those whose files take longest first; other folders follow.
 LONGEST_FIRST = ("spark", "stress", "acceptance", "migrations", "contract", "tsql")
-#: Files of tests/spark that take no part in its session.
+#: Files of tests/spark that do not use its common session.
 SESSIONS_OF_THEIR_OWN = ("test_pool.py",)
 
 
 class Turns(LoadScopeScheduling):
-    """Hands out files in the order in which they were collected; see above."""
+    """Assigns files in the order in which they were collected; see above."""
 
     def __init__(self, config: pytest.Config, log: object = None) -> None:
-        config.option.loadscopereorder = False  # which is by the number of tests
+        config.option.loadscopereorder = False  # it would order by the number of tests
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
@@ -34,7 +34,7 @@ class Turns(LoadScopeScheduling):
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Order tests by folder; what pytest-randomly has shuffled stays shuffled inside of it."""
+    """Order tests by folder; inside a folder the order of pytest-randomly stays."""
     items.sort(key=lambda item: _place(item.path.parts))
 
 
