@@ -209,7 +209,7 @@ def main() -> int:
         return 0
     rows, goals = [], []
     with server(given.dsn) as place:
-        said = described(place)
+        printed = described(place)
         for way in WAYS:
             with database(place) as dsn:
                 found = measure(way, dsn, given.rows, given.rate, given.heap)
@@ -219,7 +219,7 @@ def main() -> int:
     title = f"{given.rows:,} rows, a heap of {given.heap}, {given.rate:g} requests a second beside"
     columns = ["way", "time", "of it entering", "memory at first report", "most memory",
                "latency p50", "p99", "p99 while entering", "longest"]  # fmt: skip
-    return finish(Table(title, said, columns, rows, goals))
+    return finish(Table(title, printed, columns, rows, goals))
 
 
 if __name__ == "__main__":

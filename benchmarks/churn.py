@@ -53,7 +53,7 @@ def main() -> int:
     add_dsn(parser)
     given = parser.parse_args()
     with server(given.dsn) as place, database(place) as dsn:
-        said = described(place)
+        printed = described(place)
         fill(dsn, DEEP)
         ended = threading.Event()
         maintaining = threading.Thread(target=maintain_until, args=(ended, dsn))
@@ -61,14 +61,14 @@ def main() -> int:
         turns = given.requests // BATCH // CLIENTS
         try:
             options = ["-c", CLIENTS, "-j", CLIENTS, "-t", turns, "-P", EVERY]
-            told = pgbench(dsn, ENQUEUE + claiming(BATCH), options)
+            noticed = pgbench(dsn, ENQUEUE + claiming(BATCH), options)
         finally:
             ended.set()
             maintaining.join()
         with psycopg.connect(dsn, autocommit=True) as sql:
             sizes = {table: float(sql.execute(SIZE, (table,)).fetchone()[0]) for table in HOT}  # type: ignore[index]
             receipts = float(sql.execute(SIZE, ("enqueue_receipt",)).fetchone()[0])  # type: ignore[index]
-    rates = [BATCH * each for each in reported(told)]
+    rates = [BATCH * each for each in reported(noticed)]
     tenth = max(1, len(rates) // 10)
     first, last = rates[1 : tenth + 1], rates[-tenth:]  # the very first seconds fill the caches
     hot = sum(sizes.values())
@@ -91,7 +91,7 @@ def main() -> int:
         Goal("churn, hot tables and indexes", f"≤ {LIMIT_MB} MB", f"{hot:.1f} MB", hot <= LIMIT_MB),
     ]
     title = f"{given.requests:,} requests through a queue of {DEEP:,}"
-    return finish(Table(title, said, ["", "one run"], rows, goals))
+    return finish(Table(title, printed, ["", "one run"], rows, goals))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def kept(path: Path | None, about: list[object], names: list[str]) -> Runs:
     """
     if path is None or not path.exists():
         return {name: [] for name in names}
-    told = json.loads(path.read_text(encoding="utf-8"))
-    if told["about"] != about:
-        raise ValueError(f"{path} tells of {told['about']}, not of {about}; give another file")
-    return {name: [Figures(*run) for run in told["runs"][name]] for name in names}
+    reported = json.loads(path.read_text(encoding="utf-8"))
+    if reported["about"] != about:
+        raise ValueError(f"{path} tells of {reported['about']}, not of {about}; give another file")
+    return {name: [Figures(*run) for run in reported["runs"][name]] for name in names}

@@ -37,7 +37,7 @@ def main() -> int:
     given = parser.parse_args()
     found: dict[int, list[float]] = {clients: [] for clients in CLIENTS}
     with server(given.dsn) as place, database(place) as dsn, psycopg.connect(dsn) as sql:
-        said = described(place)
+        printed = described(place)
         sql.autocommit = True
         script = claiming(BATCH)
         for turn in range(given.runs):
@@ -45,8 +45,8 @@ def main() -> int:
                 fill(dsn, DEEP * (WARM_UP + given.seconds))
                 as_in_use(dsn)
                 options = ["-c", clients, "-j", 2, "-T", WARM_UP + given.seconds, "-P", 1]
-                told = reported(pgbench(dsn, script, options))
-                values.append(BATCH * statistics.mean(told[WARM_UP:]))
+                noticed = reported(pgbench(dsn, script, options))
+                values.append(BATCH * statistics.mean(noticed[WARM_UP:]))
                 print(f"run {turn + 1}: {clients}: {values[-1]:,.0f}/s", file=sys.stderr)
                 sql.execute("truncate rowlease.queue, rowlease.queue_history, rowlease.queue_depth")
     best = max(found, key=lambda clients: statistics.median(found[clients]))
@@ -56,7 +56,9 @@ def main() -> int:
     ]
     goal = at_least("32 claimers against the best number", 0.9, ratio(found[32], found[best]))
     title = f"Requests a second that claimers of {BATCH} finish, medians of {given.runs}"
-    return finish(Table(title, said, ["claimers", "median", "spread", "of the best"], rows, [goal]))
+    return finish(
+        Table(title, printed, ["claimers", "median", "spread", "of the best"], rows, [goal])
+    )
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def main() -> int:
     slowest: dict[str, list[float]] = {name: [] for name in (few, *crowded)}
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
-        said = described(place)
+        printed = described(place)
         queues = {few: stack.enter_context(queue(place, FEW, {}))}
         for name, pending in crowded.items():
             queues[name] = stack.enter_context(queue(place, pending, CROWD))
@@ -107,7 +107,7 @@ def main() -> int:
             goals.append(at_most(f"claim at {name} against {few}", 1.3, against, "x"))
     title = f"A claim of {CLAIMED}, medians of {given.runs} runs of {given.claims:,} claims each"
     columns = ["", "p50", "spread", "p99", f"p50, of {few}"]
-    return finish(Table(title, said, columns, rows, goals))
+    return finish(Table(title, printed, columns, rows, goals))
 
 
 if __name__ == "__main__":

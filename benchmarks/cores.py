@@ -60,7 +60,7 @@ def main() -> int:
     add_dsn(parser)
     given = parser.parse_args()
     with server(given.dsn) as place:
-        said = described(place)
+        printed = described(place)
         found = [share(place, given.tasks) for _ in range(given.runs)]
     median = statistics.median(found)
     row = [
@@ -70,7 +70,7 @@ def main() -> int:
     ]
     goal = at_least("share of the cores' time inside tasks of 20 ms", 0.95, median, "")
     title = f"Share of {usable_cores()} cores' time inside tasks, median of {given.runs}"
-    return finish(Table(title, said, ["", "median", "spread"], [row], [goal]))
+    return finish(Table(title, printed, ["", "median", "spread"], [row], [goal]))
 
 
 if __name__ == "__main__":

@@ -126,15 +126,15 @@ def ways(peers: str) -> dict[str, Drain]:
 
 def goals(found: dict[str, list[float]], best: dict[str, str]) -> list[Goal]:
     drained = "drain, in-process coroutine, against "
-    said = [at_least(f"{drained}the baseline", 0.7, ratio(found[COROUTINE], found[BASELINE]))]
+    printed = [at_least(f"{drained}the baseline", 0.7, ratio(found[COROUTINE], found[BASELINE]))]
     for peer, wanted in NAMED.items():
         if best[peer] in found:
             against = ratio(found[COROUTINE], found[best[peer]])
-            said.append(at_least(drained + best[peer], wanted, against))
+            printed.append(at_least(drained + best[peer], wanted, against))
     if GRAPHILE in found:
         against = ratio(found[PROCESSES], found[GRAPHILE])
-        said.append(at_least(f"drain, default processes, against {GRAPHILE}", 0.6, against))
-    return said
+        printed.append(at_least(f"drain, default processes, against {GRAPHILE}", 0.6, against))
+    return printed
 
 
 def main() -> int:
@@ -150,7 +150,7 @@ def main() -> int:
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
-        said = described(place)
+        printed = described(place)
         for turn in range(given.runs):
             for way, drain in ways(given.peers).items():
                 if way in missing and not found[way]:
@@ -176,7 +176,7 @@ def main() -> int:
     found = {way: values for way, values in found.items() if way not in missing}
     table = Table(
         f"Drain of {count:,} requests whose task does nothing, medians of {given.runs}",
-        said,
+        printed,
         ["", "requests", "median", "spread", "of rowlease's coroutines"],
         rows,
         goals(found, best) if given.peers != "others" else [],

@@ -117,7 +117,7 @@ def main() -> int:
     found: dict[str, list[float]] = {}
     missing: dict[str, str] = {}
     with server(given.dsn) as place:
-        said = described(place)
+        printed = described(place)
         for turn in range(given.runs):
             for name, way in ways().items():
                 try:
@@ -138,7 +138,7 @@ def main() -> int:
         Table(
             f"Enqueue of {count:,} requests ({SINGLES:,} one by one, {count * COPIED:,} by COPY),"
             f" medians of {given.runs}",
-            said,
+            printed,
             ["", "median", "spread"],
             rows,
             goals,

@@ -83,7 +83,7 @@ def main() -> int:
     add_dsn(parser)
     given = parser.parse_args()
     with server(given.dsn) as place:
-        said = described(place)
+        printed = described(place)
         runs = [run(place, given.finished, number) for number in range(1, given.runs + 1)]
     fresh, held = zip(*runs, strict=True)
     claims = [one.claims / other.claims for other, one in runs]
@@ -105,7 +105,7 @@ def main() -> int:
     columns = ["", "fresh", "spread", "snapshot held", "spread", "ratio"]
     goal = at_least("claims under a held snapshot", GOAL, statistics.median(claims))
     note = "Commits do not wait for the disk here, so that nothing hides what a claim costs."
-    return finish(Table(title, said, columns, rows, [goal], [note]))
+    return finish(Table(title, printed, columns, rows, [goal], [note]))
 
 
 def run(dsn: str, finished: int, number: int) -> tuple[Rate, Rate]:

@@ -89,16 +89,16 @@ def idle_worker(dsn: str, task: str) -> Iterator[subprocess.Popen[bytes]]:
         subprocess.Popen(command, env=environment, stderr=log) as process,
     ):
         try:
-            while "worker idle" not in said(log):
+            while "worker idle" not in printed(log):
                 if process.poll() is not None:
-                    raise SystemExit(said(log))
+                    raise SystemExit(printed(log))
                 time.sleep(0.05)
             yield process
         finally:
             process.terminate()
 
 
-def said(log: IO[str]) -> str:
+def printed(log: IO[str]) -> str:
     log.seek(0)
     return log.read()
 
@@ -178,7 +178,7 @@ def main() -> int:
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
-        said = described(place)
+        printed = described(place)
         for turn in range(given.runs):
             for name, run in ways(given.rate, given.seconds).items():
                 if name in missing:
@@ -217,7 +217,7 @@ def main() -> int:
         f" idle worker, medians of {given.runs}"
     )
     columns = ["", "p50", "spread", "p99", "spread", "longest"]
-    return finish(Table(title, said, columns, rows, goals))
+    return finish(Table(title, printed, columns, rows, goals))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,6 @@ def pgbench(dsn: str, script: str, options: Sequence[object]) -> str:
     return done.stdout + done.stderr
 
 
-def rates(told: str) -> list[float]:
+def rates(reported: str) -> list[float]:
     """The transactions a second that pgbench reports on its way (-P)."""
-    return [float(each) for each in re.findall(r"^progress: .*?, ([0-9.]+) tps", told, re.M)]
+    return [float(each) for each in re.findall(r"^progress: .*?, ([0-9.]+) tps", reported, re.M)]

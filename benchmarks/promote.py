@@ -88,7 +88,7 @@ def main() -> int:
         database(place) as dsn,
         psycopg.connect(dsn, autocommit=True) as sql,
     ):
-        said = described(place)
+        printed = described(place)
         sql.execute("alter table rowlease.staging set (autovacuum_enabled = false)")
         for full in (False, True):
             if full:
@@ -108,7 +108,7 @@ def main() -> int:
     title = f"Time to promote a row, loads of {given.rows:,}, medians of {given.runs}"
     full_queue = f"{given.waiting:,} wait, never analysed"
     columns = ["load", "empty queue, analysed", "spread", full_queue, "spread", "ratio"]
-    return finish(Table(title, said, columns, rows, goals))
+    return finish(Table(title, printed, columns, rows, goals))
 
 
 if __name__ == "__main__":

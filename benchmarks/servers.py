@@ -66,10 +66,10 @@ def described(dsn: str) -> str:
     """The server's version and settings, and the machine's cores."""
     with psycopg.connect(dsn) as connection:
         ((version,),) = connection.execute("show server_version").fetchall()
-        said = [
+        printed = [
             f"{name}={connection.execute(f'show {name}').fetchall()[0][0]}" for name in SETTINGS
         ]
-    return f"PostgreSQL {version}, {', '.join(said)}; {os.cpu_count()} cores"
+    return f"PostgreSQL {version}, {', '.join(printed)}; {os.cpu_count()} cores"
 
 
 def as_in_use(dsn: str) -> None:

@@ -56,11 +56,11 @@ def rows(spark: Any, count: int, keys: bool) -> Any:
 def as_queue_rows(frame: Any) -> Any:
     """The rows with all that the table `queue` asks of a writer."""
     now = f"timestamp'{datetime.now(UTC):%Y-%m-%d %H:%M:%S}'"
-    said = {
+    printed = {
         "queue_name": "'default'", "kind": "'k'", "status": "'Pending'", "requested_time": now,
         "due_time": now, "max_attempts": "5",
     }  # fmt: skip
-    return frame.selectExpr(*(f"{said.get(name, name)} as {name}" for name in COLUMNS))
+    return frame.selectExpr(*(f"{printed.get(name, name)} as {name}" for name in COLUMNS))
 
 
 def appended(frame: Any, dsn: str, table: str) -> None:
@@ -132,7 +132,7 @@ def main() -> int:
     given = parser.parse_args()
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
-        said = described(place)
+        printed = described(place)
         dsn = stack.enter_context(database(place))
         spark = local_session("rowlease benchmark")
         stack.callback(spark.stop)
@@ -166,7 +166,7 @@ def main() -> int:
     keyed = "with" if given.keys else "without"
     title = f"{given.rows:,} rows {keyed} dedup keys from Spark, medians of {given.runs}"
     columns = ["way", "time", "spread", "rows/s", "of plain append"]
-    return finish(Table(title, said, columns, table, goals))
+    return finish(Table(title, printed, columns, table, goals))
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def main() -> int:
         database(place) as dsn,
         idle_worker(dsn, "began") as worker,
     ):
-        said = described(place)
+        printed = described(place)
         time.sleep(1)
         own = psutil.Process(worker.pid)
         children = own.children(recursive=True)
@@ -59,7 +59,7 @@ def main() -> int:
     rows.append(["idle worker", f"{sum(memory):.0f} MB", f"1 and {len(children)} child processes"])
     goal = at_most(HELP, 150, float(times(found[HELP])[0].split()[0]), " ms")
     title = f"Start and memory, medians of {given.runs}"
-    return finish(Table(title, said, ["", "median", "spread"], rows, [goal]))
+    return finish(Table(title, printed, ["", "median", "spread"], rows, [goal]))
 
 
 if __name__ == "__main__":

@@ -115,5 +115,5 @@ def run(command: list[str], folder: Path | None = None) -> None:
     """
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise NotInstalled(f"`{Path(command[0]).name} {command[1]}` failed: {said[-1:]}")
+        printed = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise NotInstalled(f"`{Path(command[0]).name} {command[1]}` failed: {printed[-1:]}")

@@ -48,20 +48,20 @@ def close_all_and_stay() -> None:
 
 
 @task
-def start_sleep(told: str) -> None:
+def start_sleep(reported: str) -> None:
     """A process of the task's own, which outlives the attempt."""
-    Path(told).write_text(str(subprocess.Popen(["sleep", "333"]).pid))
+    Path(reported).write_text(str(subprocess.Popen(["sleep", "333"]).pid))
 
 
 @task
-def wait_beside_sleep(told: str) -> None:
-    start_sleep(told)
+def wait_beside_sleep(reported: str) -> None:
+    start_sleep(reported)
     threading.Event().wait()
 
 
 @task
-def close_all_beside_sleep(told: str) -> None:
-    start_sleep(told)
+def close_all_beside_sleep(reported: str) -> None:
+    start_sleep(reported)
     os.closerange(3, 256)
     threading.Event().wait()
 
@@ -115,12 +115,12 @@ def test_a_child_that_closes_its_pipe_and_keeps_running_is_killed(store: Store, 
 def test_what_a_task_has_started_dies_with_a_killed_worker(
     kind: str, dsn: str, store: Store, sql: Sql, tmp_path: Path
 ) -> None:
-    told = tmp_path / "pid"
-    put(store, kind, told=told)
+    reported = tmp_path / "pid"
+    put(store, kind, reported=reported)
     with worker_process(dsn, __name__, concurrency=1, lease=LEASE) as process:
         line(process, "started request_id")
         with ExitStack() as stack:
-            sleep = process_of(told, stack)
+            sleep = process_of(reported, stack)
             process.kill()
             assert select.select([sleep], [], [], LEASE.total_seconds())[0]
     assert sql("select lock_expires_time > clock_timestamp() from rowlease.queue") == [(True,)]
@@ -146,19 +146,19 @@ def started_child() -> ChildProcess:
 
 
 def test_what_a_task_has_started_dies_with_a_worker_that_ends(store: Store, tmp_path: Path) -> None:
-    told = tmp_path / "pid"
-    put(store, "start_sleep", told=told)
+    reported = tmp_path / "pid"
+    put(store, "start_sleep", reported=reported)
     with ExitStack() as stack:
         with working_with(store, TASKS) as (_, heard):
             heard.first(Finished)
-            sleep = process_of(told, stack)
+            sleep = process_of(reported, stack)
             assert not select.select([sleep], [], [], 0)[0]
         assert select.select([sleep], [], [], LEASE.total_seconds())[0]
 
 
-def process_of(told: Path, stack: ExitStack) -> int:
+def process_of(reported: Path, stack: ExitStack) -> int:
     """A descriptor of the process whose number a task has written there; killed at the end."""
-    while not (told.exists() and (text := told.read_text())):
+    while not (reported.exists() and (text := reported.read_text())):
         pass
     fd = os.pidfd_open(int(text))
 

@@ -738,9 +738,9 @@ def test_a_request_whose_task_the_worker_does_not_know_waits_and_says_why(
     assert run("enqueue", "triple", "--max-attempts", "1", ROWLEASE_DSN=database).returncode == 0
     done = run("worker", "jobs", "--burst", "--json", ROWLEASE_DSN=database)
     assert done.returncode == 0
-    said = json.loads(done.stdout)
-    assert (said["failed"], said["dead"]) == (0, 0)
-    assert said["abandoned"] >= 1
+    printed = json.loads(done.stdout)
+    assert (printed["failed"], printed["dead"]) == (0, 0)
+    assert printed["abandoned"] >= 1
     ((status, attempts, reason),) = look(
         "select status, num_attempts, last_error from rowlease.queue"
     )

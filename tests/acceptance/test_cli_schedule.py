@@ -22,51 +22,54 @@ def schedule(dsn: str, tmp_path: Path) -> Run:
     return partial(run_in(tmp_path), "schedule", ROWLEASE_DSN=dsn)
 
 
-def said(schedule: Run, *arguments: str) -> str:
+def printed(schedule: Run, *arguments: str) -> str:
     done = schedule(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return str(done.stdout).strip()
 
 
 def test_a_schedule_s_life(schedule: Run, sql: Sql) -> None:
-    assert said(schedule, "list").startswith(
+    assert printed(schedule, "list").startswith(
         "there is no schedule; see `rowlease schedule add --help`"
     )
     nightly = ("add", "nightly", "30 3 * * *", "tidy", "--time-zone", "Europe/Berlin")
-    assert said(schedule, *nightly, "--dry-run") == "would create the schedule nightly"
+    assert printed(schedule, *nightly, "--dry-run") == "would create the schedule nightly"
     assert sql("select count(*) from rowlease.schedule") == [(0,)]
-    made = said(schedule, *nightly)
+    made = printed(schedule, *nightly)
     assert re.fullmatch(rf"schedule nightly: created; it first fires at {A_TIME}", made)
-    assert said(schedule, *nightly) == "schedule nightly: unchanged"
-    assert said(schedule, *nightly, "--priority", "3") == "schedule nightly: changed"
-    line = said(schedule, "list")
+    assert printed(schedule, *nightly) == "schedule nightly: unchanged"
+    assert printed(schedule, *nightly, "--priority", "3") == "schedule nightly: changed"
+    line = printed(schedule, "list")
     assert line.startswith("nightly: 30 3 * * * (Europe/Berlin), tidy in default, next at ")
     assert made.rpartition("at ")[2] in line
     assert line.endswith("last fired for -")
 
-    assert said(schedule, "pause", "nightly") == "schedule nightly: paused"
-    assert said(schedule, "pause", "nightly") == "schedule nightly: paused already"
-    assert ", paused; " in said(schedule, "list")
-    assert said(schedule, "resume", "nightly") == "schedule nightly: resumed"
+    assert printed(schedule, "pause", "nightly") == "schedule nightly: paused"
+    assert printed(schedule, "pause", "nightly") == "schedule nightly: paused already"
+    assert ", paused; " in printed(schedule, "list")
+    assert printed(schedule, "resume", "nightly") == "schedule nightly: resumed"
 
     would = "the schedule nightly: 30 3 * * * (Europe/Berlin), tidy"
-    assert said(schedule, "fire", "nightly", "--dry-run") == f"would fire {would}"
-    assert said(schedule, "fire", "nightly") == "schedule nightly: fired, request 1"
+    assert printed(schedule, "fire", "nightly", "--dry-run") == f"would fire {would}"
+    assert printed(schedule, "fire", "nightly") == "schedule nightly: fired, request 1"
     assert sql("select kind, priority from rowlease.queue") == [("tidy", 3)]
-    assert re.search(rf"last fired for {A_TIME}$", said(schedule, "list"))
+    assert re.search(rf"last fired for {A_TIME}$", printed(schedule, "list"))
 
-    assert said(schedule, "remove", "nightly", "--dry-run") == f"would remove {would}"
-    assert said(schedule, "remove", "nightly") == "schedule nightly: removed"
+    assert printed(schedule, "remove", "nightly", "--dry-run") == f"would remove {would}"
+    assert printed(schedule, "remove", "nightly") == "schedule nightly: removed"
     assert sql("select count(*) from rowlease.schedule") == [(0,)]
 
 
 def test_what_programs_read(schedule: Run) -> None:
-    made = json.loads(said(schedule, "add", "a", "* * * * *", "tidy", "--json"))
+    made = json.loads(printed(schedule, "add", "a", "* * * * *", "tidy", "--json"))
     assert (made["schedule_name"], made["outcome"]) == ("a", "ok")
-    (row,) = json.loads(said(schedule, "list", "--json"))
+    (row,) = json.loads(printed(schedule, "list", "--json"))
     assert (row["cron"], row["paused"], row["next_time"]) == ("* * * * *", False, None)
-    assert json.loads(said(schedule, "pause", "a", "--json"))["outcome"] == "ok"
-    assert json.loads(said(schedule, "fire", "a", "--json")) == {"request_id": 1, "outcome": "ok"}
+    assert json.loads(printed(schedule, "pause", "a", "--json"))["outcome"] == "ok"
+    assert json.loads(printed(schedule, "fire", "a", "--json")) == {
+        "request_id": 1,
+        "outcome": "ok",
+    }
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,11 @@ def test_every_end_of_a_coroutine_is_reported(store: Store, sql: Sql, executor: 
     assert (summary.finished, summary.failed, summary.slots) == (1, 6, 2)
     ((result,),) = sql("select result from rowlease.queue_history")
     assert result == {"did": "ok", "attempt": 1, "x": 1}
-    said = [
+    printed = [
         text.partition("\n")[0]
         for (text,) in sql("select last_error from rowlease.queue order by request_id")
     ]
-    assert said == [
+    assert printed == [
         "ValueError: no luck today",
         "come back later",
         "never again",

@@ -137,9 +137,11 @@ def test_who_finds_every_connection_in_use_waits_no_longer_than_its_call(dsn: st
     with closing(PostgresStore(dsn, "test")) as store:
         store.check_schema()
         taken = [store._pool.take(10) for _ in range(MOST)]
-        with pytest.raises(StoreUnavailable, match="connections of the store were in use") as said:
+        with pytest.raises(
+            StoreUnavailable, match="connections of the store were in use"
+        ) as printed:
             store.within(SHORT).depth()
-        assert not said.value.maybe_done
+        assert not printed.value.maybe_done
         for each in taken:
             store._pool.give_back(each, is_sound=True)
         assert store.depth() == []

@@ -36,7 +36,7 @@ def pay(dsn: str, end: str = ENDS[0], wait: str | None = None) -> str:
         finish(connection, end)
     if wait:
         Path(wait).read_text()
-    return said(end)
+    return printed(end)
 
 
 @task
@@ -49,14 +49,14 @@ async def pay_later(dsn: str, end: str) -> str:
             raise RuntimeError("no luck today")
         if end.startswith("roll back"):
             await connection.rollback()
-    return said(end)
+    return printed(end)
 
 
 @task
 def pay_slowly(dsn: str, gate: str, done: str) -> None:
     """The first attempt waits with its effect not committed, and tells how it ended."""
     attempt = current()
-    told = "committed"
+    reported = "committed"
     try:
         with psycopg.connect(dsn) as connection:
             connection.execute(EFFECT, (attempt.request_id, attempt.lock_token))
@@ -64,11 +64,11 @@ def pay_slowly(dsn: str, gate: str, done: str) -> None:
                 Path(gate).read_text()
             attempt.complete(connection, attempt.attempt)
     except LeaseLost as error:
-        told = error.outcome
+        reported = error.outcome
         raise
     finally:
         if attempt.attempt == 1:
-            Path(done).write_text(told)
+            Path(done).write_text(reported)
 
 
 def finish(connection: psycopg.Connection, end: str) -> None:
@@ -78,7 +78,7 @@ def finish(connection: psycopg.Connection, end: str) -> None:
         connection.rollback()
 
 
-def said(end: str) -> str:
+def printed(end: str) -> str:
     if end.endswith("raise"):
         raise RuntimeError("no luck today")
     return "returned"

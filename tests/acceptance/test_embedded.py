@@ -70,12 +70,12 @@ class User:
         assert self.process.stdout
         self.input, self.output = self.process.stdin, self.process.stdout
 
-    def said(self) -> list[str]:
+    def printed(self) -> list[str]:
         """The DSN and the pid of the forked child, once it is inside."""
         return self.output.readline().split()
 
     def dsn(self) -> str:
-        return self.said()[0]
+        return self.printed()[0]
 
     def leave(self) -> None:
         self.input.close()
@@ -275,7 +275,7 @@ def test_a_killed_user_does_not_leak_the_server(home: Path) -> None:
 
 def test_a_forked_child_does_not_keep_the_server_up(home: Path) -> None:
     with User(home, fork=True) as user:
-        _, child = user.said()
+        _, child = user.printed()
         server = postmaster(home)
         user.kill()
         wait_until(lambda: not is_running(server))

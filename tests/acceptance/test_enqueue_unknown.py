@@ -171,10 +171,10 @@ def test_the_command_says_with_which_receipt_to_run_it_again(
         failed = CliRunner().invoke(enqueue, ["x", "--dsn", proxy.dsn])
     assert isinstance(failed.exception, EnqueueUnknown)
     assert failed.exception.exit_code == 3
-    said = re.search(r"run the same command with (--receipt \S+):", str(failed.exception))
-    assert said
+    printed = re.search(r"run the same command with (--receipt \S+):", str(failed.exception))
+    assert printed
     for outcome in ("ok", "repeat"):
-        again = CliRunner().invoke(enqueue, ["x", "--dsn", dsn, *said[1].split()])
+        again = CliRunner().invoke(enqueue, ["x", "--dsn", dsn, *printed[1].split()])
         assert (again.exit_code, again.output) == (0, f"request 1: {outcome}\n")
     assert sql(COUNT) == [(1,)]
 

@@ -126,8 +126,8 @@ def test_a_result_that_is_nested_too_deep_fails_and_the_others_go_through(
     first, poison, last = put(store, ("ok", "{}"), ("deep", "{}"), ("ok", "{}"))
     with working(store, TASKS) as (_, heard):
         assert {heard.first(Finished).request.request_id for _ in range(2)} == {first, last}
-        said = heard.first(Failed)
-    assert said.request.request_id == poison
+        printed = heard.first(Failed)
+    assert printed.request.request_id == poison
     assert errors(sql)[poison].startswith("the database refused the result: stack depth limit")
 
 
@@ -189,9 +189,9 @@ def test_an_outcome_that_is_refused_in_every_form_is_dropped_and_reported(
     poison, good = put(store, ("deep", "{}"), ("ok", "{}"))
     with working(store, TASKS) as (_, heard):
         assert heard.first(Finished).request.request_id == good
-        said = heard.first(OutcomeRefused)
-        assert said.request.request_id == poison
-        assert "not even that" in said.error
+        printed = heard.first(OutcomeRefused)
+        assert printed.request.request_id == poison
+        assert "not even that" in printed.error
         put(store, ("ok", "{}"))
         heard.first(Finished)
     # It is still leased: the lease runs out, which counts as a crash.

@@ -245,11 +245,13 @@ def test_the_error_names_the_resource_that_the_server_lacks(
         "create trigger runs_out before insert on rowlease.queue"
         " for each row execute function rowlease.runs_out()"
     )
-    with pytest.raises(StoreUnavailable, match=rf"^the database at postgresql://.* {says}") as said:
+    with pytest.raises(
+        StoreUnavailable, match=rf"^the database at postgresql://.* {says}"
+    ) as printed:
         store.enqueue_many("default", [NewRequest(kind="x")])
-    assert "check the DSN" not in str(said.value)
-    assert said.value.transient
-    assert not said.value.maybe_done
+    assert "check the DSN" not in str(printed.value)
+    assert printed.value.transient
+    assert not printed.value.maybe_done
 
 
 def test_a_server_that_takes_no_more_connections_is_not_called_unreachable(
@@ -259,6 +261,8 @@ def test_a_server_that_takes_no_more_connections_is_not_called_unreachable(
     user = sa.make_url(dsn).username
     sql(f"alter role {user} nosuperuser connection limit 0")
     for call in (migrate, lambda dsn: open_store(dsn).depth()):
-        with pytest.raises(StoreError, match="takes no more connections: too many connect") as said:
+        with pytest.raises(
+            StoreError, match="takes no more connections: too many connect"
+        ) as printed:
             call(dsn)
-        assert said.value.transient
+        assert printed.value.transient

@@ -117,10 +117,14 @@ def test_lines_logged_meanwhile_are_there_when_the_log_is_read(
         run_some(dsn, gate)
         log.read(filled)
         process.send_signal(signal.SIGTERM)
-        said = log.read().decode()
+        printed = log.read().decode()
         assert process.wait(PATIENCE) == 0
-    assert said.index("worker started") < said.index("no luck today") < said.index("worker stopped")
-    assert "dropped" not in said
+    assert (
+        printed.index("worker started")
+        < printed.index("no luck today")
+        < printed.index("worker stopped")
+    )
+    assert "dropped" not in printed
 
 
 @pytest.mark.parametrize("stream", ["stderr", "both"])

@@ -65,7 +65,7 @@ class Command:
         self.process = process
         self.pid = process.pid
         self._lines: queue.Queue[str | None] = queue.Queue()
-        self.said: list[str] = []
+        self.printed: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -77,10 +77,10 @@ class Command:
     def until(self, accepts: Callable[[str], Any]) -> Any:
         """The first line from here on that is accepted, as what `accepts` makes of it."""
         while (line := self._lines.get(timeout=PATIENCE)) is not None:
-            self.said.append(line)
+            self.printed.append(line)
             if found := accepts(line):
                 return found
-        raise AssertionError("".join(self.said))
+        raise AssertionError("".join(self.printed))
 
     def event(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.until(lambda line: parsed(line, name))
@@ -94,17 +94,17 @@ class Command:
         missing = list(names)
         found = []
         while missing:
-            said = self.until(
+            printed = self.until(
                 lambda line: next(filter(None, (parsed(line, n) for n in missing)), 0)
             )
-            missing.remove(said["event"])
-            found.append(said)
+            missing.remove(printed["event"])
+            found.append(printed)
         return found
 
     def all_ended(self) -> None:
         """Wait until nothing of it runs any more, the workers and their children included."""
         while (line := self._lines.get(timeout=PATIENCE)) is not None:
-            self.said.append(line)
+            self.printed.append(line)
 
     def ended(self) -> tuple[int, dict[str, Any]]:
         """Its exit code and its summary."""
@@ -117,8 +117,8 @@ class Command:
 def parsed(line: str, name: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
-    said: dict[str, Any] = json.loads(line)
-    return said if said.get("event") == name else None
+    printed: dict[str, Any] = json.loads(line)
+    return printed if printed.get("event") == name else None
 
 
 @contextmanager
@@ -162,8 +162,10 @@ def probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
 
 def port_of(command: Command) -> int:
     def port(line: str) -> int:
-        said = json.loads(line).get("message", "") if line.startswith("{") else ""
-        return int(said.rpartition("/")[0].rpartition(":")[2]) if "health probes" in said else 0
+        printed = json.loads(line).get("message", "") if line.startswith("{") else ""
+        return (
+            int(printed.rpartition("/")[0].rpartition(":")[2]) if "health probes" in printed else 0
+        )
 
     return int(command.until(port))
 
@@ -233,7 +235,7 @@ def test_a_second_signal_abandons_running_requests(
         command.process.send_signal(signal.SIGINT)
         code, summary = command.ended()
         command.all_ended()
-    assert code == 0, "".join(command.said)
+    assert code == 0, "".join(command.printed)
     assert summary["abandoned"]
     assert sql("select status, num_attempts from rowlease.queue") == [("Pending", 0)]
 
@@ -280,7 +282,7 @@ def test_sigquit_shows_all_stacks_and_stops_nothing(
 
             command.until(is_last)
             running = f"runs request {request_id} (wait_at_the_gate) for "
-            assert any(running in line for line in command.said)
+            assert any(running in line for line in command.printed)
             opened.write("through")
         command.event("finished")
         command.process.send_signal(signal.SIGTERM)
@@ -334,7 +336,7 @@ def test_a_mistake_ends_all_of_it_with_its_exit_code(dsn: str, tmp_path: Path) -
         code, _ = command.ended()
         command.all_ended()
     assert code == 2
-    assert any("there is no module 'nothing_of_that_name'" in line for line in command.said)
+    assert any("there is no module 'nothing_of_that_name'" in line for line in command.printed)
 
 
 def test_a_missing_database_is_reported_once(tmp_path: Path) -> None:
@@ -343,8 +345,8 @@ def test_a_missing_database_is_reported_once(tmp_path: Path) -> None:
         code, _ = command.ended()
         command.all_ended()
     assert code == 3
-    assert len(command.said) == 1
-    assert "cannot reach" in command.said[0]
+    assert len(command.printed) == 1
+    assert "cannot reach" in command.printed[0]
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
@@ -358,18 +360,18 @@ def test_probes_are_answered_over_http(
         assert probe(port, "/live")[0] == 200
         assert probe(port, "/nonsense")[0] == 404
         command.event("started")
-        code, said = probe(port, "/ready")
+        code, printed = probe(port, "/ready")
         while code != 200:  # reports come once a second
             assert code == 503
-            assert said["why"]
-            code, said = probe(port, "/ready")
+            assert printed["why"]
+            code, printed = probe(port, "/ready")
         command.process.send_signal(signal.SIGTERM)
         command.events("worker_stopping", int(processes))
-        code, said = probe(port, "/ready")
+        code, printed = probe(port, "/ready")
         while code != 503:
-            code, said = probe(port, "/ready")
-        assert "it drains, and claims no more" in said["why"][0]
-        assert said["draining"]
+            code, printed = probe(port, "/ready")
+        assert "it drains, and claims no more" in printed["why"][0]
+        assert printed["draining"]
         assert probe(port, "/live")[0] == 200
         gate.write_text("through")
         assert command.ended()[0] == 0
@@ -395,14 +397,14 @@ def test_files_say_whether_it_is_live_and_ready(processes: str, dsn: str, tmp_pa
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_systemd_gets_notifications(processes: str, address: str, dsn: str, tmp_path: Path) -> None:
     address = address.format(folder=tmp_path, pid=os.getpid())
-    said: list[str] = []
+    printed: list[str] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address.replace("@", "\0", 1))
         manager.settimeout(PATIENCE)
 
         def hear(line: str) -> None:
-            while line not in said:
-                said.extend(manager.recv(4096).decode().splitlines())
+            while line not in printed:
+                printed.extend(manager.recv(4096).decode().splitlines())
 
         with working(
             dsn,
@@ -414,11 +416,11 @@ def test_systemd_gets_notifications(processes: str, address: str, dsn: str, tmp_
             hear("READY=1")
             hear("WATCHDOG=1")
             hear(f"STATUS=0 of {processes} slots busy, 0 finished")
-            assert "STOPPING=1" not in said
+            assert "STOPPING=1" not in printed
             command.process.send_signal(signal.SIGTERM)
             hear("STOPPING=1")
             assert command.ended()[0] == 0
-    assert said.count("READY=1") == 1
+    assert printed.count("READY=1") == 1
 
 
 def test_an_address_in_use_is_an_error(dsn: str, tmp_path: Path) -> None:
@@ -428,4 +430,4 @@ def test_an_address_in_use_is_an_error(dsn: str, tmp_path: Path) -> None:
             code, _ = command.ended()
             command.all_ended()
     assert code == 2
-    assert f"cannot listen for health probes at 127.0.0.1:{port}" in command.said[-1]
+    assert f"cannot listen for health probes at 127.0.0.1:{port}" in command.printed[-1]

@@ -200,8 +200,8 @@ def test_two_tasks_that_want_different_executors_are_refused(store: Store) -> No
     @task(executor="process")
     def other() -> None: ...
 
-    said = r"the task one wants 'thread' and other wants 'process'; give each a queue"
-    with pytest.raises(ConfigError, match=said):
+    printed = r"the task one wants 'thread' and other wants 'process'; give each a queue"
+    with pytest.raises(ConfigError, match=printed):
         Worker(store, [one, other])
 
 

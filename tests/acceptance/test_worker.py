@@ -284,10 +284,10 @@ def test_a_failing_task_is_retried_and_then_a_dead_letter(store: Store, sql: Sql
     assert str(summary).startswith("0 finished, 3 failed, 1 dead in ")
     assert [event.dead for event in failed] == [False, False, True]
     assert statuses(sql) == {"Failed": 1}
-    said = errors(sql)[one]
-    assert said.startswith("ValueError: no luck today\n\nTraceback")
-    assert 'raise ValueError("no luck today")' in said
-    assert "rowlease/worker" not in said
+    error_text = errors(sql)[one]
+    assert error_text.startswith("ValueError: no luck today\n\nTraceback")
+    assert 'raise ValueError("no luck today")' in error_text
+    assert "rowlease/worker" not in error_text
 
 
 def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> None:
@@ -302,7 +302,7 @@ def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> Non
 
 
 @pytest.mark.parametrize(
-    ("action", "said"),
+    ("action", "error_text"),
     [
         ("mute", "Unprintable: <exception str() failed>"),
         ("leave", "SystemExit: left"),
@@ -313,13 +313,13 @@ def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> Non
     ids=str,
 )
 def test_mistakes_of_a_task_are_in_its_last_error(
-    action: Any, said: str, store: Store, sql: Sql
+    action: Any, error_text: str, store: Store, sql: Sql
 ) -> None:
     (one,) = put(store, action, max_attempts=1)
     put(store, "ok")
     summary = drain(store, concurrency=1)
     assert (summary.finished, summary.failed, summary.crashed) == (1, 1, 0)
-    assert said in errors(sql)[one].partition("\n")[0]
+    assert error_text in errors(sql)[one].partition("\n")[0]
 
 
 @pytest.mark.parametrize("executor", ["process", "thread"])

@@ -113,7 +113,7 @@ def joined(parts: Sequence[Run], every: Iterable[Result]) -> Run:
             older.setdefault(ran, []).append(what)
     return now._replace(
         results=[result for _, result, _ in found.values()],
-        servers={engine: said for part in parts for engine, said in part.servers.items()},
+        servers={engine: answered for part in parts for engine, answered in part.servers.items()},
         began=min(part.began for part in parts),
         ended=max(part.ended for part in parts),
         examples=" and ".join(sorted({part.examples for part in parts})),

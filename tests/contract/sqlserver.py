@@ -274,9 +274,9 @@ class MssqlSession(SqlServerStore, Session):
 
     def version(self) -> str:
         lines = str(self._observer.execute("select @@version").fetchval()).splitlines()
-        said = "; ".join((lines[0], lines[-1])) if self._is_babelfish else lines[0].strip()
+        answered = "; ".join((lines[0], lines[-1])) if self._is_babelfish else lines[0].strip()
         label = os.environ.get(LABEL)
-        return f"{said}; {label}" if label else said
+        return f"{answered}; {label}" if label else answered
 
     def spelt(self, name: str) -> str:
         return spelt(name)

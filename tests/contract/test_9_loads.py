@@ -131,10 +131,10 @@ def test_a_server_does_not_quote_a_payload_either(store: Session) -> None:
     run = store.staged("x", numbered(1, payload="hunter2"))
     with pytest.raises(InvalidRequest) as refused:
         store.promote("x", run, 1)
-    assert "hunter2" not in " ".join(said(refused.value))
+    assert "hunter2" not in " ".join(answered(refused.value))
 
 
-def said(error: BaseException) -> list[str]:
+def answered(error: BaseException) -> list[str]:
     """All that the server reported: message, detail, hint, context."""
     diag = getattr(error.__cause__, "diag", None)
     return [str(getattr(diag, name)) for name in dir(diag) if not name.startswith("_")]

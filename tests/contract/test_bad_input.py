@@ -198,8 +198,8 @@ def bad(request: pytest.FixtureRequest) -> Bad:
 def test_bad_input_is_refused_in_the_same_sentence_everywhere(store: Session, bad: Bad) -> None:
     with pytest.raises(bad.error) as refused:
         bad.call(store)
-    said = str(refused.value)
-    assert said == bad.says or said.startswith(f"{bad.says}: ")
+    answered = str(refused.value)
+    assert answered == bad.says or answered.startswith(f"{bad.says}: ")
     assert type(refused.value) is bad.error
 
 

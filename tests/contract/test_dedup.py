@@ -195,8 +195,8 @@ def test_of_many_producers_of_the_same_keys_each_key_has_one_winner(
             return [answer for key in keys for answer in own.enqueue_many("default", keyed(key))]
 
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(produce, range(8)))
-    for answers in zip(*told, strict=True):
+        reported = list(pool.map(produce, range(8)))
+    for answers in zip(*reported, strict=True):
         assert sorted(outcomes(answers)) == ["duplicate"] * 7 + ["ok"]
         assert len({answer.request_id for answer in answers}) == 1
     assert len(store.rows("queue", "request_id")) == 20

@@ -180,20 +180,20 @@ class Scene:
     def say_aside(self, session: Session, word: str) -> Future[str]:
         return session.in_background(lambda: self.say(session, word))
 
-    def check(self, state: str, told: object) -> None:
+    def check(self, state: str, reported: object) -> None:
         """The request is in this state, and nothing was lost or left hanging."""
         rows = self.store.rows("requests", "status", "lock_token")
-        assert [row[0] for row in rows] == [s for s in (LIFE[state].status,) if s], told
-        assert len(rows) <= 1, told
-        assert self.store.depth() == self.store.counted(), told
+        assert [row[0] for row in rows] == [s for s in (LIFE[state].status,) if s], reported
+        assert len(rows) <= 1, reported
+        assert self.store.depth() == self.store.counted(), reported
         if late := LIFE[state].late:
-            assert self.say(self.store, "complete") == late, told
+            assert self.say(self.store, "complete") == late, reported
         # Whatever is neither finished nor dead comes to its end when time has passed.
         self.clock.advance(seconds=62)
         self.store.complete(self.store.claim("three"))
         left = self.store.rows("queue", "status")
-        assert left == ([("Failed",)] if state == "dead" else []), told
-        assert self.store.depth() == self.store.counted(), told
+        assert left == ([("Failed",)] if state == "dead" else []), reported
+        assert self.store.depth() == self.store.counted(), reported
 
 
 @pytest.fixture
@@ -210,12 +210,12 @@ ORDERS = ["one after the other", "while the first is open", "while the first is 
 def test_two_concurrent_calls_are_linearizable(scene: Scene, start: str, order: str) -> None:
     one, two, _ = scene.sessions
     for first, second in product(WORDS, WORDS):
-        told = (start, first, second, order)
+        reported = (start, first, second, order)
         scene.set(start)
         answer, between = alone(start, first)
         found = start if order == "while the first is undone" else between
         one.begin()
-        assert scene.say(one, first) == answer, told
+        assert scene.say(one, first) == answer, reported
         if order == "one after the other":
             one.commit()
         two.begin()
@@ -232,14 +232,14 @@ def test_two_concurrent_calls_are_linearizable(scene: Scene, start: str, order: 
                 expected, end = PASSING[second], found
             else:
                 expected, end = alone(found, second)
-            assert settled == (not locked or passes), told
+            assert settled == (not locked or passes), reported
             one.commit() if order == "while the first is open" else one.rollback()
         else:
             expected, end = alone(found, second)
-            assert settled, told
-        assert call.result() == expected, told
+            assert settled, reported
+        assert call.result() == expected, reported
         two.commit()
-        scene.check(end, told)
+        scene.check(end, reported)
 
 
 # -- three sessions, every order of their steps ----------------------------------------------------
@@ -277,7 +277,7 @@ class Interleaving:
         self.undone = [word.endswith(", undone") for word in words]
         self.calls: dict[int, Future[str]] = {}
         self.ends: list[int] = []
-        self.told: dict[int, str] = {}
+        self.reported: dict[int, str] = {}
 
     def run(self, order: Sequence[int]) -> None:
         """Make the steps in this order; who waits for a lock ends as soon as it has it."""
@@ -289,7 +289,7 @@ class Interleaving:
             else:
                 self.ends.append(number)
             self.settle()
-        assert len(self.told) == len(self.words), "nobody waits for ever"
+        assert len(self.reported) == len(self.words), "nobody waits for ever"
 
     def settle(self) -> None:
         """Let everybody go on who can, until all others wait for them."""
@@ -297,9 +297,9 @@ class Interleaving:
         while moved:
             moved = False
             for number, call in self.calls.items():
-                settled = number in self.told or self.scene.sessions[number].settles(call)
-                if settled and number in self.ends and number not in self.told:
-                    self.told[number] = call.result()
+                settled = number in self.reported or self.scene.sessions[number].settles(call)
+                if settled and number in self.ends and number not in self.reported:
+                    self.reported[number] = call.result()
                     session = self.scene.sessions[number]
                     session.rollback() if self.undone[number] else session.commit()
                     moved = True
@@ -311,10 +311,10 @@ class Interleaving:
         told the truth, but changed nothing.
         """
         found = set()
-        for sequence in permutations(self.told):
+        for sequence in permutations(self.reported):
             ends = {start}
             for number in sequence:
-                word, answer = self.words[number], self.told[number]
+                word, answer = self.words[number], self.reported[number]
                 after = set()
                 for state in ends:
                     expected, end = alone(state, word)
@@ -336,15 +336,15 @@ def test_three_concurrent_calls_are_linearizable(
         scene.set(start)
         interleaving = Interleaving(scene, words)
         interleaving.run(order)
-        told = (start, order, [interleaving.told[number] for number in range(3)])
+        reported = (start, order, [interleaving.reported[number] for number in range(3)])
         ends = interleaving.explained(start)
         status = [status for (status,) in scene.store.rows("requests", "status")]
         ends = {end for end in ends if [s for s in (LIFE[end].status,) if s] == status}
-        assert ends, told
+        assert ends, reported
         late = scene.say(scene.store, "complete") if all(LIFE[end].late for end in ends) else ""
         ends = {end for end in ends if LIFE[end].late == late}
-        assert ends, (told, late)
-        scene.check(ends.pop(), told)
+        assert ends, (reported, late)
+        scene.check(ends.pop(), reported)
 
 
 # -- batches that cross ----------------------------------------------------------------------------
@@ -383,24 +383,24 @@ def test_batches_that_name_the_same_requests_in_any_order_do_not_block_each_othe
         gate.forge("queue", held[locked].request_id, priority=0)
         calls = [say(one, first, held), say(two, second, held)]
         gate.rollback()
-        told: list[Sequence[str]] = []
+        reported: list[Sequence[str]] = []
         for call in calls:
             try:
-                told.append(call.result())
+                reported.append(call.result())
             except StoreConflict:
                 if store.skips_locked:
                     raise
                 deadlocks += 1
-                told.append(["nothing was done"] * 2)
+                reported.append(["nothing was done"] * 2)
         settled = [
             sum(
                 answers[place] == Outcome.OK
-                for word, answers in zip((first, second), told, strict=True)
+                for word, answers in zip((first, second), reported, strict=True)
                 if word in ("complete", "fail", "abandon", "exchange")
             )
             for place in (0, 1)
         ]
-        assert max(settled) <= 1, (first, second, locked, told)
+        assert max(settled) <= 1, (first, second, locked, reported)
         assert store.depth() == store.counted()
     if deadlocks:
         pytest.skip(sessions.IN_ANY_ORDER)

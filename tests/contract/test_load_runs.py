@@ -43,7 +43,7 @@ class Scene:
         self._numbers: dict[str, int] = {}
         self._owner: str | None = None
         self._winner: str | None = None
-        self.told: list[tuple[str, str, str]] = []
+        self.reported: list[tuple[str, str, str]] = []
 
     def step(self, driver: str, step: str) -> None:
         """Make a step, whose answer must be the expected one."""
@@ -54,8 +54,8 @@ class Scene:
             answer = self._make(driver, step)
         except LoadLost:
             answer = TAKEN_OVER
-        self.told.append((driver, step, answer))
-        assert answer == expected, self.told
+        self.reported.append((driver, step, answer))
+        assert answer == expected, self.reported
 
     def _expected(self, driver: str, step: str) -> str:
         superseded = driver in self._numbers and driver != self._owner
@@ -88,10 +88,13 @@ class Scene:
 
     def check(self) -> None:
         """One driver got `ok`; its rows are enqueued, each once, and no others."""
-        assert Counter(self.told)[(str(self._winner), PROMOTE, Outcome.OK)] == 1, self.told
-        assert sum(step == PROMOTE and told == Outcome.OK for _, step, told in self.told) == 1
+        assert Counter(self.reported)[(str(self._winner), PROMOTE, Outcome.OK)] == 1, self.reported
+        assert (
+            sum(step == PROMOTE and reported == Outcome.OK for _, step, reported in self.reported)
+            == 1
+        )
         found = self._store.rows("queue", "kind", load_id=self._load_id)
-        assert found == [(f"{n} by {self._winner}",) for n in range(2 * ROWS)], self.told
+        assert found == [(f"{n} by {self._winner}",) for n in range(2 * ROWS)], self.reported
         ((run_by, status),) = self._store.rows("load", "run_by", "status", load_id=self._load_id)
         assert (run_by.partition(" ")[0], status) == (self._winner, "Promoted")
 
@@ -135,7 +138,7 @@ def play(store: Session, orders: Iterator[list[tuple[str, str]]]) -> Counter[str
         for driver, step in order:
             scene.step(driver, step)
         scene.check()
-        seen.update(told for _, _, told in scene.told)
+        seen.update(reported for _, _, reported in scene.reported)
     store.maintain()
     assert store.rows("staging", "load_id", "row_id") == []
     return seen

@@ -148,7 +148,7 @@ class Model:
             r.token, r.attempts, r.broken = token, r.attempts + 1, False
         return [Held(r.id, r.token) for r in taken]
 
-    def said(self, held: Sequence[Held], word: Callable[[Request], object]) -> list[str]:
+    def answered(self, held: Sequence[Held], word: Callable[[Request], object]) -> list[str]:
         """Apply a report to requests whose lease is valid; returns the outcome of each."""
         before = {h.request_id: replace(r) for h in held if (r := self.requests.get(h.request_id))}
         answers, done = [], set()
@@ -305,13 +305,13 @@ class Machine(RuleBasedStateMachine):
     @rule(picks=picks)
     def complete(self, picks: list[int]) -> None:
         held = self.held(picks)
-        done = self.model.said(held, lambda r: self.model.end(r, "Complete"))
+        done = self.model.answered(held, lambda r: self.model.end(r, "Complete"))
         assert self.store.complete(held) == done
 
     @rule(picks=picks, failure=failures)
     def fail(self, picks: list[int], failure: Failure) -> None:
         held = self.held(picks)
-        done = self.model.said(held, lambda r: self.model.fail(r, failure))
+        done = self.model.answered(held, lambda r: self.model.fail(r, failure))
         assert self.store.fail(held, [failure] * len(held)) == done
 
     @rule(picks=picks)
@@ -326,12 +326,12 @@ class Machine(RuleBasedStateMachine):
                 assert full / 2 <= r.due - self.model.now <= full
 
         answers = self.store.fail(held, [Failure("x")] * len(held))
-        assert answers == self.model.said(held, back_off)
+        assert answers == self.model.answered(held, back_off)
 
     @rule(picks=picks)
     def abandon(self, picks: list[int]) -> None:
         held = self.held(picks)
-        assert self.store.abandon(held) == self.model.said(held, self.model.abandon)
+        assert self.store.abandon(held) == self.model.answered(held, self.model.abandon)
 
     @precondition(lambda self: any(r.abandons for r in self.model.of("Pending")))
     @rule(times=st.integers(5, 9))
@@ -344,7 +344,7 @@ class Machine(RuleBasedStateMachine):
     def renew(self, picks: list[int], started: bool) -> None:
         held = self.held(picks)
         asked = {r.id for r in self.model.of("Processing") if r.asked}
-        done = self.model.said(held, lambda r: self.model.renew(r, started))
+        done = self.model.answered(held, lambda r: self.model.renew(r, started))
         answers = self.store.renew(held, started=[started] * len(held))
         assert [answer.outcome for answer in answers] == [
             "cancel_requested" if outcome == "ok" and h.request_id in asked else outcome
@@ -363,10 +363,10 @@ class Machine(RuleBasedStateMachine):
             completed=[(held, None) for held in completed],
             failed=[(held, failure) for held in failing],
         )
-        assert answer.completed == self.model.said(
+        assert answer.completed == self.model.answered(
             completed, lambda r: self.model.end(r, "Complete")
         )
-        assert answer.failed == self.model.said(failing, lambda r: self.model.fail(r, failure))
+        assert answer.failed == self.model.answered(failing, lambda r: self.model.fail(r, failure))
         taken = [Held(held.request_id, held.lock_token) for held in answer.claim.requests]
         tokens = [held.lock_token for held in taken]
         assert taken == (self.model.dequeue(limit, limit, tokens) if limit else [])

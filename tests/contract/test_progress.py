@@ -37,13 +37,13 @@ def test_several_are_kept_at_once_and_only_those_that_are_held(store: Session) -
     store.put(count=3)
     one, two, three = store.claim(limit=3)
     store.complete([two])
-    said: list[tuple[Held | LeasedRequest, float, str]] = [
+    answered: list[tuple[Held | LeasedRequest, float, str]] = [
         (three, 1.0, "three"),
         (two, 0.5, "two"),
         (one, 0.0, ""),
         (Held(10**9, 1), 0.5, "none"),
     ]
-    assert store.report_progress(said) == 2
+    assert store.report_progress(answered) == 2
     assert store.rows("progress", "request_id", "note") == [
         (one.request_id, ""),
         (three.request_id, "three"),

@@ -121,7 +121,7 @@ def test_a_new_expression_counts_from_now(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error", "said"),
+    ("wrong", "error", "message"),
     [
         ({"queue": "nowhere"}, InvalidRequest, 'queue "nowhere" does not exist'),
         ({"kind": ""}, InvalidRequest, "kind must name a task"),
@@ -136,9 +136,9 @@ def test_a_new_expression_counts_from_now(
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    store: Session, wrong: dict[str, Any], error: type[Exception], said: str
+    store: Session, wrong: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         store.put_schedule(**{"name": "s", "cron": HOURLY, "kind": "tidy", **wrong})
     assert store.list_schedules() == []
 
@@ -303,9 +303,9 @@ def test_a_full_queue_delays_a_firing_and_loses_none(store: Session, clock: Cloc
     assert schedules.step() == 10  # when the lease is over, it is tried again
     clock.advance(seconds=10)
     schedules.step()
-    (told,) = heard
-    assert isinstance(told, ScheduleNotFired)
-    assert 'queue "default" is full' in told.error
+    (reported,) = heard
+    assert isinstance(reported, ScheduleNotFired)
+    assert 'queue "default" is full' in reported.error
     store.cancel([request])
     clock.advance(seconds=10)
     assert fire(store) == 1

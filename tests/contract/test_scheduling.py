@@ -18,12 +18,12 @@ def statuses(store: Session) -> list[str]:
     return [status for _, status in store.rows("queue", "request_id", "status")]
 
 
-@pytest.mark.parametrize("said", ["delay", "instant", "instant in another time zone"])
+@pytest.mark.parametrize("given", ["delay", "instant", "instant in another time zone"])
 def test_a_request_is_taken_when_it_is_due_and_not_before(
-    store: Session, clock: Clock, said: str
+    store: Session, clock: Clock, given: str
 ) -> None:
     due = clock.now + timedelta(minutes=5)
-    match said:
+    match given:
         case "delay":
             (request,) = store.put(delay=timedelta(minutes=5))
         case "instant":

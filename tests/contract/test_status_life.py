@@ -197,13 +197,13 @@ def test_the_tables_refuse_what_no_request_can_be(store: Session, clock: Clock) 
         store.reset()
         request = BIRTHS[status](store, clock)
         table = "queue_history" if status in ("Complete", "Cancelled") else "queue"
-        said = "accepted"
+        answered = "accepted"
         try:
             store.forge(table, request, **columns)
         except (StoreError, InvalidRequest) as error:
-            said = str(error)
-        if not re.search(constraint, said):
-            wrong.append((status, columns, said))
+            answered = str(error)
+        if not re.search(constraint, answered):
+            wrong.append((status, columns, answered))
     assert wrong == []
 
 

@@ -274,9 +274,9 @@ def test_migrates_at_once_take_turns(empty: str) -> None:
             assert time.monotonic() < ends, [racer.poll() for racer in racers]
             time.sleep(0.02)
         assert run(empty, "select to_regnamespace('rowlease')") == [(None,)]
-    said = [racer.communicate(timeout=200) for racer in racers]
-    assert [racer.returncode for racer in racers] == [0] * 4, said
-    assert sum(b'"changed": true' in out for out, _ in said) == 1
+    printed = [racer.communicate(timeout=200) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * 4, printed
+    assert sum(b'"changed": true' in out for out, _ in printed) == 1
 
 
 def test_a_routine_that_left_sql_is_dropped(

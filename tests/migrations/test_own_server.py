@@ -140,8 +140,8 @@ def test_databases_of_one_server_are_migrated_at_once(
         )
         for name in names
     ]
-    said = [racer.communicate(timeout=200)[1] for racer in racers]
-    assert [racer.returncode for racer in racers] == [0] * len(racers), said
+    printed = [racer.communicate(timeout=200)[1] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * len(racers), printed
 
 
 def test_threads_of_one_process_migrate_at_once(admin: psycopg.Connection, server: str) -> None:

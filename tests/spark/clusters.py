@@ -100,7 +100,7 @@ class Driver:
         each = [
             one
             for one in mine
-            if EXECUTOR in (said := " ".join(command_of(one))) and f":{self.port} " in said
+            if EXECUTOR in (printed := " ".join(command_of(one))) and f":{self.port} " in printed
         ]
         return sorted(each, key=lambda one: one.create_time())
 

@@ -41,14 +41,14 @@ def serve(settings: dict[str, str]) -> None:
         for name in DURATIONS:
             if name in given:
                 given[name] = timedelta(seconds=given[name])
-        told: list[object] = []
+        reported: list[object] = []
         if module := given.pop("task_of", None):
             given["tasks"] = importlib.import_module(module).nap
         if given.pop("own_task", False):
             given["tasks"] = own
         try:
-            summary = work(spark, progress=told.append, **given)
-            answer({"summary": summary._asdict(), "told": list(map(str, told))})
+            summary = work(spark, progress=reported.append, **given)
+            answer({"summary": summary._asdict(), "reported": list(map(str, reported))})
         except RowleaseError as error:
             answer({"error": type(error).__name__, "says": str(error)})
     spark.stop()

@@ -229,11 +229,11 @@ def enqueued(store: Store, source: Input) -> None:
 def test_a_worker_that_dies_is_started_again(store: Store, source: Input, tmp_path: Path) -> None:
     enqueued(store, source)
     workers = [FakeWorker(store, 4, -9), FakeWorker(store, 6, 0)]
-    said: list[str] = []
+    printed: list[str] = []
     samples: list[DrainSample] = []
-    done = drain(store, lambda: workers.pop(0), samples.append, said.append, tmp_path / "log")
-    assert len(said) == 1
-    assert said[0].startswith("The worker was ended by SIGKILL; starting it again.")
+    done = drain(store, lambda: workers.pop(0), samples.append, printed.append, tmp_path / "log")
+    assert len(printed) == 1
+    assert printed[0].startswith("The worker was ended by SIGKILL; starting it again.")
     assert (done.finished, len(done.restarts), done.summaries) == (10, 1, [{"finished": 6}])
     assert samples[0].depths == {3: 10}
     assert done.samples[-1].total == 0
@@ -284,13 +284,13 @@ def test_the_demo_runs_is_interrupted_continues_and_starts_anew(
 
     assert run_demo(dsn, as_json=True, **given) == 0
     out, err = capsys.readouterr()
-    said = json.loads(out)
+    printed = json.loads(out)
     assert "An earlier run has enqueued these 60 flights" in err
-    assert (said["rows"], said["differ"], said["resumed"]) == (60, 0, True)
-    assert sum(row["flights"] for row in said["carriers"]) == 60
-    assert sum(wait["requests"] for wait in said["waits"]) == 60
-    assert said["rows_per_second"].keys() == {"drain", "read_back"}
-    picture = Path(said["plot"]).read_bytes()
+    assert (printed["rows"], printed["differ"], printed["resumed"]) == (60, 0, True)
+    assert sum(row["flights"] for row in printed["carriers"]) == 60
+    assert sum(wait["requests"] for wait in printed["waits"]) == 60
+    assert printed["rows_per_second"].keys() == {"drain", "read_back"}
+    picture = Path(printed["plot"]).read_bytes()
     assert struct.unpack(">II", picture[16:24]) == (1600, 900)
 
     expect = job.expected

@@ -326,9 +326,9 @@ def test_an_error_from_the_driver_shows_no_row_and_no_password(
     with pytest.raises(InvalidRequest) as raised:
         enqueue(frame, dsn, queue="default", kind="k", payload="json")
     assert raised.value.__cause__ is not None
-    told = f"{raised.value} {raised.value.__cause__} {capfd.readouterr()}"
-    assert "4111" not in told
-    assert password not in told
+    reported = f"{raised.value} {raised.value.__cause__} {capfd.readouterr()}"
+    assert "4111" not in reported
+    assert password not in reported
 
 
 def test_the_password_stays_out_of_sparks_settings_and_event_log(

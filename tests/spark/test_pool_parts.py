@@ -49,10 +49,10 @@ def test_on_this_machine_a_pool_is_one_worker(
     shutil.copy(Path(__file__).parent / "pool_tasks.py", file)
     spark.sparkContext.addPyFile(str(file))
     sql("select rowlease.enqueue('default', 'nap') from generate_series(1, 20)")
-    told: list[PoolProgress] = []
+    reported: list[PoolProgress] = []
     group = "spark.jobGroup.id"
     before = spark.sparkContext.getLocalProperty(group)
-    summary = work(spark, "tasks_that_travel:nap", dsn=dsn, progress=told.append)
+    summary = work(spark, "tasks_that_travel:nap", dsn=dsn, progress=reported.append)
     assert (summary.finished, summary.slots) == (20, 2)
     assert sql("select count(distinct locked_by) from rowlease.queue_history") == [(1,)]
     assert sql("select count(*) from rowlease.worker") == [(0,)]
@@ -159,7 +159,7 @@ def test_the_reason_of_a_failed_job_is_one_line(spark: Any) -> None:
     def fails(_: Any) -> Any:
         raise ValueError("as asked")
 
-    for rdd, said in (
+    for rdd, printed in (
         (spark.sparkContext.parallelize([1]).map(fails), "ValueError: as asked"),
         (
             spark.sparkContext.parallelize([1]).map(lambda _: os._exit(3)),
@@ -168,7 +168,7 @@ def test_the_reason_of_a_failed_job_is_one_line(spark: Any) -> None:
     ):
         with pytest.raises(Exception) as raised:  # noqa: PT011 -- whatever PySpark makes of it
             rdd.collect()
-        assert reason(raised.value).startswith(said)
+        assert reason(raised.value).startswith(printed)
         assert "\n" not in reason(raised.value)
     assert reason(RowleaseError("x")) == "x"
 

@@ -159,11 +159,13 @@ def test_the_command_prints_tables_and_writes_files(
     window = ("--since=2030-01-01T12:00", "--until=2030-01-01T14:00+01:00", f"--dsn={filled}")
     done = run(*window, f"--output={tmp_path / 'out'}")
     assert done.exit_code == 0, done.output
-    said = done.output.splitlines()
-    assert said[0] == "Between 2030-01-01 12:00 and 2030-01-01 13:00 UTC, by the database's clock"
-    (total,) = (line.split() for line in said if line.startswith(" all"))
+    printed = done.output.splitlines()
+    assert (
+        printed[0] == "Between 2030-01-01 12:00 and 2030-01-01 13:00 UTC, by the database's clock"
+    )
+    (total,) = (line.split() for line in printed if line.startswith(" all"))
     assert total == ["all", "1,200", "1.67", "171", "4", "0"]
-    assert any(line.split()[:5] == ["ValueError", "images", "k", "2", "1"] for line in said)
+    assert any(line.split()[:5] == ["ValueError", "images", "k", "2", "1"] for line in printed)
     names = ["work", "failures", "throughput"]
     work, failures, throughput = (pd.read_csv(tmp_path / "out" / f"{name}.csv") for name in names)
     assert (work["complete"].sum(), len(failures), throughput["complete"].sum()) == (1200, 5, 1200)

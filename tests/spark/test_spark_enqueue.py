@@ -31,9 +31,9 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
         (tmp_path / "a.parquet").as_uri()
     )
     for form in ("csv", "json", "parquet"):
-        said = run(f"--input={tmp_path}/a.{form}", f"--format={form}", "--priority=urgency",
+        printed = run(f"--input={tmp_path}/a.{form}", f"--format={form}", "--priority=urgency",
                    f"--load-id={form}", f"--dsn={dsn}")  # fmt: skip
-    assert said == "1 of 1 rows enqueued into default\n"
+    assert printed == "1 of 1 rows enqueued into default\n"
     again = run(f"--input={tmp_path}/a.csv", "--format=csv", "--priority=urgency",
                 "--load-id=csv", "--json", f"--dsn={dsn}")  # fmt: skip
     assert json.loads(again) == {

@@ -67,8 +67,8 @@ def test_rows_become_requests_with_all_that_they_say(
         datetime(2030, 10, 27, hour, 30, 0, 123456, tzinfo=UTC) for hour in range(3)
     ]
     assert rows[1][3:5] + rows[1][6:8] == ("1", "group 1", "first", "Scheduled")
-    said = [row[8] if isinstance(row[8], dict) else json.loads(row[8]) for row in rows]
-    assert [payload["name"] for payload in said] == ["żółć \U0001f6eb", None, "żółć \U0001f6eb"]
+    printed = [row[8] if isinstance(row[8], dict) else json.loads(row[8]) for row in rows]
+    assert [payload["name"] for payload in printed] == ["żółć \U0001f6eb", None, "żółć \U0001f6eb"]
 
 
 def test_a_session_in_another_time_zone_means_the_same_times(

@@ -172,18 +172,18 @@ def main() -> None:
         return
     seen = Seen(spark, folder)
 
-    def load(told: dict[str, Any]) -> None:
+    def load(reported: dict[str, Any]) -> None:
         conf = spark.sparkContext._jsc.sc().conf()
-        conf.set("spark.speculation", str(bool(told["speculation"])).lower())
+        conf.set("spark.speculation", str(bool(reported["speculation"])).lower())
         error = None
         # A thread has no session of its own, and only a session knows the format.
         sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession
         sessions.setActiveSession(spark._jsparkSession)
         try:
-            run(spark, told)
+            run(spark, reported)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"[:4000]
-        say({"load_id": told["load_id"], "error": error, "seen": seen.counts()})
+        say({"load_id": reported["load_id"], "error": error, "seen": seen.counts()})
 
     say({"master": master})
     for line in sys.stdin:

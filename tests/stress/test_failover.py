@@ -68,14 +68,14 @@ class Told:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-def produce(dsn: str, second_port: int, told: Told) -> None:
+def produce(dsn: str, second_port: int, reported: Told) -> None:
     with closing(open_store(dsn)) as store:
-        while not told.stop.is_set():
-            numbers = [next(told.numbers) for _ in range(BATCH)]
+        while not reported.stop.is_set():
+            numbers = [next(reported.numbers) for _ in range(BATCH)]
             try:
                 with psycopg.connect(dsn, connect_timeout=5) as own:
                     on_second = own.info.port == second_port
-                    while not told.stop.is_set():
+                    while not reported.stop.is_set():
                         own.cursor().executemany(
                             "insert into witness values (%s)", [(n,) for n in numbers]
                         )
@@ -85,16 +85,16 @@ def produce(dsn: str, second_port: int, told: Told) -> None:
                         ]
                         answers = store.enqueue_many("default", requests, connection=own)
                         own.commit()
-                        acknowledged = told.second if on_second else told.first
+                        acknowledged = reported.second if on_second else reported.first
                         for n, answer in zip(numbers, answers, strict=True):
                             acknowledged[n] = answer.request_id or 0
-                        numbers = [next(told.numbers) for _ in range(BATCH)]
-                        if len(told.second) >= AFTERWARDS:
-                            told.stop.set()
-                        told.stop.wait(0 if told.is_over.is_set() else PAUSE)
+                        numbers = [next(reported.numbers) for _ in range(BATCH)]
+                        if len(reported.second) >= AFTERWARDS:
+                            reported.stop.set()
+                        reported.stop.wait(0 if reported.is_over.is_set() else PAUSE)
             except (psycopg.OperationalError, StoreError):
-                told.unknown.update(numbers)
-                told.stop.wait(0.02)
+                reported.unknown.update(numbers)
+                reported.stop.wait(0.02)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def workers(dsn: str, log: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 def fail_over(seed: Seed, home: Path) -> Counter[str]:
     """One failover under load; what was seen."""
     home.mkdir()
-    told = Told()
+    reported = Told()
     primary = Server(seed, home / "one")
     standby = Server(seed, home / "two", follows=primary)
     dsn = primary.dsn.replace(f":{primary.port}/", f":{primary.port},127.0.0.1:{standby.port}/")
@@ -136,32 +136,32 @@ def fail_over(seed: Seed, home: Path) -> Counter[str]:
                 "the workers are there",
                 lambda: primary.ask("select count(*) from rowlease.worker") == [(WORKERS,)],
             )
-            calls = [pool.submit(produce, dsn, standby.port, told) for _ in range(PRODUCERS)]
+            calls = [pool.submit(produce, dsn, standby.port, reported) for _ in range(PRODUCERS)]
             try:
-                told.stop.wait(IN_STEP)
+                reported.stop.wait(IN_STEP)
                 standby.cut_off()
-                told.stop.wait(LAG)
+                reported.stop.wait(LAG)
                 primary.kill()
                 standby.promote()
-                told.is_over.set()
+                reported.is_over.set()
                 for call in calls:
                     call.result()
             finally:
-                told.stop.set()
+                reported.stop.set()
             until(
                 "all is done", lambda: standby.ask("select count(*) from rowlease.queue") == [(0,)]
             )
             for process in running:
                 process.send_signal(signal.SIGTERM)
             assert [process.wait(60) for process in running] == [0] * WORKERS
-            said = "".join((home / f"worker {n}").read_text() for n in range(WORKERS))
-        return judge(standby, told, late=said.count("lease lost"))
+            printed = "".join((home / f"worker {n}").read_text() for n in range(WORKERS))
+        return judge(standby, reported, late=printed.count("lease lost"))
     finally:
         primary.kill()
         standby.kill()
 
 
-def judge(server: Server, told: Told, late: int) -> Counter[str]:
+def judge(server: Server, reported: Told, late: int) -> Counter[str]:
     """Compare what the server holds with what it kept of the producers' own rows."""
     kept = [n for (n,) in server.ask("select n from witness order by n")]
     found = server.ask(
@@ -170,15 +170,15 @@ def judge(server: Server, told: Told, late: int) -> Counter[str]:
     )
     assert [n for n, *_ in found] == kept  # each once: none lost that the database kept
     assert {status for _, _, status, _ in found} == {"Complete"}
-    acknowledged = {**told.first, **told.second}
+    acknowledged = {**reported.first, **reported.second}
     lost = acknowledged.keys() - set(kept)
-    assert lost <= told.first.keys()
-    assert set(kept) <= acknowledged.keys() | told.unknown
-    ids = {told.first[n] for n in lost}
+    assert lost <= reported.first.keys()
+    assert set(kept) <= acknowledged.keys() | reported.unknown
+    ids = {reported.first[n] for n in lost}
     return Counter(
         acknowledged=len(acknowledged),
         lost=len(lost),
-        ids_handed_out_again=len(ids & set(told.second.values())),
+        ids_handed_out_again=len(ids & set(reported.second.values())),
         outcomes_refused=late,
         falsified=sum(result != n for n, _, _, result in found),
     )

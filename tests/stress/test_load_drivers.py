@@ -77,7 +77,7 @@ class Driver:
         self, name: str, dsn: str, load_id: str, draw: random.Random, threads: ThreadPoolExecutor
     ) -> None:
         self.name = name
-        self.told = "died"
+        self.reported = "died"
         self._dsn, self._load_id, self._threads = dsn, load_id, threads
         self._run_number: int | None = None
         self.loses_answer = draw.random() < 0.2
@@ -98,7 +98,7 @@ class Driver:
     def _begin(self) -> None:
         self._run_number = self._parts(self._dsn).begin(self._load_id, new_run())
         if self._run_number is None:
-            self.told = "repeat"
+            self.reported = "repeat"
 
     def _start(self, task: Task) -> None:
         if self._run_number is None:
@@ -123,10 +123,10 @@ class Driver:
             with Meddler(self._dsn, acts) as wire:
                 self._parts(wire.dsn).promote(self._load_id, self._run_number, messages)
             self.loses_answer = bool(wire.happened)
-            self.told = "done"
+            self.reported = "done"
         except LoadLost:
             self._parts(self._dsn).discard(self._load_id, self._run_number)
-            self.told = "taken over"
+            self.reported = "taken over"
 
 
 def interleaved(drivers: Sequence[Driver], draw: random.Random) -> Iterator[Step]:
@@ -152,7 +152,7 @@ def test_of_drivers_at_once_one_enqueues_its_own_rows(dsn: str, sql: Sql, store:
             try:
                 for step in interleaved(drivers, draw):
                     step()
-                while not any(driver.told == "done" for driver in drivers):  # the last one died
+                while not any(driver.reported == "done" for driver in drivers):  # the last one died
                     drivers.append(Driver(f"run {len(drivers)}", dsn, load_id, draw, threads))
                     for step in drivers[-1].steps:
                         step()
@@ -160,19 +160,19 @@ def test_of_drivers_at_once_one_enqueues_its_own_rows(dsn: str, sql: Sql, store:
                 for driver in drivers:
                     for task in (*driver.tasks, *driver.copies):
                         task.let_go.set()
-        told = {driver.name: driver.told for driver in drivers}
-        done = [each for each, what in told.items() if what == "done"]
+        reported = {driver.name: driver.reported for driver in drivers}
+        done = [each for each, what in reported.items() if what == "done"]
         found = sql(
             "select (payload ->> 'n')::int, payload ->> 'by' from rowlease.queue"
             " where load_id = %s order by 1",
             [load_id],
         )
-        assert found == [(n, done[0]) for n in range(PARTITIONS * ROWS)], f"{name}: {told}"
-        assert len(done) == 1, f"{name}: {told}"
+        assert found == [(n, done[0]) for n in range(PARTITIONS * ROWS)], f"{name}: {reported}"
+        assert len(done) == 1, f"{name}: {reported}"
         ((late,),) = sql("select count(*) from rowlease.staging")
         store.maintain()
         assert sql("select count(*) from rowlease.staging") == [(0,)], name
-        seen.update(f"told {each}" for each in told.values())
+        seen.update(f"told {each}" for each in reported.values())
         seen["interleavings"] += 1
         seen[f"of {len(names)} drivers"] += 1
         seen["rows"] += len(found)
@@ -180,9 +180,9 @@ def test_of_drivers_at_once_one_enqueues_its_own_rows(dsn: str, sql: Sql, store:
         seen["late rows dropped"] += late
         seen["copies of tasks"] += sum(len(driver.copies) for driver in drivers)
         seen["answers lost"] += sum(
-            driver.loses_answer for driver in drivers if driver.told == "done"
+            driver.loses_answer for driver in drivers if driver.reported == "done"
         )
-    said = ", ".join(f"{what} {count}" for what, count in sorted(seen.items()))
-    sys.stdout.write(f"\nseed {SEED}: {said}; {time.monotonic() - began:.0f} s\n")
+    printed = ", ".join(f"{what} {count}" for what, count in sorted(seen.items()))
+    sys.stdout.write(f"\nseed {SEED}: {printed}; {time.monotonic() - began:.0f} s\n")
     assert seen["told taken over"] > 0
     assert seen["told repeat"] > 0

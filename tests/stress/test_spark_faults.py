@@ -78,11 +78,11 @@ class Driver:
             )
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
-        said = self.answer()
-        if "cannot" in said:
-            pytest.skip(f"Spark cannot start here: {said['cannot']}")
-        assert "master" in said, self.log.read_text()[-3000:]
-        self.master: str = said["master"]
+        printed = self.answer()
+        if "cannot" in printed:
+            pytest.skip(f"Spark cannot start here: {printed['cannot']}")
+        assert "master" in printed, self.log.read_text()[-3000:]
+        self.master: str = printed["master"]
 
     def _listen(self) -> None:
         assert self._process.stdout
@@ -288,8 +288,8 @@ class Tally:
 
     def say(self) -> None:
         took = time.monotonic() - self._began
-        said = ", ".join(f"{name} {count}" for name, count in self.counts.items())
-        sys.stdout.write(f"\nseed {SEED}, {self._fault}: {said}; {took:.0f} s\n")
+        printed = ", ".join(f"{name} {count}" for name, count in self.counts.items())
+        sys.stdout.write(f"\nseed {SEED}, {self._fault}: {printed}; {took:.0f} s\n")
 
 
 def lose(_: int) -> bool:

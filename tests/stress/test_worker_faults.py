@@ -79,13 +79,13 @@ def test_poison_ends_in_dead_letters_and_harms_no_bystander(store: Store, sql: S
     me = psutil.Process()
     before = set(me.children(recursive=True))  # other tests have started a Java
     counts = drained(store, store, concurrency=2)
-    for do, said in POISONS.items():
+    for do, printed in POISONS.items():
         errors = sql(
             "select last_error, num_attempts from rowlease.queue"
             f" where status = 'Failed' and payload ->> 'do' = '{do}'"
         )
         assert len(errors) == TIMES, do
-        assert all(said in error for error, _ in errors), (do, errors[0])
+        assert all(printed in error for error, _ in errors), (do, errors[0])
         assert {attempts for _, attempts in errors} == {2}
     assert sql(
         "select status, num_attempts, num_crashes, count(*) from rowlease.queue_history"

@@ -119,10 +119,10 @@ def begins_with_its_settings(file: File) -> Iterator[tuple[Node, str]]:
     first = body[0].children if body else []
     while len(first) == 1 and first[0].kind == "BeginEndBlockStatement":
         first = first[0].children[0].children
-    said = [_setting(node) for node in first[:3]]
-    if said[:2] != ["nocount on", "xactabort on"]:
+    printed = [_setting(node) for node in first[:3]]
+    if printed[:2] != ["nocount on", "xactabort on"]:
         yield file.procedure, "a procedure begins with set nocount on; set xact_abort on;"
-    elif said[2:] != ["isolation readcommitted"] and _begins_a_transaction(file):
+    elif printed[2:] != ["isolation readcommitted"] and _begins_a_transaction(file):
         yield file.procedure, "then comes set transaction isolation level read committed;"
     for node in file.tree.walk("PredicateSetStatement", "SetTransactionIsolationLevelStatement"):
         setting = _setting(node)

@@ -55,8 +55,8 @@ def load() -> Parse:
 
     def parse(text: str) -> tuple[Node | None, list[tuple[int, str]]]:
         tree, errors = parser.Parse(StringReader(text), None)
-        said = [(error.Line, error.Message) for error in errors]
-        return (None if said else Node(tree, "", None, shape)), said
+        printed = [(error.Line, error.Message) for error in errors]
+        return (None if printed else Node(tree, "", None, shape)), printed
 
     return parse
 

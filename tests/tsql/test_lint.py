@@ -126,7 +126,7 @@ def linted(*paths: Path) -> list[lint.Finding]:
     return [lint.Finding(**json.loads(line)) for line in ran.stdout.splitlines()]
 
 
-def said(findings: Iterable[lint.Finding]) -> str:
+def printed(findings: Iterable[lint.Finding]) -> str:
     return "\n".join(f"{f.file}:{f.line}: {f.says} [{f.rule}]" for f in findings)
 
 
@@ -134,7 +134,7 @@ def test_every_file_parses_and_keeps_the_rules() -> None:
     folder = packaged("sql") / "sqlserver"
     assert list(folder.rglob("*.sql"))
     found = linted(folder)
-    assert not found, said(found)
+    assert not found, printed(found)
 
 
 def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
         file.write_text(GOOD.replace(old, new))
         rules[str(file)] = (what, rule)
     found = linted(tmp_path)
-    assert not [f for f in found if f.file not in rules], said(found)
+    assert not [f for f in found if f.file not in rules], printed(found)
     noticed = {(rules[f.file][0], f.rule) for f in found}
     assert noticed >= set(rules.values()), set(rules.values()) - noticed
     assert {rule for _, rule in rules.values()} == {"grammar"} | {

@@ -44,7 +44,7 @@ class World:
         self.took = 0.0
         self.meanwhile: Callable[[], object] = lambda: None
         self.outcomes: dict[int, Outcome] = {}
-        self.refuses: Callable[[str | None], bool] = lambda said: False
+        self.refuses: Callable[[str | None], bool] = lambda answered: False
         self.taken: list[Lease] = []
         self.renewed: list[Lease] = []
         self.disowned: list[list[int]] = []

@@ -54,10 +54,10 @@ def lines() -> Iterator[Lines]:
 
 def test_an_event_is_its_name_and_its_fields(lines: Lines) -> None:
     log(Failed(REQUEST, 0.25, 'ValueError: "no"\nTraceback ...', False))
-    said = lines.last
-    assert datetime.fromisoformat(said.pop("time")).tzinfo == UTC
-    assert isinstance(said.pop("process"), int)
-    assert said == {
+    answered = lines.last
+    assert datetime.fromisoformat(answered.pop("time")).tzinfo == UTC
+    assert isinstance(answered.pop("process"), int)
+    assert answered == {
         "level": "warning",
         "event": "failed",
         "request_id": 7,
@@ -117,13 +117,13 @@ def test_what_does_not_fit_is_dropped_and_counted(lines: Lines) -> None:
             stream.write(f"{number}\n")
         with os.fdopen(reader, "rb") as log:
             log.read(filled)
-            said = [log.readline() for _ in range(5)]
+            answered = [log.readline() for _ in range(5)]
             assert stream.drain(60)
             stream.write("again\n")
-            said.append(log.readline())
+            answered.append(log.readline())
     finally:
         logging.getLogger("rowlease").removeHandler(handler)
-    assert b"".join(said) == b"0\n1\n2\n3\nlog lines dropped count=6\nagain\n"
+    assert b"".join(answered) == b"0\n1\n2\n3\nlog lines dropped count=6\nagain\n"
     assert lines.last["event"] == "log_lines_dropped"
     stream.write("nobody reads this\n")
     assert stream.drain(60)

@@ -235,14 +235,14 @@ def refusal(call: Callable[[], Any]) -> str | None:
 
 
 def is_refused_if_wrong(name: str, value: Any, call: Callable[[], Any]) -> None:
-    said = refusal(call)
+    message = refusal(call)
     if TAKEN[name](value):
-        assert said is None
+        assert message is None
     else:
-        assert said is not None
-        assert re.match(rf"(the )?{name}(\[0\])? is ", said)
-        assert re.search("it must|give|use|write", said)  # what to do
-        assert len(said) < 400
+        assert message is not None
+        assert re.match(rf"(the )?{name}(\[0\])? is ", message)
+        assert re.search("it must|give|use|write", message)  # what to do
+        assert len(message) < 400
 
 
 @pytest.mark.parametrize("name", parameters_of(Client.enqueue))
@@ -270,9 +270,9 @@ def test_a_batch_of_a_wrong_type_is_refused_and_says_what_to_give(
 def test_a_request_made_by_hand_refuses_a_value_of_a_wrong_type(name: str, value: Any) -> None:
     if name == "payload":
         if not isinstance(value, str):
-            said = refusal(lambda: NewRequest(kind="x", payload=value))
-            assert said is not None
-            assert "JSON text" in said
+            message = refusal(lambda: NewRequest(kind="x", payload=value))
+            assert message is not None
+            assert "JSON text" in message
     elif name != "priority":  # its range is the database's to check
         is_refused_if_wrong(name, value, lambda: NewRequest(**{"kind": "x", name: value}))
 
@@ -317,7 +317,7 @@ def with_width(image: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "payload", "said"),
+    ("function", "payload", "message"),
     [
         (resize, {"image": "a"}, "'width'"),
         (resize, {"imag": "a", "width": 1}, "'image'"),
@@ -335,15 +335,15 @@ def with_width(image: str) -> None:
     ],
 )
 def test_arguments_that_do_not_fit_the_task_are_refused_at_once(
-    function: Callable[..., Any], payload: Any, said: str | None
+    function: Callable[..., Any], payload: Any, message: str | None
 ) -> None:
     refused = refusal(lambda: new_request(Task(function, "job"), payload))
-    if said is None:
+    if message is None:
         assert refused is None
     else:
         assert refused is not None
         assert refused.startswith("the payload does not fit the task job(")
-        assert said in refused
+        assert message in refused
 
 
 # -- calls -------------------------------------------------------------------------------------

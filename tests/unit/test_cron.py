@@ -107,7 +107,7 @@ def test_many_missed_firings_are_not_all_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ("61 * * * *", "bad minute"),
         ("* * * *", "wrong number of fields"),
@@ -120,10 +120,11 @@ def test_many_missed_firings_are_not_all_looked_at() -> None:
     ],
 )
 def test_an_expression_that_cannot_be_read_is_refused_with_a_sentence(
-    expression: str, said: str
+    expression: str, message: str
 ) -> None:
     with pytest.raises(
-        ConfigError, match=f"cron is {expression!r}: {said}; write minute hour".replace("*", r"\*")
+        ConfigError,
+        match=f"cron is {expression!r}: {message}; write minute hour".replace("*", r"\*"),
     ):
         Cron(expression)
 

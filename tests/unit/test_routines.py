@@ -235,14 +235,14 @@ def test_the_parameters_of_a_header_are_the_routines_own(sql: Sql) -> None:
     real: dict[str, list[tuple[str, str]]] = {}
     for routine, name, kind in found:
         real.setdefault(routine, []).extend([(name, kind)] if name else [])
-    said = {
+    answered = {
         routine.name: [
             (name, sql("select %s::regtype::text", [kind])[0][0])
             for name, kind in routine.params.items()
         ]
         for routine in ROUTINES.values()
     }
-    assert said == real
+    assert answered == real
 
 
 def test_a_name_is_one_routine(sql: Sql) -> None:

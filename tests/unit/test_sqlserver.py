@@ -47,8 +47,8 @@ def driver_error(state: str, text: str, code: int, function: str = "SQLExecDirec
 
 
 def test_an_error_is_taken_apart() -> None:
-    said = OdbcError.read(driver_error("42000", "queue (a) is [full]; wait (5)", 51005))
-    assert said == ("42000", 51005, "queue (a) is [full]; wait (5)", False)
+    answered = OdbcError.read(driver_error("42000", "queue (a) is [full]; wait (5)", 51005))
+    assert answered == ("42000", 51005, "queue (a) is [full]; wait (5)", False)
 
 
 def test_of_several_records_the_first_with_a_number_counts() -> None:

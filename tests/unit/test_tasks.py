@@ -42,7 +42,7 @@ def test_a_task_has_what_its_decorator_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "said"),
+    ("payload", "expected"),
     [
         ('{"a": 1, "b": null}', '[[],{"a":1,"b":null}]'),
         ("{}", "[[],{}]"),
@@ -53,8 +53,10 @@ def test_a_task_has_what_its_decorator_says() -> None:
         ('"größer 😀"', '[["größer 😀"],{}]'),
     ],
 )
-def test_a_payload_becomes_arguments_and_the_result_compact_json(payload: str, said: str) -> None:
-    assert echo.run(payload) == said
+def test_a_payload_becomes_arguments_and_the_result_compact_json(
+    payload: str, expected: str
+) -> None:
+    assert echo.run(payload) == expected
 
 
 def test_a_result_of_none_is_no_result() -> None:
@@ -62,7 +64,7 @@ def test_a_result_of_none_is_no_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "message"),
     [
         (float("nan"), "not JSON: Out of range float"),
         (float("inf"), "not JSON: Out of range float"),
@@ -73,11 +75,11 @@ def test_a_result_of_none_is_no_result() -> None:
     ],
     ids=["nan", "inf", "set", "surrogate", "large", "large in bytes"],
 )
-def test_a_result_that_cannot_be_kept_is_refused(result: Any, said: str) -> None:
+def test_a_result_that_cannot_be_kept_is_refused(result: Any, message: str) -> None:
     def give() -> Any:
         return result
 
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         Task(give).run("{}")
 
 
@@ -99,7 +101,7 @@ def test_a_result_that_refers_to_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"name": ""}, "must have 1 to 200 characters"),
         ({"name": "x" * 201}, "must have 1 to 200 characters"),
@@ -108,8 +110,8 @@ def test_a_result_that_refers_to_itself_is_refused() -> None:
         ({"time_limit": timedelta(0)}, "time_limit is 0:00:00"),
     ],
 )
-def test_wrong_settings_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         Task(print, **{"name": "one", **settings})
 
 
@@ -188,7 +190,7 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
 
 
 @pytest.mark.parametrize(
-    ("path", "error", "said"),
+    ("path", "error", "message"),
     [
         ("", ConfigError, "name the module"),
         ("nowhere", ConfigError, "there is no module 'nowhere'; start in its folder"),
@@ -203,7 +205,7 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
     ],
 )
 def test_tasks_that_cannot_be_loaded_are_an_error(
-    folder: Path, path: str, error: type[Exception], said: str
+    folder: Path, path: str, error: type[Exception], message: str
 ) -> None:
     (folder / "app.py").write_text(APP)
     (folder / "empty.py").touch()
@@ -212,7 +214,7 @@ def test_tasks_that_cannot_be_loaded_are_an_error(
     (folder / "clumsy.py").write_text(
         "from rowlease.tasks import task\n@task('x', max_attempts=0)\ndef f(): ..."
     )
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         load_tasks(path)
 
 
@@ -237,7 +239,7 @@ claiming.__signature__ = inspect.signature(add)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("function", "payload", "said"),
+    ("function", "payload", "message"),
     [
         (add, '{"x": 1}', r"the task job\(x, y\): missing a required argument: 'y'"),
         (add, '{"x": 1, "y": 2, "z": 3}', "'z'"),
@@ -247,9 +249,9 @@ claiming.__signature__ = inspect.signature(add)  # type: ignore[attr-defined]
     ],
 )
 def test_a_payload_that_does_not_fit_the_function_is_an_error(
-    function: Any, payload: str, said: str
+    function: Any, payload: str, message: str
 ) -> None:
-    with pytest.raises(WrongArguments, match=said):
+    with pytest.raises(WrongArguments, match=message):
         Task(function, "job").run(payload)
 
 
@@ -291,17 +293,17 @@ def test_a_task_with_the_parameter_gets_the_time_of_its_firing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"cron": "61 * * * *"}, "task plain: cron is '61 [*] [*] [*] [*]': bad minute"),
         ({"cron": "* * * * *", "time_zone": "Mars"}, "task plain: time_zone is 'Mars', which"),
         ({"catch_up": 0}, "task plain: catch_up is 0; it must be 1 to 1000"),
     ],
 )
-def test_a_task_whose_times_make_no_sense_is_refused(settings: Any, said: str) -> None:
+def test_a_task_whose_times_make_no_sense_is_refused(settings: Any, message: str) -> None:
     def plain() -> None: ...
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         Task(plain, **settings)
 
 

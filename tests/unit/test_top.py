@@ -144,9 +144,9 @@ def test_a_database_that_is_away_leaves_the_last_frame_with_an_error() -> None:
     sampler = Sampler(cast("Store", store))
     last = sampler.sample()
     store.error = StoreUnavailable("cannot reach it\nnow")
-    sample, said = again(sampler, last)
+    sample, answered = again(sampler, last)
     assert sample is last
-    assert said.endswith("cannot reach it")
+    assert answered.endswith("cannot reach it")
     store.error = StoreError("never")
     with pytest.raises(StoreError):
         again(sampler, last)

@@ -102,19 +102,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def told() -> list[Event]:
+def reported() -> list[Event]:
     return []
 
 
 @pytest.fixture
-def calls(told: list[Event]) -> CallMonitor:
+def calls(reported: list[Event]) -> CallMonitor:
     events = Events()
-    events.subscribe(told.append)
+    events.subscribe(reported.append)
     return CallMonitor(events)
 
 
 def test_a_call_that_waits_for_long_is_told_once_and_when_it_is_answered(
-    calls: CallMonitor, told: list[Event], clock: list[float]
+    calls: CallMonitor, reported: list[Event], clock: list[float]
 ) -> None:
     store = Slow()
     noted = through(calls, store)
@@ -123,22 +123,22 @@ def test_a_call_that_waits_for_long_is_told_once_and_when_it_is_answered(
     assert store.begun.wait(PATIENCE)
     clock.append(100.0 + CALL_SILENT)
     calls.look()
-    assert told == []
+    assert reported == []
     for _ in range(3):
         clock.append(clock[-1] + LOOK)
         calls.look()
     stuck = CallStuck("maintain", "housekeeping", CALL_SILENT + LOOK)
-    assert told == [stuck]
+    assert reported == [stuck]
     store.may_end.set()
     thread.join(PATIENCE)
-    assert told == [stuck, CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * LOOK)]
+    assert reported == [stuck, CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * LOOK)]
     noted.maintain(1)
     calls.look()
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 def test_a_call_past_its_own_deadline_is_told_once_until_the_database_answers(
-    calls: CallMonitor, told: list[Event], clock: list[float]
+    calls: CallMonitor, reported: list[Event], clock: list[float]
 ) -> None:
     store, here = Slow(), threading.current_thread().name
     noted = through(calls, store)
@@ -148,15 +148,15 @@ def test_a_call_past_its_own_deadline_is_told_once_until_the_database_answers(
         with pytest.raises(StoreUnavailable):
             noted.maintain(1)
         clock.append(clock[-1] + 5)
-    assert told == [CallStuck("maintain", here, 0.0)]
+    assert reported == [CallStuck("maintain", here, 0.0)]
     store.error = AccessDenied("a refusal is an answer")
     with pytest.raises(AccessDenied):
         noted.maintain(1)
-    assert told[1:] == [CallAnswered("maintain", here, 15.0)]
+    assert reported[1:] == [CallAnswered("maintain", here, 15.0)]
 
 
 def test_a_call_that_ends_during_the_look_is_not_told(
-    calls: CallMonitor, told: list[Event], clock: list[float], monkeypatch: pytest.MonkeyPatch
+    calls: CallMonitor, reported: list[Event], clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Slow()
     thread = threading.Thread(target=through(calls, store).maintain, args=[1])
@@ -168,4 +168,4 @@ def test_a_call_that_ends_during_the_look_is_not_told(
     monkeypatch.setattr(calls, "waiting", lambda: seen)
     clock.append(clock[-1] + CALL_SILENT + LOOK)
     calls.look()
-    assert told == []
+    assert reported == []

@@ -75,7 +75,7 @@ def test_an_outcome_says_what_became_of_the_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (ValueError("no"), "ValueError: no\n\nTraceback (most recent call last):\n"),
         (KeyboardInterrupt(), "KeyboardInterrupt\n\nTraceback"),
@@ -87,8 +87,8 @@ def test_an_outcome_says_what_became_of_the_call() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_whatever_is_raised_becomes_text(error: BaseException, said: str) -> None:
-    assert said in failure(raising(error))
+def test_whatever_is_raised_becomes_text(error: BaseException, message: str) -> None:
+    assert message in failure(raising(error))
 
 
 def test_a_traceback_begins_with_the_task() -> None:
@@ -122,9 +122,9 @@ def test_what_a_task_says_of_its_progress_is_read_from_the_shared_memory() -> No
         long = "\u00e9" * shared_memory.MAX_NOTE
 
         def call(payload: str) -> None:
-            told = {"1": (0.5, "half"), "2": (7.0, long)}.get(payload)
-            if told:
-                current().progress(*told)
+            reported = {"1": (0.5, "half"), "2": (7.0, long)}.get(payload)
+            if reported:
+                current().progress(*reported)
             turn, number, size = (
                 line.marks[at]
                 for at in (shared_memory.TURN, shared_memory.PROGRESS_OF, shared_memory.NOTE_BYTES)

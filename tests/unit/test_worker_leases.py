@@ -104,23 +104,23 @@ def test_a_task_is_given_up_shortly_before_its_lease_ends(seconds: float, margin
 
 class Begun:
     def __init__(self) -> None:
-        self.told: list[tuple[int, float | None]] = []
+        self.reported: list[tuple[int, float | None]] = []
 
     def has_begun(self, number: int) -> bool:
         return number <= 1
 
     def stop(self, number: int) -> None:
-        self.told.append((number, None))
+        self.reported.append((number, None))
 
     def prolong(self, number: int, ends: float) -> None:
-        self.told.append((number, ends))
+        self.reported.append((number, ends))
 
     def progress(self, number: int) -> tuple[float, str] | None:
         return None
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "reported"),
     [
         (Outcome.OK, [(1, 1050.0)]),
         (Outcome.CANCEL_REQUESTED, [(1, 1050.0), (1, None)]),
@@ -128,7 +128,7 @@ class Begun:
     ],
 )
 def test_a_running_task_hears_what_became_of_its_lease(
-    leases: Leases, store: Records, clock: Clock, outcome: Outcome, told: Any
+    leases: Leases, store: Records, clock: Clock, outcome: Outcome, reported: Any
 ) -> None:
     slot = Begun()
     begun, waiting = (Lease(request(n), 0, None, clock.time) for n in (1, 2))
@@ -138,7 +138,7 @@ def test_a_running_task_hears_what_became_of_its_lease(
     store.answers = {1: outcome, 2: outcome}
     clock.time += 20
     leases.renew()
-    assert slot.told == told
+    assert slot.reported == reported
 
 
 def test_leases_past_a_third_of_their_time_are_renewed_in_one_call(
@@ -216,7 +216,7 @@ def test_what_its_task_has_completed_is_neither_lost_nor_renewed_again(
     store.answers = {1: Outcome.REPEAT}
     clock.time += 15
     assert leases.renew() == []
-    assert slot.told == [(1, math.inf)]
+    assert slot.reported == [(1, math.inf)]
     assert heard == [Renewed(1)]
     clock.time += 1000
     assert leases.renew() == []

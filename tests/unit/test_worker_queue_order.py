@@ -64,7 +64,7 @@ def test_when_all_is_done_nobody_has_anything_to_catch_up_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queues", "said"),
+    ("queues", "expected"),
     [
         ("default", "a list of different names"),
         ([], "a list of different names"),
@@ -74,6 +74,6 @@ def test_when_all_is_done_nobody_has_anything_to_catch_up_on() -> None:
         ({"a": 1001}, "the weight of queue a is 1001; it must be 1 to 1000"),
     ],
 )
-def test_wrong_queues_are_refused_in_a_sentence(queues: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_queues_are_refused_in_a_sentence(queues: Any, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         QueueOrder(queues)

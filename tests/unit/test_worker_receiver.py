@@ -293,14 +293,14 @@ def test_what_is_refused_is_found_by_halves_and_fails_while_the_rest_goes_throug
     world: World,
 ) -> None:
     leases = [Lease(request(number), 0, None, 0.0) for number in range(100)]
-    world.refuses = lambda said: "€" in (said or "")
+    world.refuses = lambda answered: "€" in (answered or "")
     done = [
         Done(one, '"€"' if place in (17, 60) else None, 0.1)
         for place, one in enumerate(leases[:80])
     ]
-    said = Failure("5 €", after=timedelta(seconds=3))
+    answered = Failure("5 €", after=timedelta(seconds=3))
     failed = [
-        NotDone(one, said if place == 5 else Failure("no"), 0.1)
+        NotDone(one, answered if place == 5 else Failure("no"), 0.1)
         for place, one in enumerate(leases[80:])
     ]
     world.pump.deliver(Outcomes(done, failed))
@@ -310,17 +310,17 @@ def test_what_is_refused_is_found_by_halves_and_fails_while_the_rest_goes_throug
     assert world.pump.undelivered == 0
     counts = world.pump.counts
     assert (counts.finished, counts.failed, counts.lost) == (78, 22, 0)
-    told = {
+    reported = {
         event.request.request_id: event.error for event in world.heard if isinstance(event, Failed)
     }
-    assert told[17] == told[60] == "the database refused the result: no such character"
-    assert told[85] == "5 \\u20ac"
+    assert reported[17] == reported[60] == "the database refused the result: no such character"
+    assert reported[85] == "5 \\u20ac"
     assert len(world.calls) < 60
 
 
 def test_what_is_refused_in_any_form_is_let_go(world: World) -> None:
     lease = Lease(request(1), 0, None, 0.0)
-    world.refuses = lambda said: said is not None
+    world.refuses = lambda answered: answered is not None
     world.pump.deliver(Outcomes([Done(lease, "1", 0.1)]))
     world.pump.exchange(0, 0)
     assert OutcomeRefused(lease.request, "no such character") in world.heard
@@ -333,16 +333,16 @@ def test_what_was_not_refused_is_sent_again_where_the_database_goes_away_meanwhi
     leases = [Lease(request(number), 0, None, 0.0) for number in range(4)]
     world.pump.deliver(Outcomes([Done(one, "€", 0.1) for one in leases]))
 
-    def refuse(said: str | None) -> bool:
+    def refuse(answered: str | None) -> bool:
         if len(world.calls) == 3:
             raise StoreUnavailable("away")
-        return said == "€"
+        return answered == "€"
 
     world.refuses = refuse
     with pytest.raises(StoreUnavailable):
         world.pump.exchange(0, 0)
     assert world.pump.undelivered == 4
-    world.refuses = lambda said: False
+    world.refuses = lambda answered: False
     world.pump.exchange(0, 0)
     assert (world.pump.undelivered, world.pump.counts.finished) == (0, 4)
 
@@ -519,9 +519,9 @@ def test_outcomes_that_are_sent_apart_count_as_held(world: World) -> None:
     one, two = world.taken
     world.pump.deliver(Outcomes(done=[Done(one, "1", 0.1), Done(two, "bad", 0.1)]), [one, two])
 
-    def refuses(said: str | None) -> bool:
+    def refuses(answered: str | None) -> bool:
         world.pump.disown()
-        return said == "bad"
+        return answered == "bad"
 
     world.refuses = refuses
     world.pump.exchange(0, 0)

@@ -42,12 +42,12 @@ class Reporter:
             say("late", 1000 * (time.time() - at))
 
     async def report(self) -> None:
-        said = 0
+        printed = 0
         while True:
             await asyncio.sleep(EVERY)
-            if self.ran != said:
-                said = self.ran
-                say("ran", said)
+            if self.ran != printed:
+                printed = self.ran
+                say("ran", printed)
 
 
 async def timed(count: int, size: int, send: Callable[[int], Awaitable[object]]) -> None:
