@@ -177,6 +177,7 @@ def test_fetching_ahead_does_not_make_a_worker_look_free(store: Session) -> None
     assert len(got(store, "low")) == 1
 
 
+@pytest.mark.both_ways
 @pytest.mark.new_database
 def test_where_all_are_equal_nothing_is_read_or_written(store: Session) -> None:
     for number in range(5):

@@ -260,6 +260,7 @@ def test_a_gate_whose_row_was_deleted_is_made_again(store: Session, another: Ano
 # -- pause -------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_ways
 def test_a_pause_takes_effect_with_the_next_claim(store: Session) -> None:
     store.put(4)
     leased = store.claim()
