@@ -34,6 +34,7 @@ RUNS = {
         "claims.py --pending 1000000 --claims 300 --runs 3",
         "claims.py --pending 1000000,10000000",
     ),
+    "server_cost": ("server_cost.py --runs 3", "server_cost.py"),
     "claimers": ("claimers.py --seconds 2 --runs 2", "claimers.py"),
     "horizon": ("horizon.py --finished 100000 --runs 1", "horizon.py --finished 1000000 --runs 3"),
     "churn": ("churn.py --requests 500000", "churn.py"),

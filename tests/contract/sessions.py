@@ -125,6 +125,10 @@ class Session(Store):
         """Wait until every transaction that is open now, anywhere on the server, is over."""
 
     @abstractmethod
+    def keep_floors(self) -> None:
+        """Have every claim find a scan floor needed, for good: the test needs a new database."""
+
+    @abstractmethod
     def kill(self) -> None:
         """Cut the connection as an operator or a network does."""
 
@@ -383,6 +387,12 @@ class PostgresSession(PostgresStore, Session):
             f"select where pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= {now}"
         ):
             pass
+
+    def keep_floors(self) -> None:
+        self.execute(
+            "create or replace function rowlease_internal.needs_floor(p_before bigint)"
+            " returns boolean language sql as 'select true'"
+        )
 
     def kill(self) -> None:
         self._observer.execute(

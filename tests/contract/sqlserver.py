@@ -368,6 +368,9 @@ class MssqlSession(SqlServerStore, Session):
     def others_have_ended(self) -> None:
         """Nothing here looks at the past: there are no floors."""
 
+    def keep_floors(self) -> None:
+        """See `others_have_ended`."""
+
     def kill(self) -> None:
         self._end()
         with suppress(pyodbc().Error):

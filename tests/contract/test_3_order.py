@@ -157,9 +157,11 @@ def test_lowering_the_maximum_lowers_requests_below_a_floor(
     assert ids(store.claim(limit=1, floor=claim.floor)) == [high]
 
 
+@pytest.mark.new_database
 def test_lowering_the_maximum_keeps_returned_requests_claimable(
     store: Session, clock: Clock
 ) -> None:
+    store.keep_floors()
     (high,) = store.put(priority=9)
     (leased,) = store.claim()
     floor = store.dequeue("one", ["default"], 1).floor
