@@ -237,6 +237,7 @@ FLOORS = pytest.mark.only_on(
 
 def below_a_floor(store: Session, clock: Clock) -> str:
     """A floor that has passed everything up to now, in every priority."""
+    store.keep_floors()
     clock.advance(seconds=10)
     (urgent,) = store.put(priority=9)
     claim = store.dequeue("one", ["default"], 2, floor="{}")
@@ -288,6 +289,7 @@ def test_a_claim_does_not_pass_what_may_be_committed_at_this_moment(
 
 
 @FLOORS
+@pytest.mark.new_database
 def test_a_request_committed_late_below_the_floor_is_claimed_within_a_second(
     store: Session, another: Another, clock: Clock
 ) -> None:
@@ -303,6 +305,7 @@ def test_a_request_committed_late_below_the_floor_is_claimed_within_a_second(
 
 
 @FLOORS
+@pytest.mark.new_database
 def test_a_request_committed_very_late_is_claimed_within_a_second_of_its_commit(
     store: Session, another: Another, clock: Clock
 ) -> None:
@@ -321,6 +324,7 @@ def test_a_request_committed_very_late_is_claimed_within_a_second_of_its_commit(
 
 
 @FLOORS
+@pytest.mark.new_database
 def test_requests_whose_claim_was_rolled_back_are_claimed_within_a_second(
     store: Session, another: Another, clock: Clock
 ) -> None:
@@ -341,6 +345,7 @@ def test_requests_whose_claim_was_rolled_back_are_claimed_within_a_second(
 
 
 @FLOORS
+@pytest.mark.new_database
 def test_an_expired_lease_and_a_due_request_below_the_floor_are_found_within_a_second(
     store: Session, another: Another, clock: Clock
 ) -> None:
@@ -357,7 +362,9 @@ def test_an_expired_lease_and_a_due_request_below_the_floor_are_found_within_a_s
     assert ids(store.claim(limit=2, floor=dear(floor))) == [*ids(leased), scheduled]
 
 
+@pytest.mark.new_database
 def test_a_floor_does_not_outlive_a_clock_that_is_set_back(store: Session, clock: Clock) -> None:
+    store.keep_floors()
     floor: str | None = None
     for _ in range(3):
         floor = store.dequeue("one", ["default"], 1, floor=dear(floor)).floor
@@ -376,17 +383,20 @@ def dear(floor: str | None) -> str | None:
     if floor is None:
         return None
     parts = json.loads(floor)
-    for queue in parts["queues"].values():
+    for queue in parts.get("queues", {}).values():
         queue["full"] = "9999-01-01T00:00:00+00:00"
     return json.dumps(parts)
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("keep", [False, True], ids=["looking everywhere", "keeping"])
 @pytest.mark.parametrize("seed", range(4))
 def test_with_a_floor_the_order_is_the_same(
     store: Session, clock: Clock, seed: int, keep: bool
 ) -> None:
     """A random walk: a single session always claims the first request."""
+    if keep:
+        store.keep_floors()
     draw = random.Random(seed)
     running: list[LeasedRequest] = []
     floor: str | None = None
