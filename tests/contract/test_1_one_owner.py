@@ -70,14 +70,14 @@ def cancelled_while_it_ran(store: Session, clock: Clock) -> None:
     taken_back(store, clock)
 
 
-def quarantined(store: Session, clock: Clock) -> None:
+def crashed_too_often(store: Session, clock: Clock) -> None:
     store.configure_queue("default", max_crashes=1)
     taken_back(store, clock)
     assert store.rows("queue", "status") == [("Failed",)]
 
 
 def requeued(store: Session, clock: Clock) -> None:
-    quarantined(store, clock)
+    crashed_too_often(store, clock)
     assert store.requeue(queue="default")
 
 
@@ -90,7 +90,7 @@ MEANWHILE = [
     completed_by_the_next,
     cancelled,
     cancelled_while_it_ran,
-    quarantined,
+    crashed_too_often,
     requeued,
 ]
 

@@ -275,7 +275,7 @@ def test_a_request_that_crashes_too_often_is_a_dead_letter_with_any_number_of_at
         crash(store, clock)
         assert counts(store, request)[1:] == (number, number, 0)
     assert store.row(request)["status"] == "Failed"
-    assert store.row(request)["last_error"].startswith("quarantined: the lease of one ran out")
+    assert store.row(request)["last_error"].startswith("too many crashes: the lease of one ran out")
     assert store.claim() == []
     assert [depth[2:] for depth in store.depth()] == [(0, 0, 0, 1)]
 

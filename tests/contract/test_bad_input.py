@@ -20,7 +20,7 @@ LONG = "[" + "1," * 524_288 + "1]"
 NO_QUEUE = 'queue "nowhere" does not exist; create it with rowlease.configure_queue'
 LENGTHS = "request ids, lock tokens and the other arrays must have the same length"
 DEQUEUE = (
-    "dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms"
+    "dequeue needs a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms"
 )
 WEIGHTS = (
     "policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of "

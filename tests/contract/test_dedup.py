@@ -101,7 +101,7 @@ def test_a_key_is_taken_as_long_as_its_request_lives(
     assert offer(store, "k") == [Enqueued(first.request_id, Outcome.DUPLICATE)]
 
 
-@pytest.mark.parametrize("end", ["complete", "cancel", "dead letter", "purge", "quarantine"])
+@pytest.mark.parametrize("end", ["complete", "cancel", "dead letter", "purge", "crashes"])
 def test_a_key_is_free_again_when_its_request_has_ended(
     store: Session, clock: Clock, end: str
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_key_is_free_again_when_its_request_has_ended(
             store.fail(store.claim(), [Failure("x", dead=True)])
         case "purge":
             store.purge("default", ["Pending"])
-        case "quarantine":
+        case "crashes":
             store.claim()
             clock.advance(seconds=31)
             store.maintain()

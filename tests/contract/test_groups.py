@@ -106,7 +106,7 @@ def test_a_returned_request_goes_first_in_its_group(store: Session, clock: Clock
 
 
 @pytest.mark.parametrize(
-    "how", ["complete", "dead letter", "no attempts left", "quarantine", "cancelled", "purge"]
+    "how", ["complete", "dead letter", "no attempts left", "crashes", "cancelled", "purge"]
 )
 def test_the_end_of_a_request_lets_the_next_one_run(store: Session, clock: Clock, how: str) -> None:
     store.configure_queue("default", max_crashes=1)
@@ -118,7 +118,7 @@ def test_the_end_of_a_request_lets_the_next_one_run(store: Session, clock: Clock
             store.fail(store.claim(), [Failure("x", dead=True)])
         case "no attempts left":
             store.fail(store.claim(), [Failure("x")])
-        case "quarantine":
+        case "crashes":
             store.claim()
             clock.advance(seconds=31)
         case "cancelled":

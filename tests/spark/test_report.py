@@ -63,7 +63,7 @@ def filled(dsn: str, sql: Sql) -> str:
     for status, error in (
         ("Failed", "ValueError: bad image 1\n\nTraceback"),
         ("Failed", "ValueError: bad image 2"),
-        ("Failed", "quarantined: the lease of w ran out at 2030; its worker was killed (crash 3)"),
+        ("Failed", "too many crashes: the lease of w ran out at 2030; it was killed (crash 3)"),
         ("Failed", "there are 17 of them"),
         ("Scheduled", "ValueError: bad image 3"),
         ("Scheduled", None),

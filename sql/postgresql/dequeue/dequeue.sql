@@ -42,7 +42,7 @@ begin
   if coalesce(p_worker_id, '') = '' or p_queue_names is null or p_limit is null
      or p_limit not between 1 and 10000 or p_lease_ms not between 100 and 86400000 then
     raise exception using errcode = 'RL001',
-      message = 'dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to '
+      message = 'dequeue needs a worker id, queues, a limit of 1 to 10000 and a lease of 100 to '
                 '86400000 ms';
   end if;
   for v_place in 1 .. cardinality(p_queue_names) loop

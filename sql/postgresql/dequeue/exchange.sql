@@ -7,9 +7,9 @@
 --           per failed request with its id, dead and outcome; then what dequeue returns
 -- errors:   as complete, fail and dequeue
 -- locks:    rows of queue that are completed or failed, exclusive, in request order; then as dequeue
--- why:      a busy worker pays one round trip and one commit per batch instead of three. What is
---           completed and what is failed is locked at once, in the one order that cancel and others
---           keep to, or they could wait for each other.
+-- why:      a busy worker pays one round trip and one commit per batch instead of three. Completed
+--           and failed requests are locked at once, in the order that cancel and others use, or
+--           they could wait for each other.
 create or replace function rowlease.exchange(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null,

@@ -7,10 +7,10 @@
 -- locks:    the gates of queues with a limit in flight, in order of names, waiting at most 2 s in all;
 --           then as claim: rows of queue, exclusive, in claim order, skipping locked ones
 -- why:      due and expired requests are moved first, a bounded number of them, so that a queue
---           works without maintain. Requests past p_slots (default: all start) count as fetched
---           ahead. The floor comes back as it went in: old versions of rows do not stand in the
---           indexes here, so a claim does not step over them. A queue whose gate is held gives nothing,
---           and the caller is told to ask again soon.
+--           works without maintain. Requests beyond p_slots (default: all start) are prefetched.
+--           The floor is returned unchanged: old versions of rows are not in the indexes here, so a
+--           claim does not step over them. From a queue whose gate is held it claims nothing, and
+--           the caller should claim again soon.
 create or alter procedure rowlease.dequeue
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int = null,
   @p_lease_ms bigint = null, @p_floor nvarchar(max) = null

@@ -8,9 +8,9 @@
 --           per failed request with its id, dead and outcome; then what dequeue returns
 -- errors:   as complete, fail and dequeue
 -- locks:    rows of queue that are completed or failed, exclusive; then as dequeue
--- why:      a busy worker pays one round trip and one commit per batch instead of three. What is
---           completed and what is failed is locked at once, in the one order that cancel and others
---           keep to, or they could wait for each other.
+-- why:      a busy worker pays one round trip and one commit per batch instead of three. Completed
+--           and failed requests are locked at once, in the order that cancel and others use, or
+--           they could wait for each other.
 create or alter procedure rowlease.exchange
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int = null,
   @p_lease_ms bigint = null, @p_floor nvarchar(max) = null, @p_complete_ids nvarchar(max) = N'[]',

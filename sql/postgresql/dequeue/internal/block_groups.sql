@@ -3,11 +3,11 @@
 -- returns:  void
 -- errors:   none
 -- locks:    for each request one that comes before it, exclusive, skipping locked ones
--- why:      a claim that has met them would meet them again. One that comes before is written to:
---           whoever finishes it does that after the claim's commit, and so sees who is blocked
---           (unblock_groups), or cannot be serialized. If all that come before are locked, they may
---           be finished by somebody who has looked already; the request then stays in sight, among
---           the returned ones, where no floor hides it.
+-- why:      otherwise each claim would meet these requests again. An earlier request of the group
+--           is written to, so that the routine that finishes it does so after the claim's commit
+--           and sees the blocked ones (unblock_groups), or fails to serialize. If all earlier ones
+--           are locked, a session that has already read the group may be finishing them; then the
+--           request is marked as returned instead, where no floor hides it.
 create or replace function rowlease_internal.block_groups(p_queue_name text, p_request_ids bigint[])
 returns void
 language plpgsql

@@ -3,10 +3,10 @@
 -- returns:  integer -- how many leases were broken
 -- errors:   none
 -- locks:    rows of queue, exclusive, in expiry order, skipping locked ones
--- why:      a lease that ends without a word is a crash if its request had started; one that had
---           only been fetched ahead gets its attempt back. Too many crashes quarantine the request,
---           whatever max_attempts says. lock_expires_time stays, so that anyone can see what
---           happened; the token stays too, and the late worker is told lease_lost.
+-- why:      the lease of a started request that runs out is a crash; a request that was only
+--           prefetched gets its attempt back. Too many crashes make a dead letter, whatever
+--           max_attempts is. lock_expires_time stays, to show what happened; the token stays, too,
+--           so that the late worker gets lease_lost.
 create or replace function rowlease_internal.break_expired(
   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 ) returns integer
@@ -32,7 +32,7 @@ begin
      limit p_limit
        for no key update skip locked),
   judged as (
-    select e.*, case when e.crashes >= s.max_crashes then 'quarantined: '
+    select e.*, case when e.crashes >= s.max_crashes then 'too many crashes: '
                      when e.attempts >= q.max_attempts then 'no attempts left: ' end as verdict
       from expired e
       join rowlease.queue q on q.request_id = any(array[e.request_id])

@@ -7,17 +7,18 @@
 --           timestamptz[], met_ids bigint[]: all of them together. Each in claim order.
 -- errors:   23505 another claim took a request of the same group at this moment
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
--- why:      one probe of the index per priority, taken only as far as it is needed: nothing sorts, so
---           no row is locked that is not taken. What is locked stays as it is, so a statement of its
---           own leases it: a LIMIT inside an UPDATE's join may run again and lock more rows, and a
---           claim that finds nothing does not prepare to write. Plans are pinned: with an unknown
---           LIMIT the generic plan chose a sequential scan and a sort. Floors (one per priority, from
---           0) keep the scan from stepping over entries of finished requests that an old snapshot
---           still holds; returned requests stand in an index of their own, because their place may lie
---           below a floor, and cut the scan into pieces. A piece has one upper bound: beside another
---           one the index would not stop at it. They are looked up by key: `|| ''` keeps an index on
---           Pending from seeming cheaper. A token grows by a random number up to 2^32: after a failover
---           or a restore, a claim that was lost and a new claim of the same id have different tokens.
+-- why:      one probe of the index per priority, only as far as needed: nothing sorts, so only
+--           returned rows are locked. Locked rows do not change, so a separate statement leases
+--           them: a LIMIT inside the join of an UPDATE may run again and lock more rows, and a
+--           claim that finds nothing does not prepare a write. Plans are pinned: with an unknown
+--           LIMIT the generic plan chose a sequential scan and a sort. Floors (one per priority,
+--           from 0) keep the scan from stepping over entries of finished requests that an old
+--           snapshot still holds. Returned requests have their own index, because they may be below
+--           a floor, and divide the scan into pieces. A piece has one upper bound: with a second
+--           one the index scan would not stop at it. They are looked up by key: `|| ''` keeps an
+--           index on Pending from seeming cheaper. A token grows by a random number up to 2^32:
+--           after a failover or a restore, a lost claim and a new claim of the same id have
+--           different tokens.
 create or replace function rowlease_internal.claim(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,

@@ -5,8 +5,8 @@
 --           last boolean (no further round)
 -- errors:   none
 -- locks:    none
--- why:      strict walks down from the top. What the other policies leave free is filled strictly,
---           so that no slot stays empty while requests wait.
+-- why:      strict starts at the highest priority. What the other policies leave free is filled
+--           strictly, so that no slot stays empty while requests wait.
 create or replace function rowlease_internal.claim_order(
   p_settings rowlease.queue_settings, p_round integer, p_limit integer,
   p_floor_times timestamptz[], p_floor_ids bigint[],

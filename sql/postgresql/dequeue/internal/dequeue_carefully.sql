@@ -74,7 +74,7 @@ begin
     wait_ms := rowlease_internal.ms_until(least(v_next.at, p_next), v_now);
   end if;
   if v_held then
-    wait_ms := least(wait_ms, 500);  -- the worker we stepped back for may be dead in 2 s
+    wait_ms := least(wait_ms, 500);  -- the worker that goes first may be dead in 2 s
   end if;
   if v_keeps or rowlease_internal.needs_floor(v_stepped) then
     floor := v_floor;

@@ -3,7 +3,7 @@
 -- returns:  timestamptz -- null if nothing waits
 -- errors:   none
 -- locks:    none
--- why:      what the policies weighted and aging decide by; one probe of the claim's own index.
+-- why:      the policies weighted and aging decide by it; one probe of the claim's own index.
 create or replace function rowlease_internal.first_waiting(
   p_queue_name text, p_priority integer, p_floor_time timestamptz, p_floor_id bigint
 ) returns timestamptz

@@ -4,11 +4,11 @@
 --           'proven': nothing that is due before can be enqueued any more; 'queues': see keep_floor
 -- errors:   none
 -- locks:    none
--- why:      a request that appears below a floor (a late commit) is passed over until the floor is
---           dropped; a second bounds that. What must be looked through again then is little: whoever
---           enqueues reads the clock after it has its transaction id, so once all transactions older
---           than 'xid' have ended, nothing that is due before 'born' is still to be committed. The
---           floor lives in the claimer's memory, as text that it does not read.
+-- why:      a request that appears below a floor (a late commit) is skipped until the floor is
+--           dropped, at most for a second. Then only a little must be read again: an enqueue reads
+--           the clock after it has its transaction id, so once all transactions older than 'xid'
+--           have ended, no request that is due before 'born' can still be committed. The claimer
+--           keeps the floor in memory, as opaque text.
 create or replace function rowlease_internal.floor_in_force(p_floor text, p_now timestamptz) returns jsonb
 language plpgsql
 set search_path = pg_catalog, pg_temp

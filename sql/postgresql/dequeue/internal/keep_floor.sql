@@ -5,10 +5,10 @@
 --           three below which nothing ever will; 'full': when to look everywhere
 -- errors:   none
 -- locks:    none
--- why:      a look takes no locks and so sees what others hold: a claim that is rolled back leaves
---           nothing behind below 'kept'. A row that somebody moved by hand, or a clock set back, may;
---           so everything is looked through each second, or, when an old snapshot makes that take
---           over 50 ms, as often as it takes 2 % of the time.
+-- why:      the read takes no locks, so it sees requests that others have locked: a claim that is
+--           rolled back leaves nothing below 'kept'. A row moved by hand, or a clock set back, may;
+--           so everything is read again each second, or, if an old snapshot makes that take more
+--           than 50 ms, as often as it takes 2 % of the time.
 create or replace function rowlease_internal.keep_floor(
   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
 ) returns jsonb
@@ -30,7 +30,7 @@ declare
 begin
   v_due := rowlease_internal.next_event(
     p_settings.queue_name, coalesce((v_kept ->> 'moved')::timestamptz, '-infinity'), p_now);
-  v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be committing just now
+  v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be committing at this moment
   if p_floor = '{}' and p_settings.policy = 'strict' then  -- the first call pays for no look ahead
     return jsonb_build_object(
       'moved', v_moved, 'full', p_now,

@@ -3,7 +3,8 @@
 -- returns:  timestamptz -- from p_from to p_until; null if there is none
 -- errors:   none
 -- locks:    none
--- why:      what is due or expired and not moved yet bounds every floor: it may go anywhere.
+-- why:      a request that is due or expired and not moved yet bounds every floor: it may go
+--           anywhere.
 create or replace function rowlease_internal.next_event(
   p_queue_name text, p_from timestamptz, p_until timestamptz
 ) returns timestamptz

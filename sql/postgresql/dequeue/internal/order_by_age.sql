@@ -4,9 +4,9 @@
 --           another priority) -- null if at most one priority has something waiting
 -- errors:   none
 -- locks:    none
--- why:      each aging_seconds of waiting count as one priority, so whoever has the least due time
---           minus priority times aging_seconds goes first. A floor is where the oldest may stand at
---           best, so that only the best two have to be looked up.
+-- why:      each aging_seconds of waiting count as one priority, so the request with the least due
+--           time minus priority times aging_seconds goes first. A floor is a lower bound of the
+--           oldest, so only the best two have to be probed.
 create or replace function rowlease_internal.order_by_age(
   p_settings rowlease.queue_settings, p_floor_times timestamptz[], p_floor_ids bigint[],
   out priority integer, out until timestamptz

@@ -4,10 +4,10 @@
 -- returns:  priorities integer[], quotas integer[] -- null if nothing waits that has a weight
 -- errors:   none
 -- locks:    none
--- why:      only priorities where something waits share. One random offset for the whole batch
---           (systematic sampling) makes every share exact on average, whatever the batch size. A
---           floor that is a request's key says that more was there a moment ago, and is believed: a
---           claim that finds nothing corrects it, and the next round shares out the rest.
+-- why:      only priorities with waiting requests share. One random offset for the whole batch
+--           (systematic sampling) makes every share exact on average, for any batch size. A floor
+--           that is the key of a request means that more was there a moment ago, and is trusted: a
+--           claim that finds nothing corrects it, and the next round distributes the rest.
 create or replace function rowlease_internal.order_by_weight(
   p_settings rowlease.queue_settings, p_limit integer, p_floor_times timestamptz[],
   p_floor_ids bigint[], out priorities integer[], out quotas integer[]

@@ -6,10 +6,11 @@
 --           id) below which nothing waits
 -- errors:   none
 -- locks:    none
--- why:      the arrays after p_moved are what the claim met, in its order (null: nothing), and what it
---           was asked for: a priority that gave less than its quota was looked through to its end.
---           Never past p_moved: what is due later may still be on its way; and never down, where
---           returned ones stand. Each claim comes here, so it is arithmetic and no query.
+-- why:      the arrays after p_moved have what the claim met, in its order (null: nothing), and
+--           what it was asked for: a priority that gave less than its quota was read to its end. A
+--           floor is never raised above p_moved, because later ones may still be committed; and
+--           never lowered to returned requests. Each claim calls this, so it is arithmetic without
+--           a query.
 create or replace function rowlease_internal.raise_floor(
   p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[], p_request_ids bigint[],
   p_order integer[], p_quotas integer[], p_until timestamptz, p_limit integer,

@@ -1,11 +1,11 @@
--- take_gate: lock the row of gate with a name; wait for it for 2 s at most.
+-- take_gate: lock the row of gate with a name; wait at most 2 s for it.
 -- params:   p_queue_name text -- empty: the gate of maintain and recount
--- returns:  boolean -- false: somebody else has held it for 2 s
+-- returns:  boolean -- false: another session has held it for 2 s
 -- errors:   none
 -- locks:    the row of gate, exclusive, after at most 2 s of waiting, to the end of the transaction
--- why:      a row that somebody deleted is made again. A function of its own, because the time limit is
---           a setting and the way back from it a subtransaction: who gets a gate at once pays for
---           neither.
+-- why:      a row that was deleted by hand is created again. It is a function because the time
+--           limit is a setting, and restoring it needs a subtransaction: a call that gets the gate
+--           at once pays for neither.
 create or replace function rowlease_internal.take_gate(p_queue_name text) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,14 +1,14 @@
 -- take_gates: lock the gates of the queues that limit how many requests are in flight.
 -- params:   p_queue_names text[]
--- returns:  text[] -- the queues whose gates somebody else holds
+-- returns:  text[] -- the queues whose gates other sessions hold
 -- errors:   none
 -- locks:    one row of gate per queue with max_in_flight, exclusive, in the order of names, to the
 --           end of the transaction; waited for as take_gate
--- why:      two claimers that count at once would both find the last place free. All gates are
---           taken before any row of queue, and in one order, so that no two claimers wait for each
---           other. A gate is held for as long as a claim takes; one that is held for longer is held
---           by a person or a broken session, and the other queues must not wait for that one. So only
---           the first gate that is not had is waited for; the others are taken if they are free.
+-- why:      two claimers that count at once would both find the last free place. All gates are
+--           taken before any row of queue, and in one order, so no two claimers wait for each
+--           other. A gate is held as long as a claim takes. One that is held longer is held by a
+--           person or a broken session, and other queues must not wait for it: so only the first
+--           locked gate is waited for; the others are taken if they are free.
 create or replace function rowlease_internal.take_gates(p_queue_names text[]) returns text[]
 language plpgsql
 set search_path = pg_catalog, pg_temp

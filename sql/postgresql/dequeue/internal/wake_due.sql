@@ -3,8 +3,8 @@
 -- returns:  integer -- how many moved
 -- errors:   none
 -- locks:    rows of queue, exclusive, in due order, skipping locked ones
--- why:      scheduled rows stand outside the claim's index until they are due. p_from is the floor
---           below which the caller looked a moment ago.
+-- why:      scheduled rows are not in the claim's index until they are due. p_from is the floor
+--           below which the caller has just read.
 create or replace function rowlease_internal.wake_due(
   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 ) returns integer

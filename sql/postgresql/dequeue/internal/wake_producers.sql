@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   none
 -- locks:    none
--- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while somebody waits.
+-- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while a producer waits.
 create or replace function rowlease_internal.wake_producers(p_queue_name text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

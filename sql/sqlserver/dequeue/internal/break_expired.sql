@@ -3,11 +3,12 @@
 -- returns:  p_broken -- how many leases were broken
 -- errors:   none
 -- locks:    the requests' groups, without waiting; rows of queue, exclusive, skipping locked ones
--- why:      a lease that ends without a word is a crash if its request had started; one that had
---           only been fetched ahead gets its attempt back. Too many crashes quarantine the request,
---           whatever max_attempts says. LockExpiresTime stays, so that anyone can see what happened;
---           the token stays too, and the late worker is told lease_lost. The look keeps no locks: who
---           finishes a request takes its row first and the index's key then, which is the other order.
+-- why:      the lease of a started request that runs out is a crash; a request that was only
+--           prefetched gets its attempt back. Too many crashes make a dead letter, whatever
+--           max_attempts is. LockExpiresTime stays, to show what happened; the token stays, too, so
+--           that the late worker gets lease_lost. The read keeps no locks: a routine that finishes
+--           a request locks the row first and the key of the index then, which is the opposite
+--           order.
 create or alter procedure rowlease_internal.break_expired
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int, @p_broken int output
 as
@@ -45,7 +46,7 @@ option (maxdop 1);
 insert into @judged (RequestId, Started, CancelRequested, NumCrashes, NumAttempts, Verdict)
 select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
        q.NumAttempts - 1 + x.Started,
-       case when q.NumCrashes + x.Started >= s.MaxCrashes then N'quarantined: '
+       case when q.NumCrashes + x.Started >= s.MaxCrashes then N'too many crashes: '
             when q.NumAttempts - 1 + x.Started >= q.MaxAttempts then N'no attempts left: ' end
   from @taken as t
   join rowlease.Queue as q on q.RequestId = t.RequestId

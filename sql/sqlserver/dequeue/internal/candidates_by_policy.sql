@@ -3,11 +3,11 @@
 -- returns:  the ids in claim order in the caller's table #candidate; none if nothing waits that the
 --           policy would take
 -- errors:   none
--- locks:    none; what others hold is passed over
--- why:      weighted shares the places out among the priorities where something waits, with one random
---           offset for the whole batch (systematic sampling), which makes every share exact on
---           average. aging: each PolicyAgingSeconds of waiting count as one priority, so whoever has
---           the least due time minus priority times that goes first.
+-- locks:    none; rows that others have locked are skipped
+-- why:      weighted distributes the places among the priorities with waiting requests, with one
+--           random offset for the whole batch (systematic sampling), which makes every share exact
+--           on average. aging: each PolicyAgingSeconds of waiting count as one priority, so the
+--           request with the least due time minus priority times that goes first.
 create or alter procedure rowlease_internal.candidates_by_policy
   @p_queue_name nvarchar(400), @p_limit int, @p_met nvarchar(max)
 as

@@ -6,14 +6,14 @@
 -- errors:   2601 another claim took a request of the same group at this moment
 -- locks:    keys of the claim's index, for update, skipping locked ones; the requests' own locks and
 --           their groups', without waiting; rows of queue, exclusive
--- why:      hints are only hints: what keeps two claims apart is the lock by the request's id, and the
---           update, which looks at the status again. Who is refused passes over the request. A round
---           may bring less than was asked for because it met requests that others hold, or that stand
---           behind another of their group; those are set aside, and the next round goes on behind.
---           A session whose context says rowlease_claim_locks = off does without the requests' own
---           locks, which keep claims from waiting for each other; so what they cost can be measured.
---           A token grows by a random number up to 2^32: after a failover or a restore, a claim that was
---           lost and a new claim of the same id have different tokens.
+-- why:      hints are only hints. Two claims are kept apart by the lock on the request's id, and by
+--           the update, which checks the status again. A claim that does not get the lock skips the
+--           request. A round may return fewer requests than asked for because it met requests that
+--           others hold, or that are behind another of their group; those are set aside, and the
+--           next round continues after them. A session whose context has rowlease_claim_locks = off
+--           does not take the locks on ids, which keep claims from waiting for each other; so their
+--           cost can be measured. A token grows by a random number up to 2^32: after a failover or
+--           a restore, a lost claim and a new claim of the same id have different tokens.
 create or alter procedure rowlease_internal.claim
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
   @p_policy varchar(10), @p_limit int, @p_slots int, @p_more bit output

@@ -5,9 +5,9 @@
 --           p_held_back -- others go first, or as many as may are in flight
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
--- why:      dequeue's work on each of its queues. A worker of lower priority gets nothing while a
---           higher one is alive (heard of within 2 s) and has free slots (RabbitMQ, "Consumer
---           Priorities"); only queues where somebody has a priority other than 0 ever ask.
+-- why:      the work of dequeue on each of its queues. A worker of lower priority gets nothing
+--           while one of higher priority is alive (a heartbeat within 2 s) and has free slots
+--           (RabbitMQ, "Consumer Priorities"); only queues with a priority other than 0 check that.
 create or alter procedure rowlease_internal.dequeue_one
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
   @p_limit int, @p_slots int, @p_more bit output,

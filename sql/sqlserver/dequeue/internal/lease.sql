@@ -21,11 +21,11 @@ declare @gates table (QueueName nvarchar(400) collate Latin1_General_100_BIN2 no
 if coalesce(@p_worker_id, N'') = N'' or @p_queue_names is null or @p_limit is null
    or @p_limit not between 1 and 10000 or @p_lease_ms not between 100 and 86400000
   throw 51001,
-    N'dequeue wants a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms', 1;
+    N'dequeue needs a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms', 1;
 insert into @queues (Place, QueueName)
 select cast(n.[key] as int) + 1, n.value from openjson(@p_queue_names) as n;
 declare @count int = @@rowcount;
--- Of gates that somebody keeps only one is waited for: the other queues must not wait for it.
+-- Only one locked gate is waited for, because the other queues must not wait for it.
 insert into @gates (QueueName, Name, Shut)
 select s.QueueName, rowlease_internal.lock_name(N'gate', s.QueueName, N''), 0
   from rowlease.QueueSettings as s
@@ -77,5 +77,5 @@ begin
   set @us = rowlease_internal.us_until(@now, @next);
   set @p_wait_ms = case when @us > 0 then (@us + 999) / 1000 when @us <= 0 then 0 end;
   if @held = 1 and coalesce(@p_wait_ms, 500) >= 500
-    set @p_wait_ms = 500;  -- the worker we stepped back for may be dead in 2 s
+    set @p_wait_ms = 500;  -- the worker that goes first may be dead in 2 s
 end;

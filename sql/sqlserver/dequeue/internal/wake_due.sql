@@ -3,7 +3,7 @@
 -- returns:  p_moved -- how many moved
 -- errors:   none
 -- locks:    rows of queue, exclusive, skipping locked ones
--- why:      scheduled rows stand outside the claim's index until they are due. The look keeps no
+-- why:      scheduled rows are not in the claim's index until they are due. The read keeps no
 --           locks; see break_expired.
 create or alter procedure rowlease_internal.wake_due
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int, @p_moved int output
