@@ -288,10 +288,10 @@ def test_arrays_that_do_not_fit_together_are_refused(store: Session) -> None:
     store.put()
     (held,) = store.claim()
     before = store.everything()
-    with pytest.raises(RoutineError, match="one length"):
+    with pytest.raises(RoutineError, match="same length"):
         store.complete([held], ["1", "2"])
-    with pytest.raises(RoutineError, match="one length"):
+    with pytest.raises(RoutineError, match="same length"):
         store.renew([held], started=[])
-    with pytest.raises(RoutineError, match="one length"):
+    with pytest.raises(RoutineError, match="same length"):
         store.fail([held], [])
     assert store.everything() == before
