@@ -246,7 +246,7 @@ def test_an_outcome_that_arrives_first_is_not_disowned(
 def test_ids_and_tokens_that_do_not_fit_disown_nothing(store: Session) -> None:
     store.put()
     (held,) = store.claim("one")
-    with pytest.raises(RoutineError, match="arrays of one length"):
+    with pytest.raises(RoutineError, match="arrays must have the same length"):
         store._call(
             "disown",
             p_worker_id="one",

@@ -189,7 +189,7 @@ def test_a_late_worker_declines_nothing(store: Session, clock: Clock) -> None:
     assert store.row(request) == before
     decline(store, held)
     assert store.decline(held, ["x"]) == ([Outcome.REPEAT], [False])
-    with pytest.raises(RoutineError, match="arrays of one length"):
+    with pytest.raises(RoutineError, match="arrays must have the same length"):
         store.decline(held, [])
 
 
