@@ -25,7 +25,7 @@ EMPTIED["sqlserver"] = sqlserver.emptied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "[sqlserver" in item.nodeid:
-            item.add_marker(pytest.mark.timeout(900))  # some engines compile slowly
+            item.add_marker(pytest.mark.timeout(3600))  # some engines make temporary tables slowly
         mark = item.get_closest_marker("only_on")
         found = getattr(item, "callspec", None)
         if found and found.params.get("with_floors") and found.params["engine"] != "postgresql":
