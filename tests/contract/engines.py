@@ -183,8 +183,13 @@ def _details(engine: str, results: list[Result]) -> list[str]:
     failed = [result for result in results if result.outcome == "failed"]
     if failed:
         lines += ["", f"## Failed on {NAMES[engine]}", ""]
-        lines += [f"* {result.promise.replace('_', ' ')}: `{result.test}`" for result in failed]
+        lines += [_failure(result) for result in failed]
     return lines
+
+
+def _failure(result: Result) -> str:
+    error = f": {result.reason}" if result.reason else ""
+    return f"* {result.promise.replace('_', ' ')}: `{result.test}`{error}"
 
 
 def _skips(reason: str, tests: list[str]) -> str:

@@ -27,7 +27,7 @@ class Result(NamedTuple):
     Attributes:
         promise: the file's name, without `test_`.
         outcome: `passed`, `skipped`, `failed`, or `not run` where the run was ended before it.
-        reason: of a skip.
+        reason: of a skip, or the error of a failure.
     """
 
     engine: str
@@ -148,6 +148,9 @@ class Recorder:
         reason = ""
         if report.skipped and isinstance(report.longrepr, tuple):
             reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        elif report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message.partition("\n")[0] if crash else ""
         self._note(report.nodeid, engine, report.outcome, reason)
         self._reported.add(report.nodeid)
 

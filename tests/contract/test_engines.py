@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace as Namespace
+from typing import Any
 
 import pytest
 
@@ -25,14 +27,14 @@ def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> 
             Result("postgresql", "10_speed", "test_a", "passed", ""),
             Result("postgresql", "3_order", "test_b", "passed", ""),
             Result("sqlserver", "10_speed", "test_a", "skipped", "pages are PostgreSQL's"),
-            Result("sqlserver", "3_order", "test_b", "failed", ""),
+            Result("sqlserver", "3_order", "test_b", "failed", "StoreError: no such index"),
         ],
     )
     text = page(run)
     assert "| promise | PostgreSQL | SQL Server |" in text
     assert text.index("| 3 order | 1 passed | 1 failed |") < text.index("| 10 speed | 1 passed |")
     assert "* 1: pages are PostgreSQL's (a)" in text
-    assert "* 3 order: `test_b`" in text
+    assert "* 3 order: `test_b`: StoreError: no such index" in text
     assert "| **all** | 2 passed | 1 failed, 1 skipped |" in text
 
 
@@ -41,6 +43,17 @@ def test_only_tests_of_an_engine_are_recorded() -> None:
     report = pytest.TestReport("x::y", ("x", 1, "y"), {}, "passed", None, "call")
     recorder.pytest_runtest_logreport(report)
     assert recorder.results == []
+
+
+def test_a_failure_is_recorded_with_the_first_line_of_its_error() -> None:
+    recorder = Recorder()
+    item: Any = Namespace(nodeid="x::y", callspec=Namespace(params={"engine": "sqlserver"}))
+    recorder.pytest_collection_finish(Namespace(items=[item]))  # type: ignore[arg-type]
+    error: Any = Namespace(reprcrash=Namespace(message="ValueError: no such index\nat line 1"))
+    recorder.pytest_runtest_logreport(
+        pytest.TestReport("x::y", ("x", 1, "y"), {}, "failed", error, "call")
+    )
+    assert [result.reason for result in recorder.results] == ["ValueError: no such index"]
 
 
 def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
