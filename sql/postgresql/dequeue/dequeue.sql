@@ -5,14 +5,14 @@
 --           more (ask again at once), wait_ms (until something is due or expires) and floor
 -- errors:   RL001 bad argument, RL002 unknown queue
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
--- why:      the plain way to claim, for a queue that is strict, has no groups, no limit in flight, no
---           consumer priorities, and nothing to put right first. One statement looks, one leases the
---           first entries of the claim's index. The first queue that needs more care, and those after
---           it, go to dequeue_carefully. So does the next call after a claim that has stepped over
---           many index entries of finished requests, as it must while an old snapshot keeps them: its
---           floor is not null. Requests past p_slots (default: all start) count as fetched ahead. A
---           token grows by a random number up to 2^32: after a failover or a restore, a claim that was
---           lost and a new claim of the same id have different tokens.
+-- why:      the plain way to claim. It is for a queue with strict order, without groups, limit in
+--           flight or consumer priorities, and with nothing to move first. One statement looks, one
+--           leases the first requests of the claim's index. The first queue that is not plain, and all
+--           queues after it, go to dequeue_carefully. So does a call that brings a floor. A claim returns
+--           a floor when it has stepped over many index entries of finished requests, which an old
+--           snapshot keeps. Requests past p_slots (default: none) are prefetched: they have not
+--           started. A token grows by a random number up to 2^32: after a failover or a restore, a
+--           claim that was lost and a new claim of the same id have different tokens.
 create or replace function rowlease.dequeue(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null

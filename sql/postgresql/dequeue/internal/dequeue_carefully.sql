@@ -1,15 +1,16 @@
 -- dequeue_carefully: lease waiting requests of queues that the plain way of dequeue leaves out.
 -- params:   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer,
---           p_lease_ms bigint, p_floor text, p_next timestamptz -- what is due or expires next in other
---           queues
+--           p_lease_ms bigint, p_floor text, p_next timestamptz -- when something is due or expires in
+--           the queues that the caller has claimed from
 -- returns:  as dequeue
 -- errors:   RL002 unknown queue
 -- locks:    the gates of queues with a limit in flight, as take_gates; then rows of queue, exclusive,
 --           in claim order, skipping locked ones
 -- why:      due and expired requests are moved first, a bounded number of them, so that a queue
---           works without maintain. A floor is in force while claims step over many index entries, until
---           one has looked everywhere and met few; and always where a policy chooses by it. A queue
---           whose gate is held gives nothing, and the caller is told to ask again soon.
+--           works without maintain. A floor is in force as long as claims step over many index entries:
+--           it ends when a claim has looked everywhere and met few. A queue with the policy weighted or
+--           aging always has one, because the policy chooses by it. A queue whose gate is held gives
+--           nothing, and the caller is asked to call again soon.
 create or replace function rowlease_internal.dequeue_carefully(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer, p_lease_ms bigint,
   p_floor text, p_next timestamptz default null

@@ -1,12 +1,12 @@
--- look: read a queue's settings, and whether the plain way to claim fits it now.
+-- look: read a queue's settings, and test whether it can be claimed from in the plain way now.
 -- params:   p_queue_name text, p_now timestamptz
 -- returns:  paused boolean, max_priority smallint, capacity bigint, lease_seconds integer: settings;
 --           is_plain boolean, first_priority smallint (null: nothing waits), next_event timestamptz (if
 --           nothing waits: when something is due or expires next) -- no row for an unknown queue
 -- errors:   none
 -- locks:    none
--- why:      one probe of each index: of those that only care needs, and of the claim's own. PostgreSQL
---           puts the text of this function in place of its call.
+-- why:      one probe of each index that shows work for the careful way, and one of the claim's own
+--           index. PostgreSQL inlines this function.
 create or replace function rowlease_internal.look(p_queue_name text, p_now timestamptz)
 returns table (
   paused boolean, max_priority smallint, capacity bigint, lease_seconds integer, is_plain boolean,

@@ -1,12 +1,12 @@
--- next_event_ahead: find when the next scheduled request is due or the next lease expires, by floors.
+-- next_event_ahead: find when the next request is due or the next lease expires, with the help of floors.
 -- params:   p_queue_names text[], p_floor jsonb
 -- returns:  at timestamptz -- null if nothing is to come, floor jsonb -- with 'expiring': no lease
 --           expires before that
 -- errors:   none
 -- locks:    none
--- why:      a worker that found nothing knows how long it may sleep. Requests that were finished in
---           time would have expired in the future: under an old snapshot their entries lie ahead, and
---           'expiring' leads past them. A shorter lease that is taken meanwhile is seen a second later.
+-- why:      tells a worker that found nothing how long it may sleep. The leases of requests that were
+--           finished in time end in the future, so under an old snapshot their index entries are ahead;
+--           'expiring' skips them. A shorter lease that is taken meanwhile is seen a second later.
 create or replace function rowlease_internal.next_event_ahead(
   p_queue_names text[], p_floor jsonb, out at timestamptz, out floor jsonb
 ) language plpgsql

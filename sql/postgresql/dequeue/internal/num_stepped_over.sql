@@ -1,11 +1,11 @@
--- num_stepped_over: count the index entries that the session's scans of queue found and did not use.
+-- num_stepped_over: count the index entries that scans of queue have read without finding a row.
 -- params:   none
 -- returns:  bigint -- it grows within a transaction; take the difference of two calls
 -- errors:   none
 -- locks:    none
--- why:      PostgreSQL counts, for each index, the entries that scans have read and those whose row was
---           visible. The others are of finished requests, or of transactions that are still open. With
---           track_counts off it is always 0, and no floor comes into force.
+-- why:      PostgreSQL counts for each index the entries that were read and the rows that were visible.
+--           The difference is entries of finished requests, or of transactions that are still open.
+--           With track_counts off it is always 0, and no floor comes into force.
 create or replace function rowlease_internal.num_stepped_over() returns bigint
 language sql volatile
 as $$
