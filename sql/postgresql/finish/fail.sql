@@ -27,7 +27,6 @@ declare
   v_queues   text[];
   v_groups   text[];
   v_wake     text[];
-  v_name     text;
 begin
   perform rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_errors),
                                 cardinality(p_retries_ms), cardinality(p_dead));
@@ -76,14 +75,6 @@ begin
          array_agg(distinct f.queue_name) filter (where f.status = 'Pending')
     into v_done, v_cancel, v_queues, v_groups, v_wake
     from failed f;
-  if v_groups is not null then
-    perform rowlease_internal.unblock_groups(v_queues, v_groups);
-  end if;
-  if v_cancel is not null then
-    perform rowlease.cancel(v_cancel);
-  end if;
-  foreach v_name in array coalesce(v_wake, '{}') loop
-    perform rowlease_internal.wake_workers(v_name, false);
-  end loop;
+  perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake);
   return query select * from rowlease_internal.settled_outcomes(p_request_ids, p_lock_tokens, v_done);
 end $$;

@@ -1,0 +1,27 @@
+-- after_leases: unblock groups, cancel requests and notify workers after leases have ended.
+-- params:   p_queue_names text[], p_group_keys text[], p_cancel_ids bigint[], p_wake text[]
+-- returns:  void
+-- errors:   none
+-- locks:    as unblock_groups and cancel
+-- why:      the last step of abandon, decline and fail. The first two arrays name groups that may go on,
+--           in pairs; p_cancel_ids are requests whose cancelling waited for the end of their lease;
+--           p_wake are queues that have more to claim. There is nothing to do for an array that is null.
+create or replace function rowlease_internal.after_leases(
+  p_queue_names text[], p_group_keys text[], p_cancel_ids bigint[], p_wake text[]
+) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_name text;
+begin
+  if p_group_keys is not null then
+    perform rowlease_internal.unblock_groups(p_queue_names, p_group_keys);
+  end if;
+  if p_cancel_ids is not null then
+    perform rowlease.cancel(p_cancel_ids);
+  end if;
+  foreach v_name in array coalesce(p_wake, '{}') loop
+    perform rowlease_internal.wake_workers(v_name, false);
+  end loop;
+end $$;
