@@ -143,7 +143,7 @@ def test_what_the_database_s_encoding_lacks_fails_its_own_request(latin1: str) -
         found: dict[int, str] = dict(
             look.execute("select request_id, last_error from rowlease.queue").fetchall()
         )
-    assert found[returned].startswith("the database refused the result: a text holds")
+    assert found[returned].startswith("the database refused the result: a text has a character")
     assert found[raised].startswith("ValueError: 5 \\u20ac\n\nTraceback")
 
 

@@ -374,7 +374,7 @@ def test_a_user_s_own_tests_run_with_the_fixtures(
         timeout=200,
     )  # fmt: skip
     assert "1 failed, 3 passed" in ran.stdout, ran.stdout + ran.stderr
-    assert "a request should wait of kind 'remind' with payload {'who': 'bob'}" in ran.stdout
+    assert "a waiting request of kind 'remind' with payload {'who': 'bob'}; found 0" in ran.stdout
     assert '1 remind {"who": "ann"} in default, Scheduled for' in ran.stdout
     assert "waiting.py" not in ran.stdout, "the traceback ends in the user's own test"
 
