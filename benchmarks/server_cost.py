@@ -29,7 +29,8 @@ from benchmarks.tables import Table, finish, ratio, times
 from rowlease.store.postgresql.scratch import scratch_database
 
 HERE = Path(__file__).parent
-ROWS = 30_000
+#: Requests that wait after the last run; the runs claim the others.
+ROWS_LEFT = 10_000
 #: Requests of a claim, and how many such claims a run makes.
 CLAIMS = {1: 60, 10: 40, 100: 15}
 EMPTY_CLAIMS = 60
@@ -126,13 +127,13 @@ PROTOTYPE = {
 
 
 @contextmanager
-def rowlease(place: str) -> Iterator[Subject]:
+def rowlease(place: str, rows: int) -> Iterator[Subject]:
     with database(place) as dsn:
-        yield from filled(dsn)
+        yield from filled(dsn, rows)
 
 
 @contextmanager
-def another(place: str, checkout: str) -> Iterator[Subject]:
+def another(place: str, rows: int, checkout: str) -> Iterator[Subject]:
     """The routines of another checkout, which its own code puts there."""
     with scratch_database(place) as dsn:
         subprocess.run(
@@ -140,11 +141,11 @@ def another(place: str, checkout: str) -> Iterator[Subject]:
             env={**os.environ, "PYTHONPATH": str(Path(checkout, "src"))},
             check=True,
         )
-        yield from filled(dsn)
+        yield from filled(dsn, rows)
 
 
-def filled(dsn: str) -> Iterator[Subject]:
-    fill(dsn, ROWS)
+def filled(dsn: str, rows: int) -> Iterator[Subject]:
+    fill(dsn, rows)
     as_in_use(dsn)
     subject = Subject(dsn, "rowlease.queue", ROWLEASE)
     yield subject
@@ -152,11 +153,11 @@ def filled(dsn: str) -> Iterator[Subject]:
 
 
 @contextmanager
-def prototype(place: str) -> Iterator[Subject]:
+def prototype(place: str, rows: int) -> Iterator[Subject]:
     with database(place) as dsn:
         with psycopg.connect(dsn, autocommit=True) as sql:
             sql.execute((HERE / "prototype.sql").read_text())
-            sql.execute(PENDING.replace("rowlease.queue", "prototype.queue"), (ROWS,))
+            sql.execute(PENDING.replace("rowlease.queue", "prototype.queue"), (rows,))
         as_in_use(dsn)
         subject = Subject(dsn, "prototype.queue", PROTOTYPE)
         yield subject
@@ -169,13 +170,15 @@ def main() -> int:
     parser.add_argument("--before", metavar="CHECKOUT", help="a checkout to compare with")
     add_dsn(parser)
     given = parser.parse_args()
+    claimed = sum(size * count for size, count in CLAIMS.items())
+    rows = ROWS_LEFT + (1 + given.runs) * claimed
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
         said = described(place)
-        subjects = {"rowlease": stack.enter_context(rowlease(place))}
+        subjects = {"rowlease": stack.enter_context(rowlease(place, rows))}
         if given.before:
-            subjects["before"] = stack.enter_context(another(place, given.before))
-        subjects["prototype"] = stack.enter_context(prototype(place))
+            subjects["before"] = stack.enter_context(another(place, rows, given.before))
+        subjects["prototype"] = stack.enter_context(prototype(place, rows))
         for each in subjects.values():  # caches and plans
             each.run()
         found: dict[str, dict[str, list[float]]] = {}
@@ -183,7 +186,7 @@ def main() -> int:
             for name in sorted(subjects, reverse=bool(run % 2)):
                 for call, took in subjects[name].run().items():
                     found.setdefault(call, {}).setdefault(name, []).append(took)
-    rows = []
+    lines = []
     for call, by_name in found.items():
         row = [call]
         for name in subjects:
@@ -191,11 +194,11 @@ def main() -> int:
         row += [
             f"{ratio(by_name['rowlease'], by_name[n]):.2f}" for n in subjects if n != "rowlease"
         ]
-        rows.append(row)
+        lines.append(row)
     columns = ["call", *(text for name in subjects for text in (name, "spread"))]
     columns += [f"rowlease, of {name}" for name in subjects if name != "rowlease"]
     title = f"Processor time of the server for one call, medians of {given.runs} runs"
-    return finish(Table(title, said, columns, rows))
+    return finish(Table(title, said, columns, lines))
 
 
 if __name__ == "__main__":
