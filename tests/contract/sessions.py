@@ -390,8 +390,8 @@ class PostgresSession(PostgresStore, Session):
 
     def keep_floors(self) -> None:
         self.execute(
-            "create or replace function rowlease_internal.needs_floor(p_before bigint)"
-            " returns boolean language sql as 'select true'"
+            "create or replace function rowlease_internal.needs_floor("
+            "  p_before bigint, p_limit integer) returns boolean language sql as 'select true'"
         )
 
     def kill(self) -> None:

@@ -104,7 +104,7 @@ begin
   if not more then
     wait_ms := rowlease_internal.ms_until(v_next, v_now);
   end if;
-  if rowlease_internal.needs_floor(v_stepped) then
+  if rowlease_internal.needs_floor(v_stepped, p_limit) then
     floor := '{}';
   end if;
   return next;

@@ -77,7 +77,7 @@ begin
   if v_held then
     wait_ms := least(wait_ms, 500);  -- the worker that goes first may be dead in 2 s
   end if;
-  if v_keeps or rowlease_internal.needs_floor(v_stepped) then
+  if v_keeps or rowlease_internal.needs_floor(v_stepped, p_limit) then
     floor := v_floor;
   end if;
   return next;

@@ -1,10 +1,12 @@
 -- needs_floor: test whether a claim has stepped over many index entries of finished requests.
--- params:   p_before bigint -- num_stepped_over as the claim began
+-- params:   p_before bigint, p_limit integer
 -- returns:  boolean
 -- errors:   none
 -- locks:    none
--- why:      to step over 1,000 takes about 0.2 ms. Fewer are met without an old snapshot, too: those
---           of the last claims, until a scan has marked them as dead for everybody.
-create or replace function rowlease_internal.needs_floor(p_before bigint) returns boolean
+-- why:      p_before is num_stepped_over at the beginning of a claim of p_limit requests. 1,000 entries take
+--           about 0.2 ms. Without an old snapshot, a claim meets the entries of the last few claims,
+--           until nobody can see their rows any more; they are as many as those claims have taken.
+create or replace function rowlease_internal.needs_floor(p_before bigint, p_limit integer)
+returns boolean
 language sql volatile
-as $$ select rowlease_internal.num_stepped_over() - p_before > 1000 $$;
+as $$ select rowlease_internal.num_stepped_over() - p_before > greatest(1000, 5 * p_limit) $$;
