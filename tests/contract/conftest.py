@@ -26,21 +26,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "[sqlserver" in item.nodeid:
             item.add_marker(pytest.mark.timeout(3600))  # some engines make temporary tables slowly
-        mark = item.get_closest_marker("only_on")
         found = getattr(item, "callspec", None)
-        if found and found.params.get("with_floors") and found.params["engine"] != "postgresql":
-            item.add_marker(pytest.mark.skip(reason="there are no floors"))
-        if mark is None or found is None or "engine" not in found.params:
+        if found is None or "engine" not in found.params:
             continue
-        (name,), why = mark.args, mark.kwargs["why"]
-        if found.params["engine"] != name:
-            item.add_marker(pytest.mark.skip(reason=f"only on {name}: {why}"))
+        for mark in item.iter_markers("only_on"):
+            (name,), why = mark.args, mark.kwargs["why"]
+            if found.params["engine"] != name:
+                item.add_marker(pytest.mark.skip(reason=f"only on {name}: {why}"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     both = any(metafunc.definition.iter_markers("both_ways"))
     if both and "store" in metafunc.fixturenames:
-        metafunc.parametrize("with_floors", [False, True], ids=["", "floors"], indirect=True)
+        floors = pytest.mark.only_on("postgresql", why="there alone are scan floors")
+        metafunc.parametrize(
+            "with_floors",
+            [pytest.param(False, id=""), pytest.param(True, id="floors", marks=floors)],
+            indirect=True,
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
