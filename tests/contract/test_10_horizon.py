@@ -121,11 +121,11 @@ def test_a_floor_comes_into_force_under_an_old_snapshot_and_ends_with_it(
     store: Session, another: Another, clock: Clock
 ) -> None:
     store.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
-    store.fill(3_000)
+    store.fill(4_000)
     report = hold(another)
     clock.advance(seconds=1)
     assert store.dequeue("one", ["default"], 100, lease=timedelta(seconds=60)).floor is None
-    floor = finish(store, 2_900, timedelta(seconds=60))
+    floor = finish(store, 3_900, timedelta(seconds=60))
     assert floor is not None
     report.rollback()
     for _ in range(2):  # the first look everywhere marks what nobody sees any more
