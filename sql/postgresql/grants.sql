@@ -48,16 +48,18 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, ro
                           rowlease.remove_worker, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
                           rowlease.fire_schedule, rowlease.report_progress,
-                          rowlease.list_queues, rowlease.list_workers
+                          rowlease.list_queues, rowlease.show_queue, rowlease.list_workers
    to rowlease_worker;
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlease.list_requests,
-                          rowlease.list_schedules, rowlease.list_queues, rowlease.list_workers
+                          rowlease.list_schedules, rowlease.list_queues, rowlease.show_queue,
+                          rowlease.list_workers
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_staged, rowlease.cancel, rowlease.requeue,
                           rowlease.purge, rowlease.pause,
-                          rowlease.resume, rowlease.configure_queue, rowlease.maintain, rowlease.recount,
+                          rowlease.resume, rowlease.configure_queue, rowlease.delete_queue,
+                          rowlease.maintain, rowlease.recount,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
                           rowlease.resume_schedule, rowlease.remove_schedule
    to rowlease_operator;

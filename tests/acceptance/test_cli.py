@@ -725,7 +725,9 @@ def test_a_worker_of_a_queue_that_does_not_exist_ends_with_the_reason(
     write_tasks(tmp_path)
     done = run("worker", "jobs", "--queue", "nowhere", ROWLEASE_DSN=database)
     *logged, last = done.stderr.splitlines()
-    assert last == 'Error: queue "nowhere" does not exist; create it with rowlease.configure_queue'
+    assert last.startswith(
+        'Error: queue "nowhere" does not exist; create it with `rowlease queue create nowhere`'
+    )
     assert all(re.match(r"[-\d]+ [:,\d]+ INFO ", line) for line in logged)
     assert (done.stdout, done.returncode) == ("", 2)
 

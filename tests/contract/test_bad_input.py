@@ -17,7 +17,10 @@ from tests.contract.sessions import Session
 
 HELD = Held(1, 1)
 LONG = "[" + "1," * 524_288 + "1]"
-NO_QUEUE = 'queue "nowhere" does not exist; create it with rowlease.configure_queue'
+NO_QUEUE = (
+    'queue "nowhere" does not exist; create it with `rowlease queue create nowhere`, '
+    "or in SQL with rowlease.configure_queue"
+)
 LENGTHS = "request ids, lock tokens and the other arrays must have the same length"
 DEQUEUE = (
     "dequeue needs a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms"
@@ -116,6 +119,11 @@ def complete_with(result: str) -> Callable[[Session], Any]:
     return call
 
 
+def delete_in_use(store: Session) -> None:
+    store.put()
+    store.delete_queue("default")
+
+
 REFUSED = [
     Bad("RL001", dequeue("one", ["default"], 0), RoutineError, DEQUEUE),
     Bad("RL001", dequeue("one", ["default"], 10_001), RoutineError, DEQUEUE),
@@ -135,6 +143,8 @@ REFUSED = [
     Bad("RL002", lambda s: s.purge("nowhere"), InvalidRequest, NO_QUEUE),
     Bad("RL002", lambda s: s.pause("nowhere"), InvalidRequest, NO_QUEUE),
     Bad("RL002", lambda s: s.resume("nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", lambda s: s.show_queue("nowhere"), InvalidRequest, NO_QUEUE),
+    Bad("RL002", lambda s: s.delete_queue("nowhere"), InvalidRequest, NO_QUEUE),
     Bad("RL002", lambda s: s.depth("nowhere"), InvalidRequest, NO_QUEUE),
     Bad("RL002", lambda s: s.insert("inbox", queue_name="nowhere", kind="a"), InvalidRequest,
         NO_QUEUE),
@@ -176,6 +186,9 @@ REFUSED = [
         InvalidRequest, NO_QUEUE),
     Bad("RL014", lambda s: s.promote("x", 1, 0), LoadLost,
         'load "x" does not exist: it was not begun, or had no report for a day; begin it'),
+    Bad("RL015", delete_in_use, InvalidRequest,
+        'queue "default" cannot be deleted, because it has requests (1 waiting, 0 running, 0 dead '
+        "letters): purge or cancel them first"),
     Bad("22P02", enqueue(payload="{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", complete_with("{"), InvalidRequest, "the payload or result is not JSON"),
     Bad("22P02", promote(payload="{"), InvalidRequest,

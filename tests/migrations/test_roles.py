@@ -22,13 +22,16 @@ PRODUCER = EVERYONE | {
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "decline", "disown", "exchange", "renew", "maintain",
     "worker_heartbeat", "remove_worker", "depth", "listen", "announce_idle", "put_schedule",
-    "claim_schedules", "fire_schedule", "report_progress", "list_queues", "list_workers",
+    "claim_schedules", "fire_schedule", "report_progress", "list_queues", "show_queue",
+    "list_workers",
 }  # fmt: skip
 READER = EVERYONE | {
-    "now", "depth", "explain", "list_requests", "list_schedules", "list_queues", "list_workers",
+    "now", "depth", "explain", "list_requests", "list_schedules", "list_queues", "show_queue",
+    "list_workers",
 }  # fmt: skip
 OPERATOR = READER | {
-    "cancel", "requeue", "recount", "purge", "pause", "resume", "configure_queue", "maintain",
+    "cancel", "requeue", "recount", "purge", "pause", "resume", "configure_queue", "delete_queue",
+    "maintain",
     "discard_staged", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",
     "remove_schedule",
 }  # fmt: skip

@@ -13,7 +13,6 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int;
-declare @answer nvarchar(max), @weights nvarchar(max);
 select top (1) @unknown = j.[key] from openjson(@p_settings) as j
  where j.[key] not in (
    'max_priority', 'capacity', 'lease_seconds', 'max_attempts', 'max_crashes', 'retry_base_ms',
@@ -88,18 +87,4 @@ begin catch
   set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: ', error_message());
   throw 51010, @says, 1;
 end catch;
-set @answer = (
-  select s.QueueName as queue_name, s.MaxPriority as max_priority, s.Capacity as capacity,
-         s.LeaseSeconds as lease_seconds, s.MaxAttempts as max_attempts, s.MaxCrashes as max_crashes,
-         s.RetryBaseMs as retry_base_ms, s.RetryCapMs as retry_cap_ms, s.Paused as paused,
-         s.Policy as policy, cast(null as int) as policy_weights,
-         s.PolicyAgingSeconds as policy_aging_seconds, s.MaxInFlight as max_in_flight,
-         s.ConsumerPriorities as consumer_priorities, s.KeepHistory as keep_history,
-         s.RetentionDays as retention_days, s.UnknownKindSeconds as unknown_kind_seconds
-    from rowlease.QueueSettings as s where s.QueueName = @p_queue_name
-     for json path, include_null_values, without_array_wrapper);
-set @weights = (select s.PolicyWeights from rowlease.QueueSettings as s
-                 where s.QueueName = @p_queue_name);
-if @weights is not null
-  set @answer = json_modify(@answer, '$.policy_weights', json_query(@weights));
-select @answer as configure_queue;
+exec rowlease.show_queue @p_queue_name;

@@ -78,6 +78,15 @@ class Operating(Calls):
         )
         return cast("dict[str, Any]", found)
 
+    def delete_queue(self, queue: str, *, dry_run: bool = False) -> None:
+        """Delete a queue without requests, live workers, schedules and loads; its history stays.
+
+        Raises:
+            InvalidRequest: there is no such queue, or it has some.
+            StoreConflict: another transaction has used queues for 100 ms.
+        """
+        self._call("delete_queue", p_queue_name=queue, p_dry_run=dry_run)
+
     def recount(self, queue: str | None = None) -> list[Corrected]:
         """Correct the counts of a queue (None: all) whose rows were changed by hand.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any, cast
 
 from rowlease.model import Depth, Explanation, QueueState, Request, WorkerState
 from rowlease.store.calls import Calls, duration
@@ -34,6 +35,11 @@ class Reading(Calls):
             )
             for name, paused, finished, failures, ms in self._rows(QUEUE, "list_queues")
         ]
+
+    def show_queue(self, queue: str) -> dict[str, Any]:
+        """All settings of a queue, as `configure_queue` returns them."""
+        ((found,),) = self._call("show_queue", p_queue_name=queue)
+        return cast("dict[str, Any]", found)
 
     def list_workers(self) -> list[WorkerState]:
         """Every registered worker, by host and process."""

@@ -15,7 +15,8 @@ begin
   if not found then
     raise exception using errcode = 'RL002',
       message = format('queue "%s" does not exist', p_queue_name),
-      hint = 'create it with rowlease.configure_queue';
+      hint = format('create it with `rowlease queue create %s`, or in SQL with '
+                    'rowlease.configure_queue', p_queue_name);
   end if;
   return v_settings;
 end $$;

@@ -10,6 +10,7 @@ set nocount on;
 set xact_abort on;
 if exists (select 1 from rowlease.QueueSettings as s where s.QueueName = @p_queue_name)
   return;
-declare @says nvarchar(2048) = concat(N'queue "', @p_queue_name, N'" does not exist; create it with '
-                                      + N'rowlease.configure_queue');
+declare @says nvarchar(2048) = concat(
+  N'queue "', @p_queue_name, N'" does not exist; create it with `rowlease queue create ',
+  @p_queue_name, N'`, or in SQL with rowlease.configure_queue');
 throw 51002, @says, 1;

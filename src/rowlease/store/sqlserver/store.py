@@ -40,7 +40,7 @@ REPEATABLE = frozenset({
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules", "list_requests",
-    "list_queues", "list_workers",
+    "list_queues", "list_workers", "show_queue",
 })  # fmt: skip
 
 
@@ -154,6 +154,10 @@ class SqlServerStore(Store):
         ((found,),) = self._call(
             "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings)
         )
+        return cast("dict[str, Any]", json.loads(found))
+
+    def show_queue(self, queue: str) -> dict[str, Any]:
+        ((found,),) = self._call("show_queue", p_queue_name=queue)
         return cast("dict[str, Any]", json.loads(found))
 
     def listen(self, queues: Sequence[str], *, room: bool = False) -> Notifications:

@@ -1,0 +1,56 @@
+-- delete_queue: delete a queue that nothing uses.
+-- params:   p_queue_name text, p_dry_run boolean -- true: only raise the errors
+-- returns:  void
+-- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load;
+--           55P03 another transaction uses queues
+-- locks:    queue_settings, access exclusive, after at most 100 ms of waiting; no lock in a dry run
+-- why:      every call that enqueues reads the settings, and so locks their table against this one
+--           until its transaction ends: a request can neither be missed here nor come later. Its
+--           history stays until it expires.
+create or replace function rowlease.delete_queue(p_queue_name text, p_dry_run boolean default false)
+returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  v_used text;
+begin
+  if not p_dry_run then
+    begin
+      lock table rowlease.queue_settings in access exclusive mode;
+    exception when lock_not_available then
+      raise exception using errcode = '55P03',
+        message = 'another transaction has used queues for 100 ms; nothing was done, call again';
+    end;
+  end if;
+  perform rowlease_internal.settings_of(p_queue_name);
+  if exists (select from rowlease_internal.some_requests(p_queue_name, 1)) then
+    select format('it has requests (%s waiting, %s running, %s dead letters): purge or cancel them',
+                  coalesce(sum(d.scheduled + d.pending), 0), coalesce(sum(d.processing), 0),
+                  coalesce(sum(d.failed), 0))
+      into v_used from rowlease.queue_depth d where d.queue_name = p_queue_name;
+  else
+    v_used := coalesce(
+      (select format('the worker "%s" claims from it: stop the worker', min(w.worker_id))
+         from rowlease.worker w
+        where w.heartbeat_time > rowlease.now() - interval '30 seconds'
+          and w.queue_names::jsonb ? p_queue_name having count(*) > 0),
+      (select format('the schedule "%s" enqueues into it: remove the schedule', min(s.schedule_name))
+         from rowlease.schedule s where s.queue_name = p_queue_name having count(*) > 0),
+      (select format('the load "%s" is staged for it: promote or discard the load', min(l.load_id))
+         from rowlease.load l where l.queue_name = p_queue_name and l.status = 'Staging'
+       having count(*) > 0));
+  end if;
+  if v_used is not null then
+    raise exception using errcode = 'RL015',
+      message = format('queue "%s" cannot be deleted, because %s first', p_queue_name, v_used);
+  end if;
+  if not p_dry_run then
+    delete from rowlease.queue_settings s where s.queue_name = p_queue_name;
+    delete from rowlease.gate g where g.queue_name = p_queue_name;
+    delete from rowlease.queue_depth d where d.queue_name = p_queue_name;
+    delete from rowlease.queue_waiter w where w.queue_name = p_queue_name;
+    delete from rowlease.unknown_kind u where u.queue_name = p_queue_name;
+  end if;
+end $$;

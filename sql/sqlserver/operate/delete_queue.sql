@@ -1,0 +1,48 @@
+-- delete_queue: delete a queue that nothing uses.
+-- params:   p_queue_name nvarchar(400), p_dry_run bit -- true: only raise the errors
+-- returns:  void
+-- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load
+-- locks:    the queue's settings row; no lock in a dry run
+-- why:      readers of settings hold no lock here. An enqueue that has found the queue, and commits
+--           after it was deleted, leaves its requests without a queue: depth counts them, and they
+--           run when the queue is created again. Its history stays until it expires.
+create or alter procedure rowlease.delete_queue @p_queue_name nvarchar(400), @p_dry_run bit = 0
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @used nvarchar(2000), @says nvarchar(2048);
+begin transaction;
+if @p_dry_run = 0
+  update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
+exec rowlease_internal.check_queue @p_queue_name;
+if exists (select 1 from rowlease_internal.some_requests(@p_queue_name, 1))
+  select @used = concat(N'it has requests (', coalesce(sum(d.Scheduled + d.Pending), 0), N' waiting, ',
+                        coalesce(sum(d.Processing), 0), N' running, ', coalesce(sum(d.Failed), 0),
+                        N' dead letters): purge or cancel them')
+    from rowlease.QueueDepth as d where d.QueueName = @p_queue_name;
+if @used is null
+  select @used = N'the worker "' + min(w.WorkerId) + N'" claims from it: stop the worker'
+    from rowlease.Worker as w
+   where w.HeartbeatTime > dateadd(second, -30, rowlease.now())
+     and @p_queue_name in (select n.value collate Latin1_General_100_BIN2
+                             from openjson(w.QueueNames) as n);
+if @used is null
+  select @used = N'the schedule "' + min(s.ScheduleName) + N'" enqueues into it: remove the schedule'
+    from rowlease.Schedule as s where s.QueueName = @p_queue_name;
+if @used is null
+  select @used = N'the load "' + min(l.LoadId) + N'" is staged for it: promote or discard the load'
+    from rowlease.[Load] as l where l.QueueName = @p_queue_name and l.Status = 'Staging';
+if @used is not null
+begin
+  set @says = concat(N'queue "', @p_queue_name, N'" cannot be deleted, because ', @used, N' first');
+  throw 51015, @says, 1;
+end;
+if @p_dry_run = 0
+begin
+  delete from rowlease.QueueSettings where QueueName = @p_queue_name;
+  delete from rowlease.QueueDepth where QueueName = @p_queue_name;
+  delete from rowlease.QueueWaiter where QueueName = @p_queue_name;
+  delete from rowlease.UnknownKind where QueueName = @p_queue_name;
+end;
+commit transaction;
