@@ -74,7 +74,9 @@ def test_a_queue_shows_all_its_settings(web: Session) -> None:
 
 def test_a_queue_that_does_not_exist_is_neither_shown_nor_deleted(store: Session) -> None:
     for call in (store.show_queue, store.delete_queue):
-        with pytest.raises(InvalidRequest, match='^queue "nowhere" does not exist; create it with'):
+        with pytest.raises(
+            InvalidRequest, match=r'^queue "nowhere" does not exist; create it with'
+        ):
             call("nowhere")
 
 
