@@ -30,7 +30,7 @@ except ConfigError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from rowlease.store.routines import Routine
-from rowlease.store.sqlserver.errors import OdbcError, our_error
+from rowlease.store.sqlserver.error_codes import OdbcError, our_error
 from rowlease.store.sqlserver.migrate import _in_order
 from rowlease.store.sqlserver.procedures import ProcedureCall, _written
 from rowlease.store.sqlserver.store import SqlServerStore
@@ -57,6 +57,13 @@ def test_of_several_records_the_first_with_a_number_counts() -> None:
         f"[42000] {WHO}[SQL Server]no such procedure (2812)"
     )
     assert OdbcError.read(odbc.Error("01000", message))[:3] == ("42000", 2812, "no such procedure")
+
+
+def test_a_lost_connection_is_known_by_its_number_too() -> None:
+    """Azure ends sessions with SQLSTATE HY000."""
+    assert OdbcError.read(driver_error("HY000", "the service has failed", 40197)).is_disconnect
+    assert OdbcError.read(driver_error("08S01", "the link has failed", 0)).is_disconnect
+    assert not OdbcError.read(driver_error("42000", "no such procedure", 2812)).is_disconnect
 
 
 def test_an_error_of_another_form_is_passed_on_unchanged() -> None:

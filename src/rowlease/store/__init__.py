@@ -169,9 +169,9 @@ def jdbc_error(dsn: str, state: str, number: int, text: str) -> RowleaseError:
     """
     where = redact(dsn)
     if is_sqlserver(dsn):
-        from rowlease.store.sqlserver.errors import jdbc_error as sqlserver
+        from rowlease.store.sqlserver.error_codes import jdbc_error as sqlserver
 
         return sqlserver(state, number, text, where)
-    from rowlease.store.postgresql.errors import jdbc_error as postgresql
+    from rowlease.store.postgresql.error_codes import jdbc_error as postgresql
 
     return postgresql(state, text, where)

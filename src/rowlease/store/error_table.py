@@ -70,6 +70,18 @@ SECONDARY = Entry(
     "the server at {where} is a secondary, or read-only: {text}; name the listener of its "
     "availability group in the DSN",
 )
+#: The connection failed; the server stops, starts or fails; on SQL Server also a failed login or a
+#: missing database.
+LOST = Entry(
+    StoreUnavailable,
+    (
+        "08", "57", "58", "HYT00", "HYT01",
+        2, 53, 64, 121, 233, 596, 4060, 4064, 6005, 10053, 10054, 10060, 10061, 17142, 17187, 17197,
+        17892, 18401, 18452, 18456, 18470, 18486, 18487, 18488, 40143, 40197, 40501, 40613, 40615,
+        49918, 49919, 49920,
+    ),
+    "cannot reach the database at {where}: {text}; check the DSN and that the server is up",
+)  # fmt: skip
 DENIED = "{text} at {where}; grant its user rowlease_producer, rowlease_worker, "
 DENIED += "rowlease_operator or rowlease_reader"
 
@@ -168,18 +180,7 @@ TABLE = (
         "the database at {where} refuses the connection: {text}",
     ),
     Entry(StoreUnavailable, (NOT_CONNECTED,), "cannot reach the database at {where}: {text}"),
-    # The connection failed; the server stops, starts or fails; on SQL Server also a failed login
-    # or a missing database.
-    Entry(
-        StoreUnavailable,
-        (
-            "08", "57", "58", "HYT00", "HYT01",
-            2, 53, 64, 121, 233, 596, 4060, 4064, 6005, 10053, 10054, 10060, 10061, 17142,
-            17187, 17197, 17892, 18401, 18452, 18456, 18470, 18486, 18487, 18488, 40143, 40197,
-            40501, 40613, 40615, 49918, 49919, 49920,
-        ),
-        "cannot reach the database at {where}: {text}; check the DSN and that the server is up",
-    ),
+    LOST,
 )  # fmt: skip
 BY_CODE = {code: entry for entry in TABLE for code in entry.codes}
 

@@ -16,7 +16,7 @@ from rowlease.store.dsn import redact
 from rowlease.store.postgresql.catalogue import differences
 from rowlease.store.postgresql.connection import Connector
 from rowlease.store.postgresql.dsn import libpq_dsn
-from rowlease.store.postgresql.errors import our_error
+from rowlease.store.postgresql.error_codes import our_error
 from rowlease.store.revisions import (
     NOTHING_TO_DO,
     OLDEST_CLIENT,

@@ -25,7 +25,7 @@ from rowlease.store.postgresql.connection import (
     has_no_news,
 )
 from rowlease.store.postgresql.dsn import libpq_dsn
-from rowlease.store.postgresql.errors import Error, is_read_only, our_error, unencodable
+from rowlease.store.postgresql.error_codes import Error, is_read_only, our_error, unencodable
 from rowlease.store.postgresql.instants import all_rows
 from rowlease.store.postgresql.literals import LITERALS, ArrayLiteral
 from rowlease.store.postgresql.notifications import PostgresNotifications

@@ -27,7 +27,7 @@ from rowlease.store.revisions import (
 )
 from rowlease.store.routines import INTERNAL, PUBLIC, Routine, scripts, scripts_hash
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
-from rowlease.store.sqlserver.errors import our_error
+from rowlease.store.sqlserver.error_codes import our_error
 
 ENGINE = "sqlserver"
 #: The application lock that makes concurrent migrations take turns.

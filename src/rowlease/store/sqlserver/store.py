@@ -20,7 +20,7 @@ from rowlease.store.error_table import unanswered
 from rowlease.store.pool import NotConnected, Pool, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
-from rowlease.store.sqlserver.errors import SERVER_BUSY, OdbcError, our_error
+from rowlease.store.sqlserver.error_codes import SERVER_BUSY, OdbcError, our_error
 from rowlease.store.sqlserver.procedures import ProcedureCall
 from rowlease.store.sqlserver.transaction import driver_connection
 from rowlease.store.store import Store

@@ -9,6 +9,7 @@ from rowlease.errors import RowleaseError
 from rowlease.store import error_table
 from rowlease.store.error_table import (
     CONFLICT,
+    LOST,
     NO_ANSWER,
     NOT_CONNECTED,
     SECONDARY,
@@ -64,7 +65,7 @@ class OdbcError(NamedTuple):
     def is_disconnect(self) -> bool:
         """Is the connection unusable now?"""
         lost = self.state.startswith("08") or self.state in ("HYT01", "01002", "HY010")
-        return lost or self.is_late or self.code in SECONDARY.codes
+        return lost or self.is_late or self.code in (*LOST.codes, *SECONDARY.codes)
 
     @property
     def is_late(self) -> bool:
