@@ -19,9 +19,14 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, settings
 
 from rowlease.store import Store, migrate, open_store
 from tests.turns import Turns, longest_first
+
+#: No test fails because the machine is busy: an example may take as long as it takes.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 #: For a server whose data is not needed after the run.
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

@@ -55,7 +55,7 @@ for _ in range(100_000):
 # -- payloads ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(JSON)
 def test_every_json_value_comes_back_as_it_was(payload: Any) -> None:
     assert json.loads(encode(payload)) == ({} if payload is None else payload)

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
@@ -118,7 +118,6 @@ def test_a_password_is_never_shown(dsn: str) -> None:
     assert SECRET not in redact(dsn)
 
 
-@settings(deadline=None)
 @given(ODD, st.booleans())
 @example("p@ss", False)
 @example("a:b@c/d", False)

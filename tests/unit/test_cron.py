@@ -79,7 +79,7 @@ def test_a_schedule_of_every_ten_minutes_follows_the_elapsed_time(day: str, hour
     assert {b - a for a, b in pairwise(found)} == {10 * MINUTE}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     expression=st.sampled_from(EXPRESSIONS),
     zone=st.sampled_from(ZONES),

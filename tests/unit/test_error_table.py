@@ -21,7 +21,7 @@ from rowlease.errors import (
 )
 from rowlease.store import jdbc_error
 from rowlease.store.error_table import BY_CODE, CONFLICT, NO_ANSWER, TABLE, our_error, unanswered
-from rowlease.store.postgresql import errors as postgresql
+from rowlease.store.postgresql import error_codes as postgresql
 from rowlease.store.postgresql.connection import Unanswered
 
 DSN = "postgresql://u:hunter2@h/db"

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rowlease.errors import ConfigError
@@ -55,7 +55,6 @@ def test_a_named_instance_and_an_address_in_brackets_are_hosts() -> None:
     assert values("mssql://[::1]:1433/db")["Server"] == "tcp:::1,1433"
 
 
-@settings(deadline=None)
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text and text.isprintable()))
 def test_any_password_comes_through(password: str) -> None:
     dsn = f"mssql://u:{quote(password, safe='')}@h/db"
