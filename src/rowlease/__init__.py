@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RowleaseError,
     )
     from rowlease.model import Enqueued, NewRequest
+    from rowlease.queue_settings import Queue
     from rowlease.tasks import Task, task
     from rowlease.worker import Worker
 
@@ -33,6 +34,7 @@ __all__ = [
     "Enqueued",
     "LeaseLost",
     "NewRequest",
+    "Queue",
     "QueueFull",
     "Retry",
     "RowleaseError",
@@ -50,6 +52,7 @@ _HOMES = {
     "Enqueued": "rowlease.model",
     "LeaseLost": "rowlease.errors",
     "NewRequest": "rowlease.model",
+    "Queue": "rowlease.queue_settings",
     "QueueFull": "rowlease.errors",
     "Retry": "rowlease.errors",
     "RowleaseError": "rowlease.errors",

@@ -25,6 +25,7 @@ from rowlease.model import (
     check_type,
     shown,
 )
+from rowlease.queues import Queues
 from rowlease.store import Notifications, Producing, Store
 from rowlease.tasks import DEFAULT_QUEUE, Task
 
@@ -90,6 +91,11 @@ class Client:
         if self._store is None:
             raise InvalidRequest("the client is not open: use it in a `with` block")
         return self._store
+
+    @property
+    def queues(self) -> Queues:
+        """The queues of the database: create, set, list, show, pause, resume, drain, delete."""
+        return Queues(self.store)
 
     def enqueue(
         self,

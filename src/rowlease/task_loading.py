@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from types import ModuleType
 
 from rowlease.errors import ConfigError, UnknownTask
-from rowlease.tasks import Registry, Task
+from rowlease.queue_settings import Queue
+from rowlease.tasks import DEFAULT_QUEUE, Registry, Task
 
 #: Where a task is: its function's module ("" is the script), its name in there, and its own name.
 Place = tuple[str, str, str]
@@ -44,6 +45,29 @@ def load_tasks(path: str) -> Registry:
     if not tasks:
         raise UnknownTask(f"there is no task in {path}; decorate functions with @rowlease.task")
     return Registry(tasks)
+
+
+def load_queues(path: str) -> list[Queue]:
+    """Import a module and collect the queues that it declares or that its tasks name.
+
+    Args:
+        path: as of `load_tasks`; all queues of the module are taken.
+
+    Raises:
+        ConfigError: the module cannot be imported, has no queue, or declares one twice.
+    """
+    module_name = path.partition(":")[0]
+    values = list(vars(import_named(module_name)).values())
+    found: dict[str, Queue] = {}
+    for queue in (one for one in values if isinstance(one, Queue)):
+        if found.setdefault(queue.name, queue) != queue:
+            raise ConfigError(f"the module {module_name} declares the queue {queue.name} twice")
+    for task in (one for one in values if isinstance(one, Task)):
+        name = task.queue or DEFAULT_QUEUE
+        found.setdefault(name, Queue(name))
+    if not found:
+        raise ConfigError(f"there is no queue and no task in {module_name}")
+    return list(found.values())
 
 
 def import_named(name: str) -> ModuleType:

@@ -29,7 +29,8 @@ def heartbeat(store: Session, *queues: str) -> None:
     store.worker_heartbeat("w1", host="h", pid=1, version="1", queues=queues, slots=1, busy=0)
 
 
-def fails_for_good(store: Session) -> None:
+def put_and_failed(store: Session) -> None:
+    store.put(queue="web")
     held = store.dequeue("one", ["web"], 1).requests
     store.fail(held, [Failure("x", dead=True)])
 
@@ -42,7 +43,7 @@ REQUESTS: dict[str, tuple[Callable[[Session], Any], str]] = {
         lambda s: (s.put(queue="web"), s.dequeue("one", ["web"], 1)),
         "0 waiting, 1 running",
     ),
-    "failed": (lambda s: (s.put(queue="web"), fails_for_good(s)), "1 dead letters"),
+    "failed": (put_and_failed, "1 dead letters"),
     "blocked": (
         lambda s: (s.put(2, "web", group_key="g"), s.dequeue("one", ["web"], 1)),
         "1 waiting, 1 running",
@@ -105,6 +106,29 @@ def test_a_queue_in_use_is_not_deleted(web: Session, state: str, dry_run: bool) 
     with pytest.raises(InvalidRequest, match=IN_USE) as refused:
         web.delete_queue("web", dry_run=dry_run)
     assert reason in str(refused.value)
+    assert (names(web), web.everything()) == (["default", "web"], before)
+
+
+@pytest.mark.parametrize("state", ["scheduled", "pending", "failed"])
+def test_a_queue_may_be_deleted_with_its_requests(web: Session, state: str) -> None:
+    REQUESTS[state][0](web)
+    before = web.everything()
+    would = web.delete_queue("web", purge=True, dry_run=True)
+    assert web.everything() == before
+    assert web.delete_queue("web", purge=True) == would == (3 if state == "pending" else 1)
+    assert (names(web), web.everything()) == (["default"], [])
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("state", ["processing", "blocked", *OTHERS])
+def test_if_a_queue_cannot_be_deleted_its_requests_stay(
+    web: Session, state: str, dry_run: bool
+) -> None:
+    {**REQUESTS, **OTHERS}[state][0](web)
+    web.put(queue="web")
+    before = web.everything()
+    with pytest.raises(InvalidRequest, match=IN_USE):
+        web.delete_queue("web", purge=True, dry_run=dry_run)
     assert (names(web), web.everything()) == (["default", "web"], before)
 
 

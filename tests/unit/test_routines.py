@@ -35,6 +35,7 @@ LONG = {
 }
 #: What a routine can meet only if a caller of its own kind passes what this one never does.
 NOT_REACHED = {
+    ("delete_queue", "RL001"): "it names statuses that purge takes",
     ("promote", "RL007"): "a load names no attempts",
     ("fill_request", "RL007"): "the inbox has no column for attempts",
     ("put_schedule", "RL007"): "a schedule has no column for attempts",

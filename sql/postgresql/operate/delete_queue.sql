@@ -1,20 +1,24 @@
 -- delete_queue: delete a queue that nothing uses.
--- params:   p_queue_name text, p_dry_run boolean -- true: only raise the errors
--- returns:  void
+-- params:   p_queue_name text, p_purge boolean (true: purge up to 10,000 of its requests, too),
+--           p_dry_run boolean (true: only raise the errors, and count)
+-- returns:  bigint -- how many requests were purged; of a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load;
 --           55P03 another transaction uses queues
--- locks:    queue_settings, access exclusive, after at most 100 ms of waiting; no lock in a dry run
+-- locks:    queue_settings, access exclusive, after at most 100 ms of waiting; as purge; no lock in
+--           a dry run
 -- why:      every call that enqueues reads the settings, and so locks their table against this one
 --           until its transaction ends: a request can neither be missed here nor come later. Its
 --           history stays until it expires.
-create or replace function rowlease.delete_queue(p_queue_name text, p_dry_run boolean default false)
-returns void
+create or replace function rowlease.delete_queue(
+  p_queue_name text, p_purge boolean default false, p_dry_run boolean default false
+) returns bigint
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
 declare
-  v_used text;
+  v_purged bigint := 0;
+  v_used   text;
 begin
   if not p_dry_run then
     begin
@@ -25,7 +29,11 @@ begin
     end;
   end if;
   perform rowlease_internal.settings_of(p_queue_name);
-  if exists (select from rowlease_internal.some_requests(p_queue_name, 1)) then
+  if p_purge then
+    v_purged := rowlease.purge(p_queue_name, '{Scheduled,Pending,Failed}', p_dry_run => p_dry_run);
+  end if;
+  if exists (select from rowlease_internal.some_requests(p_queue_name, 1) r
+              where r.status = 'Processing' or not p_purge or not p_dry_run) then
     select format('it has requests (%s waiting, %s running, %s dead letters): purge or cancel them',
                   coalesce(sum(d.scheduled + d.pending), 0), coalesce(sum(d.processing), 0),
                   coalesce(sum(d.failed), 0))
@@ -53,4 +61,5 @@ begin
     delete from rowlease.queue_waiter w where w.queue_name = p_queue_name;
     delete from rowlease.unknown_kind u where u.queue_name = p_queue_name;
   end if;
+  return v_purged;
 end $$;

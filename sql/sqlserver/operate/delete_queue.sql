@@ -1,12 +1,15 @@
 -- delete_queue: delete a queue that nothing uses.
--- params:   p_queue_name nvarchar(400), p_dry_run bit -- true: only raise the errors
--- returns:  void
+-- params:   p_queue_name nvarchar(400), p_purge bit (1: purge up to 10,000 of its requests, too),
+--           p_dry_run bit (1: only raise the errors, and count)
+-- returns:  bigint -- how many requests were purged; of a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load
--- locks:    the queue's settings row; no lock in a dry run
+-- locks:    the queue's settings row; as purge; no lock in a dry run
 -- why:      readers of settings hold no lock here. An enqueue that has found the queue, and commits
 --           after it was deleted, leaves its requests without a queue: depth counts them, and they
---           run when the queue is created again. Its history stays until it expires.
-create or alter procedure rowlease.delete_queue @p_queue_name nvarchar(400), @p_dry_run bit = 0
+--           run when the queue is created again. Its history stays until it expires. The first
+--           result set is that of purge, where it is called.
+create or alter procedure rowlease.delete_queue
+  @p_queue_name nvarchar(400), @p_purge bit = 0, @p_dry_run bit = 0
 as
 set nocount on;
 set xact_abort on;
@@ -16,7 +19,10 @@ begin transaction;
 if @p_dry_run = 0
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
 exec rowlease_internal.check_queue @p_queue_name;
-if exists (select 1 from rowlease_internal.some_requests(@p_queue_name, 1))
+if @p_purge = 1
+  exec rowlease.purge @p_queue_name, N'["Scheduled", "Pending", "Failed"]', @p_dry_run = @p_dry_run;
+if exists (select 1 from rowlease_internal.some_requests(@p_queue_name, 1) as r
+            where r.status = 'Processing' or @p_purge = 0 or @p_dry_run = 0)
   select @used = concat(N'it has requests (', coalesce(sum(d.Scheduled + d.Pending), 0), N' waiting, ',
                         coalesce(sum(d.Processing), 0), N' running, ', coalesce(sum(d.Failed), 0),
                         N' dead letters): purge or cancel them')
@@ -46,3 +52,5 @@ begin
   delete from rowlease.UnknownKind where QueueName = @p_queue_name;
 end;
 commit transaction;
+if @p_purge = 0
+  select cast(0 as bigint) as delete_queue;

@@ -14,6 +14,7 @@ from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.migrate import migrate
+from rowlease.cli.queue import queue
 from rowlease.cli.report import report
 from rowlease.cli.schedule import schedule
 from rowlease.cli.spark_enqueue import spark_enqueue
@@ -42,6 +43,7 @@ def cli() -> None:
       rowlease demo --rows 20000
     With your own tasks:
       rowlease migrate                          make or update the tables
+      rowlease queue create images              queues: create, set, list, pause, delete
       rowlease enqueue resize --payload '{"image": "a.png"}'
       rowlease spark-enqueue resize --input a.parquet --format parquet
       rowlease worker myapp.tasks               lease requests and run them
@@ -52,7 +54,7 @@ def cli() -> None:
     """
 
 
-for command in (migrate, enqueue, spark_enqueue, worker, depth, top, report, schedule, demo):
+for command in (migrate, queue, enqueue, spark_enqueue, worker, depth, top, report, schedule, demo):
     cli.add_command(command)
 
 

@@ -49,5 +49,11 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print data as JSON.")(command)
 
 
+def dry_run_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
+    )(command)
+
+
 def show_json(data: Any) -> None:
     click.echo(json.dumps(data, default=str))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.cli.options import dry_run_option, dsn_option, json_option, show_json
 from rowlease.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ def schedule() -> None:
     Workers create the schedules of their tasks (@task(cron=...)) when they start, under the task's
     name: pause one of those rather than remove it.
     """
-
-
-def dry_run_option(command: Any) -> Any:
-    return click.option(
-        "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
-    )(command)
 
 
 @schedule.command("list")

@@ -77,6 +77,12 @@ def named_queues(
     show_default=True,
     help="Workers with a larger one and free slots get requests first.",
 )
+@click.option(
+    "--create-queues",
+    is_flag=True,
+    help="First create the queues that are missing, as the module of TASKS declares them. Takes "
+    "the role rowlease_operator, too.",
+)
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
 @click.option(
     "--grace",
@@ -132,6 +138,7 @@ def worker(
     log_format: str,
     log_level: str,
     supervised: int | None,
+    create_queues: bool,
     queues: list[str] | dict[str, int] | None,
     concurrency: int | None,
     **others: Unpack[WorkerKeywords],
@@ -155,6 +162,8 @@ def worker(
     if supervised is not None:
         run_supervised(tasks, dsn, supervised, settings)
         return
+    if create_queues:
+        create_missing(tasks, dsn, settings)
     run = run_supervisor if several else run_alone
     data, text, exit_code = run(tasks, dsn, health, health_file, settings)
     try:
@@ -236,6 +245,27 @@ def run_supervisor(
     text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
     data = {**summary._asdict(), "processes": count, "restarts": restarts}
     return Ended(data, text, supervisor.exit_code)
+
+
+def create_missing(tasks: str, dsn: str | None, settings: WorkerSettings) -> None:
+    """Create the queues that the worker needs, and log how others differ from the code."""
+    from rowlease.database import connect
+    from rowlease.queue_settings import Queue
+    from rowlease.queues import Queues
+    from rowlease.task_loading import load_queues
+
+    sys.path.insert(0, "")
+    declared = {queue.name: queue for queue in load_queues(tasks)}
+    named = settings.queues or declared
+    logger = logging.getLogger("rowlease")
+    with connect(dsn) as store:
+        for change in Queues(store).create_missing(
+            [declared.get(name, Queue(name)) for name in named]
+        ):
+            if change.setting is None:
+                logger.info("%s", change)
+            else:
+                logger.warning("%s in the code; `rowlease queue apply` sets it", change)
 
 
 @contextmanager

@@ -78,14 +78,23 @@ class Operating(Calls):
         )
         return cast("dict[str, Any]", found)
 
-    def delete_queue(self, queue: str, *, dry_run: bool = False) -> None:
+    def delete_queue(self, queue: str, *, purge: bool = False, dry_run: bool = False) -> int:
         """Delete a queue without requests, live workers, schedules and loads; its history stays.
+
+        Args:
+            purge: purge up to 10,000 requests that wait or have failed, too.
+
+        Returns:
+            How many requests were purged; of a dry run, how many would be.
 
         Raises:
             InvalidRequest: there is no such queue, or it has some.
             StoreConflict: another transaction has used queues for 100 ms.
         """
-        self._call("delete_queue", p_queue_name=queue, p_dry_run=dry_run)
+        ((count,),) = self._call(
+            "delete_queue", p_queue_name=queue, p_purge=purge, p_dry_run=dry_run
+        )
+        return int(count)
 
     def recount(self, queue: str | None = None) -> list[Corrected]:
         """Correct the counts of a queue (None: all) whose rows were changed by hand.

@@ -1,0 +1,278 @@
+"""`rowlease queue`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rowlease.cli.options import dry_run_option, dsn_option, duration, json_option, show_json
+
+if TYPE_CHECKING:
+    from rowlease.queue_settings import QueueSettings
+    from rowlease.queues import Change, QueueInfo, Queues
+
+COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "oldest")
+
+
+def settings_of(
+    _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> QueueSettings:
+    """`capacity=1000`, `max_in_flight=none`, `policy=aging`, `policy_weights=[1,2]`."""
+    found: Any = {}
+    for one in given:
+        name, sign, text = one.partition("=")
+        if not sign:
+            raise click.BadParameter(f"{one!r} has no value; write {one}=VALUE")
+        try:
+            found[name] = None if text == "none" else json.loads(text)
+        except ValueError:
+            found[name] = text
+    settings: QueueSettings = found
+    return settings
+
+
+settings_argument = click.argument(
+    "settings", nargs=-1, metavar="[SETTING=VALUE]...", callback=settings_of
+)
+
+
+@click.group()
+def queue() -> None:
+    """Create, change, list, show, pause, resume, drain and delete queues.
+
+    \b
+    SETTING is one of those in docs/operations.md, such as:
+      capacity=1000               how many may wait; none: no limit
+      max_in_flight=20            how many may run at once; none: no limit
+      max_attempts=8              attempts before a request becomes a dead letter
+      policy=weighted             strict, weighted or aging
+      policy_weights=[1,2,4]      for weighted, from priority 0 on
+    """
+
+
+@contextmanager
+def opened(dsn: str | None) -> Iterator[Queues]:
+    from rowlease.database import connect
+    from rowlease.queues import Queues
+
+    with connect(dsn) as store:
+        yield Queues(store)
+
+
+@queue.command()
+@click.argument("name")
+@settings_argument
+@dsn_option
+@json_option
+def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -> None:
+    """Create the queue NAME; a second call changes nothing.
+
+    \b
+      rowlease queue create images capacity=1000 policy=aging
+    """
+    with opened(dsn) as queues:
+        outcome = queues.create(name, **settings)
+    if as_json:
+        show_json({"queue_name": name, "outcome": outcome})
+    else:
+        click.echo(f"queue {name}: " + ("created" if outcome == "ok" else "exists already"))
+
+
+@queue.command("set")
+@click.argument("name")
+@settings_argument
+@dry_run_option
+@dsn_option
+@json_option
+def change(
+    name: str, settings: QueueSettings, dry_run: bool, dsn: str | None, as_json: bool
+) -> None:
+    """Change settings of the queue NAME.
+
+    \b
+      rowlease queue set images capacity=none max_in_flight=20
+    """
+    if not settings:
+        raise click.UsageError("name at least one setting, such as capacity=1000")
+    with opened(dsn) as queues:
+        changes = queues.set(name, dry_run=dry_run, **settings)
+    show_changes(changes, as_json, dry_run, f"queue {name}: unchanged")
+
+
+@queue.command("list")
+@dsn_option
+@json_option
+def list_all(dsn: str | None, as_json: bool) -> None:
+    """Show every queue, and how many of its requests wait, run and have failed."""
+    with opened(dsn) as queues:
+        rows = queues.list()
+    if as_json:
+        show_json([as_data(row) for row in rows])
+        return
+    table: list[tuple[str, ...]] = [COLUMNS]
+    for row in rows:
+        counts = (row.pending, row.scheduled, row.processing, row.failed)
+        state = "paused" if row.paused else "open"
+        numbers = [f"{number:,}" for number in counts]
+        table.append((row.queue_name, state, *numbers, age(row.oldest)))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for name, state, *cells in table:
+        line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[2:], strict=True))
+        click.echo(f"{name.ljust(widths[0])}  {state.ljust(widths[1])}  {line}")
+
+
+@queue.command()
+@click.argument("name")
+@dsn_option
+@json_option
+def show(name: str, dsn: str | None, as_json: bool) -> None:
+    """Show the queue NAME: what is in it, and all its settings."""
+    from rowlease.queues import shown
+
+    with opened(dsn) as queues:
+        found = queues.show(name)
+    data = as_data(found)
+    if as_json:
+        show_json(data)
+        return
+    settings = data.pop("settings")
+    data["oldest"] = age(found.oldest)
+    del data["oldest_seconds"]
+    for key, value in {**data, **settings}.items():
+        click.echo(f"{key:<21} {shown(value)}")
+
+
+@queue.command()
+@click.argument("name")
+@dsn_option
+@json_option
+def pause(name: str, dsn: str | None, as_json: bool) -> None:
+    """Stop claims from the queue NAME; running requests and producers continue."""
+    with opened(dsn) as queues:
+        queues.pause(name)
+    done(name, as_json, "paused")
+
+
+@queue.command()
+@click.argument("name")
+@dsn_option
+@json_option
+def resume(name: str, dsn: str | None, as_json: bool) -> None:
+    """Allow claims from the queue NAME again."""
+    with opened(dsn) as queues:
+        queues.resume(name)
+    done(name, as_json, "resumed")
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--timeout", type=duration, help="How long to wait. Default: until nothing runs.")
+@dsn_option
+@json_option
+def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) -> None:
+    """Pause the queue NAME, and wait until nothing of it runs.
+
+    Waiting requests stay, and the queue stays paused, until `rowlease queue resume`. Exits with 1
+    if requests still run when the time is over.
+    """
+    with opened(dsn) as queues:
+        running = queues.drain(name, timeout)
+    if as_json:
+        show_json({"queue_name": name, "paused": True, "processing": running})
+    elif running:
+        click.echo(f"queue {name}: paused, and {running:,} requests still run")
+    else:
+        click.echo(f"queue {name}: paused, and nothing runs")
+    if running:
+        raise SystemExit(1)
+
+
+@queue.command()
+@click.argument("name")
+@click.option(
+    "--purge", is_flag=True, help="Delete its waiting requests and dead letters for good, too."
+)
+@dry_run_option
+@dsn_option
+@json_option
+def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+    """Delete the queue NAME, if it has no requests and no worker, schedule or load uses it.
+
+    Its finished requests stay in the history until they expire.
+    """
+    with opened(dsn) as queues:
+        count = queues.delete(name, purge=purge, dry_run=dry_run)
+    if as_json:
+        show_json({"queue_name": name, "num_purged": count, "dry_run": dry_run})
+        return
+    requests = f" and {count:,} requests" if count else ""
+    click.echo(
+        f"would delete queue {name}{requests}" if dry_run else f"queue {name}{requests}: deleted"
+    )
+
+
+@queue.command()
+@click.argument("tasks")
+@dry_run_option
+@dsn_option
+@json_option
+def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+    """Create and set the queues that the module TASKS declares, or that its tasks name.
+
+    \b
+      images = Queue("images", capacity=1000)      in myapp/tasks.py
+      rowlease queue apply myapp.tasks
+
+    Settings that a declaration does not name stay as they are, and so do other queues. --dry-run
+    shows how the database differs from the code, and changes nothing.
+    """
+    from rowlease.task_loading import load_queues
+
+    sys.path.insert(0, "")
+    declared = load_queues(tasks)
+    with opened(dsn) as queues:
+        changes = queues.apply(declared, dry_run=dry_run)
+    show_changes(changes, as_json, dry_run, "the queues are as the code declares them")
+
+
+def show_changes(changes: list[Change], as_json: bool, dry_run: bool, nothing: str) -> None:
+    if as_json:
+        show_json({"changes": [each._asdict() for each in changes], "dry_run": dry_run})
+        return
+    for each in changes:
+        click.echo(f"would change {each}" if dry_run else str(each))
+    if not changes:
+        click.echo(nothing)
+
+
+def done(name: str, as_json: bool, word: str) -> None:
+    if as_json:
+        show_json({"queue_name": name, "paused": word == "paused"})
+    else:
+        click.echo(f"queue {name}: {word}")
+
+
+def as_data(info: QueueInfo) -> dict[str, Any]:
+    """The queue for programs."""
+    data = info._asdict()
+    oldest = data.pop("oldest")
+    settings = data.pop("settings")
+    seconds = None if oldest is None else oldest.total_seconds()
+    return {**data, "oldest_seconds": seconds, "settings": settings}
+
+
+def age(time: timedelta | None) -> str:
+    """`3 s`, `4 min`, `5 h`, `6 d`, rounded down; `-` if there is none."""
+    if time is None:
+        return "-"
+    seconds = int(time.total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
