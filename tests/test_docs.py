@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import rowlease.events
 from rowlease.cli import cli
@@ -19,6 +21,13 @@ from rowlease.store import Store
 
 def code_blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def run(dsn: str, arguments: str) -> str:
+    """Run the command line in this process; what it prints."""
+    ran = CliRunner().invoke(cli, shlex.split(arguments), env={"ROWLEASE_DSN": dsn})
+    assert ran.exit_code == 0, (arguments, ran.output, ran.exception)
+    return ran.output
 
 
 def test_the_quick_start_runs_unchanged(
@@ -69,9 +78,9 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
     (tmp_path / "reports.py").write_text(reports)
     (tmp_path / "payments.py").write_text(payments)
     sql("create table payment (invoice int, amount int)")
-    sql("select rowlease.configure_queue('payments')")
+    run(dsn, "queue create payments")
+    run(dsn, "queue create web")
     sql("select rowlease.enqueue('payments', 'pay', '{\"invoice\": 7, \"amount\": 20}')")
-    sql("select rowlease.configure_queue('web')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": 1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": -1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"nobody\": 1}')")
@@ -108,11 +117,43 @@ def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
 def test_the_sql_of_the_pages_runs(
     repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]], page: str
 ) -> None:
-    sql("select rowlease.configure_queue('mail')")
+    run(dsn, "queue create mail")
     blocks = code_blocks(repository / page, "sql")
     assert blocks
     for block in blocks:
         sql(block)
+
+
+def test_the_commands_for_queues_run_as_the_page_says(
+    repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    section = (repository / "docs" / "operations.md").read_text().partition("\n## Queues\n")[2]
+    commands = re.findall(r"^rowlease (queue [^#\n]*)", section.partition("\n## ")[0], re.M)
+    assert len(commands) == 8
+    for command in commands:
+        run(dsn, command)
+        if "--dry-run" in command:
+            run(dsn, command.replace("--dry-run", ""))
+    assert sql("select queue_name from rowlease.queue_settings") == [("default",)]
+
+
+def test_queues_in_python_do_what_the_page_says(
+    repository: Path,
+    tmp_path: Path,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    sql: Callable[..., list[tuple[Any, ...]]],
+) -> None:
+    verbs, declared = code_blocks(repository / "docs" / "operations.md", "python")
+    monkeypatch.setenv("ROWLEASE_DSN", dsn)
+    monkeypatch.syspath_prepend(tmp_path)
+    exec(verbs, {})
+    (tmp_path / "queues_of_the_page.py").write_text(declared)
+    run(dsn, "queue apply queues_of_the_page")
+    assert sql("select queue_name, capacity from rowlease.queue_settings order by 1") == [
+        ("default", None),
+        ("images", 1000),
+    ]
 
 
 def test_every_command_is_in_the_readme_or_its_help(repository: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -239,6 +240,27 @@ def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     with opened(dsn) as queues:
         changes = queues.apply(declared, dry_run=dry_run)
     show_changes(changes, as_json, dry_run, "the queues are as the code declares them")
+
+
+def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> None:
+    """Create the queues that a worker of TASKS needs, and log how others differ from the code.
+
+    Args:
+        named: the worker's queues, if its command names them.
+    """
+    from rowlease.queue_settings import Queue
+    from rowlease.task_loading import load_queues
+
+    sys.path.insert(0, "")
+    declared = {queue.name: queue for queue in load_queues(tasks)}
+    wanted = [declared.get(name, Queue(name)) for name in named or declared]
+    logger = logging.getLogger("rowlease")
+    with opened(dsn) as queues:
+        for change in queues.create_missing(wanted):
+            if change.setting is None:
+                logger.info("%s", change)
+            else:
+                logger.warning("%s in the code; `rowlease queue apply` sets it", change)
 
 
 def show_changes(changes: list[Change], as_json: bool, dry_run: bool, nothing: str) -> None:

@@ -153,6 +153,7 @@ def worker(
     SIGQUIT          write the stacks of all processes to stderr, and go on
     """
     from rowlease.cli.logs import set_up_logging, write_behind_stderr
+    from rowlease.cli.queue import create_missing
     from rowlease.worker.settings import WorkerSettings
 
     settings = WorkerSettings(queues=queues, concurrency=concurrency, **others)
@@ -163,7 +164,7 @@ def worker(
         run_supervised(tasks, dsn, supervised, settings)
         return
     if create_queues:
-        create_missing(tasks, dsn, settings)
+        create_missing(tasks, settings.queues, dsn)
     run = run_supervisor if several else run_alone
     data, text, exit_code = run(tasks, dsn, health, health_file, settings)
     try:
@@ -245,27 +246,6 @@ def run_supervisor(
     text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
     data = {**summary._asdict(), "processes": count, "restarts": restarts}
     return Ended(data, text, supervisor.exit_code)
-
-
-def create_missing(tasks: str, dsn: str | None, settings: WorkerSettings) -> None:
-    """Create the queues that the worker needs, and log how others differ from the code."""
-    from rowlease.database import connect
-    from rowlease.queue_settings import Queue
-    from rowlease.queues import Queues
-    from rowlease.task_loading import load_queues
-
-    sys.path.insert(0, "")
-    declared = {queue.name: queue for queue in load_queues(tasks)}
-    named = settings.queues or declared
-    logger = logging.getLogger("rowlease")
-    with connect(dsn) as store:
-        for change in Queues(store).create_missing(
-            [declared.get(name, Queue(name)) for name in named]
-        ):
-            if change.setting is None:
-                logger.info("%s", change)
-            else:
-                logger.warning("%s in the code; `rowlease queue apply` sets it", change)
 
 
 @contextmanager
