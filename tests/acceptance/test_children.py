@@ -133,7 +133,7 @@ def test_a_child_outlives_the_thread_that_started_it() -> None:
     thread.start()
     thread.join()
     (child,) = started
-    child.dismiss()
+    child.close_requests()
     assert child.close(patience=LEASE.total_seconds()) == "exited with code 0"
 
 

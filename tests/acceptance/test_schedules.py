@@ -40,7 +40,7 @@ def idle() -> None: ...
 @contextmanager
 def worker(dsn: str) -> Iterator[subprocess.Popen[str]]:
     """A worker that looks for schedules often."""
-    often = "schedules.LOOK = 0.1"
+    often = "schedules.CHECK_INTERVAL = 0.1"
     with worker_process(dsn, __name__, before=often, queues=["bounded"], concurrency=1) as process:
         try:
             yield process

@@ -9,7 +9,7 @@ import pytest
 from rowlease.errors import AccessDenied, StoreTimeout, StoreUnavailable
 from rowlease.events import CallAnswered, CallStuck, Event, Events
 from rowlease.worker import call_monitor as module
-from rowlease.worker.call_monitor import LOOK, CallMonitor
+from rowlease.worker.call_monitor import CHECK_INTERVAL, CallMonitor
 from rowlease.worker.times import CALL_SILENT
 
 PATIENCE = 30.0  # seconds; only a failing test waits that long
@@ -125,13 +125,16 @@ def test_a_call_that_waits_for_long_is_told_once_and_when_it_is_answered(
     calls.look()
     assert reported == []
     for _ in range(3):
-        clock.append(clock[-1] + LOOK)
+        clock.append(clock[-1] + CHECK_INTERVAL)
         calls.look()
-    stuck = CallStuck("maintain", "housekeeping", CALL_SILENT + LOOK)
+    stuck = CallStuck("maintain", "housekeeping", CALL_SILENT + CHECK_INTERVAL)
     assert reported == [stuck]
     store.may_end.set()
     thread.join(PATIENCE)
-    assert reported == [stuck, CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * LOOK)]
+    assert reported == [
+        stuck,
+        CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * CHECK_INTERVAL),
+    ]
     noted.maintain(1)
     calls.look()
     assert len(reported) == 2
@@ -166,6 +169,6 @@ def test_a_call_that_ends_during_the_look_is_not_told(
     store.may_end.set()
     thread.join(PATIENCE)
     monkeypatch.setattr(calls, "waiting", lambda: seen)
-    clock.append(clock[-1] + CALL_SILENT + LOOK)
+    clock.append(clock[-1] + CALL_SILENT + CHECK_INTERVAL)
     calls.look()
     assert reported == []

@@ -154,9 +154,9 @@ def test_what_waits_behind_a_long_request_can_be_taken_back(slots: ChildPool, ga
     slot.give(given)
     begun(long)
     assert [one.has_begun() for one in given] == [True, False, False]
-    slot.ask_back(now())
+    slot.start_take_back(now())
     assert not slot.is_open
-    assert slot.taken_back() == others
+    assert slot.finish_take_back() == others
     assert (slot.load, slot.is_open) == (1, True)
     slot.give([late := lease("c")])
     gate.write_text("through")
@@ -171,12 +171,12 @@ def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: ChildPool, 
     long, *_ = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
     begun(long)
-    slot.ask_back(now())
+    slot.start_take_back(now())
     gate.write_text("through")
     found = answers(slots, 3)
     assert [one.lease for one in found] == given
     assert [isinstance(one.ending, NotRun) for one in found] == [False, True, True]
-    assert slot.taken_back() == []
+    assert slot.finish_take_back() == []
     assert slot.load == 0
 
 
@@ -249,7 +249,7 @@ def test_the_last_words_of_the_dead_are_heard(slots: ChildPool) -> None:
     assert slot.pidfd is not None
     slot.give([first := lease("a"), last := lease("exit")])
     assert select.select([slot.pidfd], [], [], PATIENCE)[0]
-    slots._bury(slot)
+    slots._remove(slot)
     found, deaths = slots.poll(0)
     assert [one.lease for one in found] == [first]
     assert deaths[0].running
@@ -274,7 +274,7 @@ def test_nothing_leaks_over_many_deaths(slots: ChildPool, heard: list[Event]) ->
 def test_a_child_ends_when_its_worker_lets_go_of_the_pipe(slots: ChildPool) -> None:
     (slot,) = slots.children
     assert slot.pidfd is not None
-    slot.dismiss()
+    slot.close_requests()
     assert select.select([slot.pidfd], [], [], PATIENCE)[0]
 
 

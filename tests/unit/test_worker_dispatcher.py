@@ -15,7 +15,7 @@ from rowlease.worker.attempt import Ending, Returned
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Outcomes
 from rowlease.worker.slots import dispatcher as dispatcher_module
-from rowlease.worker.slots.dispatcher import LAST_LOOK, Dispatcher
+from rowlease.worker.slots.dispatcher import DRAINED_PAUSE, Dispatcher
 from rowlease.worker.slots.slot import Answer, Death
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ class Slot:
         self.clock = clock
         self.held: deque[Lease | None] = deque()
         self.ready = True
-        self.doom: str | None = None
+        self.end_reason: str | None = None
         self.is_blocked = False
         self.take_back_at: float | None = None
         self.since: float | None = None
@@ -76,10 +76,10 @@ class Slot:
             return None
         return self.held[0], self.since
 
-    def ask_back(self, at: float) -> None:
+    def start_take_back(self, at: float) -> None:
         self.take_back_at = at + 0.01
 
-    def taken_back(self) -> list[Lease]:
+    def finish_take_back(self) -> list[Lease]:
         self.take_back_at = None
         back = [one for one in list(self.held)[1:] if one]
         self.held = deque(list(self.held)[:1])
@@ -88,8 +88,8 @@ class Slot:
     def kill(self) -> None:
         self.kills += 1
 
-    def left_behind(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        running, others = self.running(), self.taken_back()
+    def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
+        running, others = self.running(), self.finish_take_back()
         self.held.clear()
         return running, others
 
@@ -350,7 +350,7 @@ def test_a_task_past_its_time_limit_is_killed_and_nothing_before(clock: Clock) -
     clock.time += 0.02
     world.step()
     assert slot.kills == 1
-    assert slot.doom == "was given up because the task ran past its time limit of 0:00:03"
+    assert slot.end_reason == "was given up because the task ran past its time limit of 0:00:03"
 
 
 def test_of_what_a_dead_child_held_only_the_running_request_fails(clock: Clock) -> None:
@@ -386,7 +386,7 @@ def test_draining_lets_run_what_runs_and_hands_back_the_rest(clock: Clock) -> No
     world.step(draining=True)
     world.step(draining=True)
     assert world.dispatcher.held == 0
-    assert world.pause == LAST_LOOK  # it ends at once
+    assert world.pause == DRAINED_PAUSE  # it ends at once
 
 
 def test_what_died_just_before_giving_up_is_not_forgotten(clock: Clock) -> None:
@@ -443,8 +443,8 @@ def test_a_task_whose_lease_is_not_renewed_is_killed_before_it_ends_and_handed_b
     assert (slot.kills, other.kills) == (1, 0)
     world.step()
     assert slot.kills == 1
-    assert slot.doom is not None
-    world.deaths.append(Death(slot.doom, (lease, 29.1), []))
+    assert slot.end_reason is not None
+    world.deaths.append(Death(slot.end_reason, (lease, 29.1), []))
     world.step()
     world.step()
     assert ids(world.outcomes.abandoned) == ids([lease])

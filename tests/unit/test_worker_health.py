@@ -49,7 +49,7 @@ class Parts:
     def busy(self) -> int:
         return 1
 
-    def able(self) -> int:
+    def num_ready(self) -> int:
         return self.slots_able
 
 

@@ -19,7 +19,7 @@ from rowlease.events import Event, Events, HousekeepingRefused
 from rowlease.worker import housekeeping as module
 from rowlease.worker import retry_policy as patience
 from rowlease.worker.housekeeping import SHORTEST, Housekeeping
-from rowlease.worker.times import HEARTBEAT_ANSWER, REFUSAL_BORNE
+from rowlease.worker.times import HEARTBEAT_ANSWER, REFUSAL_TOLERATED
 
 
 class Records:
@@ -150,7 +150,7 @@ def test_a_grant_that_goes_missing_is_waited_for_a_minute(
     store.errors = dict.fromkeys(range(2, 200), error)
     with pytest.raises(type(error)):
         keeping(store).run()
-    assert REFUSAL_BORNE <= store.rounds[-1] - store.rounds[1] < REFUSAL_BORNE + 2
+    assert REFUSAL_TOLERATED <= store.rounds[-1] - store.rounds[1] < REFUSAL_TOLERATED + 2
 
 
 def test_what_it_is_refused_for_the_sake_of_one_row_is_told_once(store: Records) -> None:

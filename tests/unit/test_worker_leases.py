@@ -23,7 +23,7 @@ from rowlease.model import LeasedRequest, Outcome, Renewal
 from rowlease.worker import retry_policy as patience
 from rowlease.worker.claims import leases as leases_module
 from rowlease.worker.claims.leases import Lease, Leases
-from rowlease.worker.times import REFUSAL_BORNE
+from rowlease.worker.times import REFUSAL_TOLERATED
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -288,7 +288,7 @@ def test_a_refusal_is_borne_for_a_minute(leases: Leases, store: Records, clock: 
     clock.time += 300
     store.error = AccessDenied("revoked")
     leases.renew()
-    clock.time += REFUSAL_BORNE - 1
+    clock.time += REFUSAL_TOLERATED - 1
     leases.renew()
     clock.time += 1
     with pytest.raises(AccessDenied):

@@ -20,13 +20,13 @@ def claim(queues: QueueOrder, waiting: Counter[str], limit: int) -> Counter[str]
         count = min(limit - len(got), waiting[name])
         waiting[name] -= count
         got += [name] * count
-    queues.took(got, all_wanted=len(got) == limit)
+    queues.record_claim(got, more_left=len(got) == limit)
     return Counter(got)
 
 
 def test_a_list_keeps_its_order() -> None:
     queues = QueueOrder(["b", "a"])
-    queues.took(["b", "b"], all_wanted=True)
+    queues.record_claim(["b", "b"], more_left=True)
     assert queues.order() == ["b", "a"]
 
 

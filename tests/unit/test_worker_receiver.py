@@ -41,8 +41,8 @@ from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import FLOOR_DROPPED
 from rowlease.worker.claims.outage import FIRST_RETRY, LAST_RETRY
 from rowlease.worker.claims.outcomes import Done, NotDone, Outcomes
-from rowlease.worker.claims.receiver import FLUSH, STILL_IDLE
-from rowlease.worker.times import REFUSAL_BORNE
+from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
+from rowlease.worker.times import REFUSAL_TOLERATED
 from tests.unit.receiver_world import SAID, World, found, request, world
 
 __all__ = ["world"]
@@ -189,7 +189,7 @@ def test_who_is_busy_for_long_is_announced_no_more(world: World) -> None:
     world.receiver.notified()
     world.exchange_now()
     assert world.idleness == ["announce"]
-    world.time += STILL_IDLE + 0.1
+    world.time += AWAKE_SECONDS + 0.1
     world.receiver.notified()
     world.exchange_now()
     assert world.idleness == ["announce", "retract"]
@@ -198,7 +198,7 @@ def test_who_is_busy_for_long_is_announced_no_more(world: World) -> None:
 def test_full_slots_are_busy_too(world: World) -> None:
     world.exchange_now()
     world.held = 2
-    world.time += STILL_IDLE + 0.1
+    world.time += AWAKE_SECONDS + 0.1
     world.receiver._wait(0.0)
     assert world.idleness == ["announce", "retract"]
 
@@ -279,13 +279,13 @@ def test_a_store_that_has_answered_may_refuse_for_a_minute(world: World, error: 
     began = world.time
 
     def go_on() -> None:
-        while world.time - began < 2 * REFUSAL_BORNE:
+        while world.time - began < 2 * REFUSAL_TOLERATED:
             world.time += max(0.0, world.pause())
             world.exchange_now()
 
     with pytest.raises(type(error)):
         go_on()
-    assert REFUSAL_BORNE <= world.time - began < REFUSAL_BORNE + LAST_RETRY
+    assert REFUSAL_TOLERATED <= world.time - began < REFUSAL_TOLERATED + LAST_RETRY
     assert [event for event in world.heard if isinstance(event, StoreLost)] == [StoreLost("no")]
 
 
@@ -662,7 +662,7 @@ def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
     events = Events()
     events.subscribe(heard.append)
     store.listener = Listener(store, ["default"], events)  # type: ignore[arg-type]
-    monkeypatch.setattr("rowlease.worker.claims.listener.QUIET_WAIT", 0.0)
+    monkeypatch.setattr("rowlease.worker.claims.listener.DISCARD_INTERVAL", 0.0)
     store.listener.run(store)
     assert store.did == [
         *("connect", "idle", "announced", "notified", "busy", "idle", "announced", "close"),

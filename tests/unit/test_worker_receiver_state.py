@@ -10,7 +10,7 @@ import pytest
 from rowlease.events import WorkerIdle
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Done, Outcomes
-from rowlease.worker.claims.receiver import STILL_IDLE
+from rowlease.worker.claims.receiver import AWAKE_SECONDS
 from rowlease.worker.claims.receiver_state import (
     CLAIMING,
     IDLE,
@@ -32,7 +32,7 @@ def claim_more(world: World) -> None:
 
 
 def claim_more_a_second_later(world: World) -> None:
-    world.time += STILL_IDLE + 0.1
+    world.time += AWAKE_SECONDS + 0.1
     claim_more(world)
 
 
@@ -97,7 +97,7 @@ CAUSES: dict[Event, Callable[[World], None]] = {
 WAYS: dict[State, list[Event]] = {
     State.BUSY: [],
     State.AWAKE: [Event.NOTHING, Event.MORE],
-    State.LOOKING: [Event.LAST],
+    State.RECHECKING: [Event.LAST],
     State.ASLEEP: [Event.NOTHING],
     State.DRAINING: [Event.LAST, Event.DRAIN],
     State.CLOSING: [Event.DRAIN, Event.CLOSE],

@@ -13,8 +13,8 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.worker import retry_policy as module
-from rowlease.worker.retry_policy import RetryPolicy, is_about_what_was_sent, plain
-from rowlease.worker.times import REFUSAL_BORNE
+from rowlease.worker.retry_policy import RetryPolicy, ascii_only, is_caused_by_data
+from rowlease.worker.times import REFUSAL_TOLERATED
 
 REFUSED = AccessDenied("no")
 
@@ -29,10 +29,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_refusal_is_borne_once_the_database_has_answered(clock: list[float]) -> None:
     patience = RetryPolicy()
-    assert not patience.bears(REFUSED)
+    assert not patience.tolerates(REFUSED)
     patience.answered()
-    assert patience.bears(REFUSED)
-    assert RetryPolicy(worked=True).bears(REFUSED)
+    assert patience.tolerates(REFUSED)
+    assert RetryPolicy(worked=True).tolerates(REFUSED)
 
 
 def test_a_refusal_is_borne_for_a_minute_and_every_answer_begins_another(
@@ -40,24 +40,24 @@ def test_a_refusal_is_borne_for_a_minute_and_every_answer_begins_another(
 ) -> None:
     patience = RetryPolicy(worked=True)
     for _ in range(3):
-        assert patience.bears(REFUSED)
-        clock.append(clock[-1] + REFUSAL_BORNE - 1)
-        assert patience.bears(REFUSED)
+        assert patience.tolerates(REFUSED)
+        clock.append(clock[-1] + REFUSAL_TOLERATED - 1)
+        assert patience.tolerates(REFUSED)
         patience.answered()
-    assert patience.bears(REFUSED)
-    clock.append(clock[-1] + REFUSAL_BORNE)
-    assert not patience.bears(REFUSED)
+    assert patience.tolerates(REFUSED)
+    clock.append(clock[-1] + REFUSAL_TOLERATED)
+    assert not patience.tolerates(REFUSED)
 
 
 def test_a_database_that_is_away_is_borne_for_ever(clock: list[float]) -> None:
     patience = RetryPolicy()
     for _ in range(3):
-        assert patience.bears(StoreUnavailable("away"))
-        clock.append(clock[-1] + 2 * REFUSAL_BORNE)
+        assert patience.tolerates(StoreUnavailable("away"))
+        clock.append(clock[-1] + 2 * REFUSAL_TOLERATED)
 
 
 def test_a_mistake_of_our_own_is_not_borne() -> None:
-    assert not RetryPolicy(worked=True).bears(ValueError("no"))
+    assert not RetryPolicy(worked=True).tolerates(ValueError("no"))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_a_mistake_of_our_own_is_not_borne() -> None:
 def test_only_what_other_values_would_mend_is_blamed_on_the_values(
     error: Exception, blamed: bool
 ) -> None:
-    assert is_about_what_was_sent(error) is blamed
+    assert is_caused_by_data(error) is blamed
 
 
 def test_a_text_is_plain_when_every_database_holds_it() -> None:
-    assert plain("a\0b € \ud800") == "a\\0b \\u20ac \\ud800"
+    assert ascii_only("a\0b € \ud800") == "a\\0b \\u20ac \\ud800"

@@ -19,7 +19,7 @@ from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Done, Outcomes
 from rowlease.worker.claims.pump import Pump
 from rowlease.worker.claims.queue_order import QueueOrder
-from rowlease.worker.claims.sender import FEW, REST, Sender
+from rowlease.worker.claims.sender import FEW, PAUSE_AFTER_ERROR, Sender
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 MANY = FEW + 1
@@ -175,7 +175,7 @@ def test_after_any_error_all_is_left_to_the_receiver_for_a_while(
     world.run()
     world.run()
     assert len(world.calls) == 1
-    times[0] += REST
+    times[0] += PAUSE_AFTER_ERROR
     world.run()
     assert len(world.calls) == 2
     assert world.pump.undelivered == MANY

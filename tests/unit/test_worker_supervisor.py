@@ -13,7 +13,7 @@ from rowlease.clock import now
 from rowlease.events import Event, Events, WorkerDied, WorkerSpawned
 from rowlease.worker.host import supervised as seat_module
 from rowlease.worker.host import supervisor as module
-from rowlease.worker.host.channel import SupervisorsEnd, WorkersEnd
+from rowlease.worker.host.channel import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.supervised import SupervisedWorker
 from rowlease.worker.host.supervisor import Supervisor
@@ -67,7 +67,7 @@ def test_each_death_in_a_row_doubles_the_pause(monkeypatch: pytest.MonkeyPatch) 
 
 def test_one_that_has_lived_for_long_is_replaced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
-    monkeypatch.setattr(seat_module, "STEADY", 0.0)
+    monkeypatch.setattr(seat_module, "STABLE_AFTER", 0.0)
     _, died = deaths_of("raise SystemExit(1)", 4)
     assert all((each.restart or 1) <= 0.01 for each in died)
 
@@ -106,7 +106,7 @@ def test_a_burst_replaces_nobody_that_says_why_it_ends(code: str, exit_code: int
 
 
 def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SUPERVISOR_FAREWELL", 0.1)
+    monkeypatch.setattr(module, "SUPERVISOR_SHUTDOWN", 0.1)
     deaf = (
         "import signal; signal.signal(15, signal.SIG_IGN); signal.signal(2, signal.SIG_IGN)\n"
         + REPORTING
@@ -190,7 +190,7 @@ def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Mon
 def test_silence_makes_a_worker_not_live() -> None:
     worker = SupervisedWorker(7)
     worker.process = object()  # type: ignore[assignment]
-    worker.channel = SupervisorsEnd()
+    worker.channel = SupervisorEnd()
     worker.channel.report = HealthReport(True, True, (), slots=2)
     assert worker.report(REPORT_SILENT).ready
     silent = worker.report(REPORT_SILENT + 1)
@@ -211,9 +211,9 @@ def test_the_supervisor_itself_must_look_around(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_line_carries_reports_and_its_end() -> None:
-    ends = SupervisorsEnd()
+    ends = SupervisorEnd()
     gone = threading.Event()
-    worker = WorkersEnd(ends.theirs.detach(), gone=gone.set)
+    worker = WorkerEnd(ends.worker_socket.detach(), gone=gone.set)
     sent = HealthReport(False, False, ("a", "b"), True, 1, 2, 3)
     worker.show(sent)
     worker.summary(SUMMARY)

@@ -45,20 +45,23 @@ def test_a_call_is_worth_a_line_before_it_is_given_up_and_stuck_only_after() -> 
 
 
 def test_whoever_waits_for_an_end_waits_longer_than_what_it_waits_for() -> None:
-    inside = times.WORKER_FAREWELL + times.WORKER_FAREWELL + times.SLOTS_FAREWELL
-    assert inside < times.SUPERVISOR_FAREWELL < times.POOL_FAREWELL
+    inside = times.WORKER_SHUTDOWN + times.WORKER_SHUTDOWN + times.SLOTS_SHUTDOWN
+    assert inside < times.SUPERVISOR_SHUTDOWN < times.POOL_SHUTDOWN
 
 
 @pytest.mark.parametrize("lease", [2.0, 30.0, 300.0, 86_400.0])
 def test_a_renewal_goes_out_twice_before_the_task_is_killed(lease: float) -> None:
-    look = min(times.LONGEST_LOOK, lease / times.LOOKS_PER_LEASE)
-    answer = min(deadlines.CALL.total_seconds(), max(times.RENEW_LEAST, lease * times.RENEW_SHARE))
+    look = min(times.LONGEST_CHECK_PAUSE, lease / times.CHECKS_PER_LEASE)
+    answer = min(
+        deadlines.CALL.total_seconds(),
+        max(times.RENEW_TIMEOUT_LEAST, lease * times.RENEW_TIMEOUT_SHARE),
+    )
     killed = lease - min(times.LEASE_MARGIN, lease * times.LEASE_MARGIN_SHARE)
-    first = lease * times.RENEW_FROM + look
+    first = lease * times.RENEW_AFTER + look
     assert first + answer + look + answer <= killed
 
 
-@pytest.mark.parametrize("share", [times.RENEW_SHARE, times.EXCHANGE_SHARE])
+@pytest.mark.parametrize("share", [times.RENEW_TIMEOUT_SHARE, times.EXCHANGE_TIMEOUT_SHARE])
 def test_a_call_that_leases_hang_on_leaves_time_of_the_lease(share: float) -> None:
     assert share <= 1 / 2
 

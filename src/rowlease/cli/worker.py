@@ -195,13 +195,13 @@ def run_alone(
 
 def run_supervised(tasks: str, dsn: str | None, fd: int, settings: WorkerSettings) -> None:
     """Run one worker of a supervisor, and tell it how that goes."""
-    from rowlease.worker.host.channel import WorkersEnd
+    from rowlease.worker.host.channel import WorkerEnd
     from rowlease.worker.host.health_reporter import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
 
     # First of all, so that a signal that asks for stacks does not end a worker that starts.
     with stacks_on_sigquit(lambda: None), opened(tasks, dsn, settings) as pool:
-        line = WorkersEnd(fd, gone=pool.stop)
+        line = WorkerEnd(fd, gone=pool.stop)
         with HealthReporter(pool.health.report, [line], pool.health.changed):
             line.summary(pool.run())
 

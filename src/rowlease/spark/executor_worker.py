@@ -21,7 +21,7 @@ from rowlease.task_loading import Place, import_named, load_places, load_tasks, 
 from rowlease.tasks import Registry, Task
 from rowlease.worker import Summary, Worker
 from rowlease.worker.settings import WorkerSettings
-from rowlease.worker.slots.executors import wanted
+from rowlease.worker.slots.executors import executor_of_tasks
 from rowlease.worker.times import WORKER_GONE
 
 logger = logging.getLogger("rowlease")
@@ -79,7 +79,7 @@ class Plan:
     def worker(self, store: Store, index: int) -> Worker:
         """The worker of one executor."""
         registry, settings = self.registry(), self.settings
-        executor = settings.executor or wanted(registry)
+        executor = settings.executor or executor_of_tasks(registry)
         if settings.concurrency is None and executor == "process":
             settings = replace(settings, concurrency=self.cores)
         worker = Worker.of(store, registry, settings)

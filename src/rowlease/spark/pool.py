@@ -32,7 +32,7 @@ from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import queues_of
 from rowlease.worker.host.signals import stopped_by_signals
 from rowlease.worker.settings import WorkerSettings
-from rowlease.worker.times import HEARTBEAT, POOL_FAREWELL
+from rowlease.worker.times import HEARTBEAT, POOL_SHUTDOWN
 
 logger = logging.getLogger("rowlease")
 
@@ -124,7 +124,7 @@ def work(
             store.depth(name)  # raises if it does not exist, before Spark starts anything
         sc = spark.sparkContext
         found = executors_of(sc, executors)
-        patience = grace.total_seconds() + POOL_FAREWELL
+        patience = grace.total_seconds() + POOL_SHUTDOWN
         plan = Plan(
             pool_id=f"spark:{secrets.token_hex(4)}",
             dsn=place,

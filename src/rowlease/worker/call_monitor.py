@@ -14,7 +14,7 @@ from rowlease.store import Store
 from rowlease.worker.times import CALL_SILENT
 
 #: Seconds between two looks for such calls.
-LOOK = 1.0
+CHECK_INTERVAL = 1.0
 #: The call that RenewalsLost reports: the log must not name one cause twice.
 REPORTED_ELSEWHERE = "renew"
 
@@ -45,7 +45,7 @@ class CallMonitor:
         self._waiting: dict[int, Call] = {}
         self._stuck: dict[tuple[str, str], float] = {}
         self._ends = threading.Lock()
-        self._look_at = 0.0
+        self._check_at = 0.0
 
     def through(self, store: Store) -> Store:
         """The same store, whose calls are noted here."""
@@ -58,9 +58,9 @@ class CallMonitor:
     def look(self) -> None:
         """Tell which calls are stuck by now. For one thread, which makes no calls itself."""
         at = now()
-        if at < self._look_at:
+        if at < self._check_at:
             return
-        self._look_at = at + LOOK
+        self._check_at = at + CHECK_INTERVAL
         for call in self.waiting():
             if at - call.since > CALL_SILENT:
                 self._note_stuck(call)

@@ -15,7 +15,7 @@ from rowlease.errors import InvalidRequest, RowleaseError, StoreError
 from rowlease.events import Events, HousekeepingRefused
 from rowlease.store import Consuming
 from rowlease.store.revisions import own_version
-from rowlease.worker.retry_policy import RetryPolicy, is_about_what_was_sent
+from rowlease.worker.retry_policy import RetryPolicy, is_caused_by_data
 from rowlease.worker.schedules import Schedules
 from rowlease.worker.times import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
 
@@ -68,7 +68,11 @@ class Housekeeping:
             ConfigError: the settings of a task with a schedule are wrong.
             AccessDenied, SchemaMismatch: at the start, or for longer than a worker bears it.
         """
-        chores = [self._beat, *([self._schedules.step] if self._schedules else []), self._maintain]
+        chores = [
+            self._send_heartbeat,
+            *([self._schedules.step] if self._schedules else []),
+            self._maintain,
+        ]
         patience = [RetryPolicy() for _ in chores]
         due = [0.0] * len(chores)
         pause = 0.0
@@ -82,9 +86,9 @@ class Housekeeping:
                     self.answered_at = now()
                     patience[place].answered()
                 except (StoreError, InvalidRequest) as error:
-                    if is_about_what_was_sent(error):
+                    if is_caused_by_data(error):
                         self._report(str(error))
-                    elif not patience[place].bears(error):
+                    elif not patience[place].tolerates(error):
                         raise
             pause = max(SHORTEST, min(due) - now())
         with suppress(RowleaseError):
@@ -100,7 +104,7 @@ class Housekeeping:
             self._reported.add(error)
             self._events.emit(HousekeepingRefused(error))
 
-    def _beat(self) -> float:
+    def _send_heartbeat(self) -> float:
         self._store.within(timedelta(seconds=HEARTBEAT_ANSWER)).worker_heartbeat(
             self._worker_id,
             host=socket.gethostname(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowlease.clock import now
 from rowlease.errors import AccessDenied, ConfigError, InvalidRequest, SchemaMismatch, StoreError
-from rowlease.worker.times import REFUSAL_BORNE
+from rowlease.worker.times import REFUSAL_TOLERATED
 
 
 class RetryPolicy:
@@ -24,7 +24,7 @@ class RetryPolicy:
         self._worked = True
         self._refused_since = None
 
-    def bears(self, error: Exception) -> bool:
+    def tolerates(self, error: Exception) -> bool:
         """A database that is away is borne for ever, a refusal for a minute."""
         if isinstance(error, StoreError) and error.transient:
             return True
@@ -33,10 +33,10 @@ class RetryPolicy:
         at = now()
         if self._refused_since is None:
             self._refused_since = at
-        return at - self._refused_since < REFUSAL_BORNE
+        return at - self._refused_since < REFUSAL_TOLERATED
 
 
-def is_about_what_was_sent(error: Exception) -> bool:
+def is_caused_by_data(error: Exception) -> bool:
     """May the call succeed with other values? Not if the database is away, or denies it to us.
 
     Some values make the driver itself fail, so any exception may be.
@@ -46,6 +46,6 @@ def is_about_what_was_sent(error: Exception) -> bool:
     return not isinstance(error, AccessDenied | SchemaMismatch | ConfigError)
 
 
-def plain(text: str) -> str:
+def ascii_only(text: str) -> str:
     """The same in characters that every database holds."""
     return text.replace("\0", "\\0").encode("ascii", "backslashreplace").decode()

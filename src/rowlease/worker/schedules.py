@@ -16,7 +16,7 @@ from rowlease.tasks import DEFAULT_QUEUE, Registry
 
 #: Seconds until to look again, at most: so late may the first firing be of a schedule that somebody
 #: has made, changed or resumed meanwhile.
-LOOK = 15.0
+CHECK_INTERVAL = 15.0
 
 
 class Schedules:
@@ -67,7 +67,11 @@ class Schedules:
             for due in claim.due:
                 self._fire(due)
             if not claim.due:
-                return LOOK if claim.wait is None else min(LOOK, claim.wait.total_seconds())
+                return (
+                    CHECK_INTERVAL
+                    if claim.wait is None
+                    else min(CHECK_INTERVAL, claim.wait.total_seconds())
+                )
 
     def _fire(self, due: DueSchedule) -> None:
         try:

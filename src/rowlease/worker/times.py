@@ -44,32 +44,32 @@ CALL_SILENT = 2 * HEARTBEAT
 CALL_STUCK = 180.0
 #: A worker that has worked bears a refusal for so long: a grant that is revoked and granted again,
 #: a routine that is dropped and made again.
-REFUSAL_BORNE = 60.0
+REFUSAL_TOLERATED = 60.0
 
 # -- The end -------------------------------------------------------------------------------------
 
 #: Slots have to end by themselves when all is done.
-SLOTS_FAREWELL = 2.0
+SLOTS_SHUTDOWN = 2.0
 #: The last outcomes have to reach the database, whatever is left of the grace time; and then each
 #: thread has to end.
-WORKER_FAREWELL = 5.0
+WORKER_SHUTDOWN = 5.0
 #: A supervised worker may take to end, beyond the grace time: its outcomes, its threads, its slots
 #: and the interpreter.
-SUPERVISOR_FAREWELL = 2 * WORKER_FAREWELL + SLOTS_FAREWELL + 3.0
+SUPERVISOR_SHUTDOWN = 2 * WORKER_SHUTDOWN + SLOTS_SHUTDOWN + 3.0
 #: The executors of a Spark pool have beyond the grace time: they first notice that it is over.
-POOL_FAREWELL = SUPERVISOR_FAREWELL + 5.0
+POOL_SHUTDOWN = SUPERVISOR_SHUTDOWN + 5.0
 
 # -- A lease -------------------------------------------------------------------------------------
 
 #: Shares of a lease: renewed at the first look past the first; so many looks.
-RENEW_FROM, LOOKS_PER_LEASE = 1 / 3, 12
+RENEW_AFTER, CHECKS_PER_LEASE = 1 / 3, 12
 #: Between two looks at the leases at most.
-LONGEST_LOOK = 1.0
+LONGEST_CHECK_PAUSE = 1.0
 #: Shares of the shortest lease that a renewal, and an exchange, may take, and seconds at least. A
 #: renewal that has not answered goes out again, on a new connection: a lease has time for three.
 #: A claim that took longer than half of a lease would bring leases that are about to end.
-RENEW_SHARE, RENEW_LEAST = 1 / 6, 0.25
-EXCHANGE_SHARE, EXCHANGE_LEAST = 1 / 2, 1.0
+RENEW_TIMEOUT_SHARE, RENEW_TIMEOUT_LEAST = 1 / 6, 0.25
+EXCHANGE_TIMEOUT_SHARE, EXCHANGE_TIMEOUT_LEAST = 1 / 2, 1.0
 #: Before the end of a lease that was not renewed its task is killed: seconds, less where leases
 #: are short.
 LEASE_MARGIN, LEASE_MARGIN_SHARE = 1.0, 0.05

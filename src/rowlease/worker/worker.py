@@ -50,7 +50,7 @@ from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.slots.executors import executor_for
 from rowlease.worker.summary import Summary
 from rowlease.worker.threads import Threads
-from rowlease.worker.times import WORKER_FAREWELL
+from rowlease.worker.times import WORKER_SHUTDOWN
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
@@ -232,14 +232,14 @@ class Worker:
 
     def _end(self, parts: Parts, threads: Threads) -> None:
         """Deliver what is left and end the threads; leave one behind that takes too long."""
-        until = max(now() + WORKER_FAREWELL, self._stop_at or 0.0)
+        until = max(now() + WORKER_SHUTDOWN, self._stop_at or 0.0)
         parts.sender.close()
         parts.receiver.close(until)
         if threads.has_ended("receiver", until - now() + 1.0):
             parts.deliver_rest()
         parts.stop()
         for name in ("sender", "leases", "housekeeping", "listener"):
-            threads.has_ended(name, WORKER_FAREWELL)
+            threads.has_ended(name, WORKER_SHUTDOWN)
 
     def _summary(self, parts: Parts, num_deaths: int, seconds: float) -> Summary:
         counts = parts.pump.counts

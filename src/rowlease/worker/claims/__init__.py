@@ -1,1 +1,1 @@
-"""What a worker holds: claims requests, keeps their leases alive, delivers their outcomes."""
+"""Claims requests, renews their leases and delivers their outcomes."""

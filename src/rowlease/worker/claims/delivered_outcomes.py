@@ -1,4 +1,4 @@
-"""What the database answered to outcomes: counted, and emitted as events."""
+"""Counts the database's answers to outcomes, and emits them as events."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Done, NotDone
 from rowlease.worker.summary import Counts
 
-#: Repeat: it arrived before, and the answer was lost.
-ARRIVED = (Outcome.OK, Outcome.REPEAT)
+#: `repeat` means that the outcome arrived in an earlier call whose answer was lost.
+ACCEPTED = (Outcome.OK, Outcome.REPEAT)
 
 
 class DeliveredOutcomes:
-    """Counts and emits what was accepted, and what was refused because the lease was lost.
+    """Counts and emits accepted outcomes, and those refused because the lease was lost.
 
-    Safe from any thread: answers are taken in one by one.
+    Safe to use from any thread: a lock covers each method.
     """
 
     def __init__(self, counts: Counts, events: Events) -> None:
@@ -29,48 +29,48 @@ class DeliveredOutcomes:
 
     def done(self, done: Sequence[Done], answers: Sequence[Outcome]) -> None:
         with self._lock:
-            self._counts.finished += self._arrived([one.lease for one in done], answers)
+            self._counts.finished += self._count_accepted([one.lease for one in done], answers)
             if self._events.wants(Finished):
                 for one, answer in zip(done, answers, strict=True):
-                    if answer in ARRIVED:
+                    if answer in ACCEPTED:
                         self._events.emit(Finished(one.lease.request, one.seconds))
 
     def not_done(
         self, failed: Sequence[NotDone], answers: Sequence[Outcome], dead: Sequence[bool]
     ) -> None:
         with self._lock:
-            self._counts.failed += self._arrived([one.lease for one in failed], answers)
+            self._counts.failed += self._count_accepted([one.lease for one in failed], answers)
             for one, answer, is_dead in zip(failed, answers, dead, strict=True):
-                if answer in ARRIVED:
+                if answer in ACCEPTED:
                     self._counts.dead += is_dead
                     error = one.failure.error
                     self._events.emit(Failed(one.lease.request, one.seconds, error, is_dead))
 
     def abandoned(self, abandoned: Sequence[Lease], answers: Sequence[Outcome]) -> None:
         with self._lock:
-            self._counts.abandoned += self._arrived(abandoned, answers)
+            self._counts.abandoned += self._count_accepted(abandoned, answers)
             for lease, answer in zip(abandoned, answers, strict=True):
-                if answer in ARRIVED:
+                if answer in ACCEPTED:
                     self._events.emit(Abandoned(lease.request))
 
     def declined(
         self, declined: Sequence[Lease], answers: Sequence[Outcome], dead: Sequence[bool]
     ) -> None:
-        """There may be many of one kind: one event for each kind."""
+        """Count declined requests, and emit one event for each kind: there may be many requests."""
         with self._lock:
             self._counts.dead += sum(dead)
-            self._counts.abandoned += self._arrived(declined, answers) - sum(dead)
+            self._counts.abandoned += self._count_accepted(declined, answers) - sum(dead)
             for lease, is_dead in zip(declined, dead, strict=True):
                 event = KindUnknown(lease.request.queue_name, lease.request.kind, is_dead)
                 if event not in self._emitted:
                     self._emitted.add(event)
                     self._events.emit(event)
 
-    def _arrived(self, leases: Sequence[Lease], answers: Sequence[Outcome]) -> int:
+    def _count_accepted(self, leases: Sequence[Lease], answers: Sequence[Outcome]) -> int:
         lost = 0
         if answers.count(Outcome.OK) < len(leases):
             for lease, answer in zip(leases, answers, strict=True):
-                if answer not in ARRIVED:
+                if answer not in ACCEPTED:
                     lost += 1
                     self._events.emit(LeaseLost(lease.request, answer))
         self._counts.lost += lost

@@ -1,4 +1,4 @@
-"""Leases: what this worker holds, until when, and the thread that prolongs it."""
+"""The leases that this worker holds, and the loop that renews them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from rowlease.store import Consuming, deadlines
 from rowlease.worker.claims.progress import ProgressReporter
 from rowlease.worker.retry_policy import RetryPolicy
 from rowlease.worker.times import (
+    CHECKS_PER_LEASE,
     LEASE_MARGIN,
     LEASE_MARGIN_SHARE,
-    LONGEST_LOOK,
-    LOOKS_PER_LEASE,
-    RENEW_FROM,
-    RENEW_LEAST,
-    RENEW_SHARE,
+    LONGEST_CHECK_PAUSE,
+    RENEW_AFTER,
+    RENEW_TIMEOUT_LEAST,
+    RENEW_TIMEOUT_SHARE,
 )
 
 LEASE_OVER = "was given up because the lease of its request could not be renewed in time"
 
 
 class Runner(Protocol):
-    """Runs a request, and is what its lease talks to."""
+    """The slot that runs a request, as far as its lease needs it."""
 
     def has_begun(self, number: int) -> bool: ...
     def stop(self, number: int) -> None: ...
@@ -46,18 +46,19 @@ class Runner(Protocol):
 
 
 class Lease:
-    """A request that this worker holds.
+    """A lease that this worker holds on a request.
 
     Attributes:
-        request: as leased.
-        task_number: which of the worker's tasks it is for.
-        limit: seconds it may run, or None.
+        request: the request, as claimed.
+        task_number: the index of the request's task among the worker's tasks.
+        limit: the task's time limit in seconds, or None.
         seconds: how long the lease lasts.
-        ends: when it is over, by this host's clock; counted from before the claim was sent, so
-            never later than in the database.
-        lost: somebody else may own the request by now.
-        start_emitted: the event of its start has been emitted.
-        slot, number: where it was given to, as which one, until that slot has answered.
+        ends: when the lease ends, by this host's clock. It is counted from before the claim was
+            sent, so it is never later than the end in the database.
+        lost: whether another worker may own the request by now.
+        start_emitted: whether the event `Started` has been emitted.
+        slot: the slot that has the request, until it answers.
+        number: the request's number in that slot.
     """
 
     __slots__ = (
@@ -90,18 +91,22 @@ class Lease:
         self.number = 0
 
     def has_begun(self) -> bool:
-        """Does it run, or has it? Safe from any thread."""
+        """Whether the task has been started. Safe from any thread."""
         slot = self.slot
         return slot is not None and slot.has_begun(self.number)
 
     def overdue(self, since: float, at: float) -> tuple[str | None, float]:
-        """Why the task must be ended now, as text, or None; and seconds until to ask again.
+        """Check whether the task must be ended now.
 
-        Past its time limit; or before somebody else may own the request: it comes to that when the
-        database has been away, or this process has stood still.
+        It must be when it has run past its time limit, or when the lease is about to end. A lease
+        comes so close to its end when the database was away or this process was stopped.
 
         Args:
-            since: when it began.
+            since: when the task began.
+            at: the present time.
+
+        Returns:
+            The reason, or None if the task may go on; and the seconds until the next check.
         """
         left = math.inf
         if self.limit is not None:
@@ -122,21 +127,21 @@ class Lease:
             slot.stop(self.number)
 
     def progress(self) -> tuple[float, str] | None:
-        """The last progress that the task has reported, if it runs. Safe from any thread."""
+        """The last progress that the running task has reported. Safe from any thread."""
         return slot.progress(self.number) if (slot := self.slot) else None
 
     def prolong(self, ends: float) -> None:
-        """It has been renewed."""
+        """Record a renewal."""
         self.ends = ends
         if self.has_begun() and (slot := self.slot):
             slot.prolong(self.number, ends)
 
 
 class Leases:
-    """The leases that a worker holds and has no outcome for.
+    """The leases of requests that have no outcome yet.
 
-    Safe to use from several threads: the pump adds, the dispatcher drops, `run` renews and
-    reports progress.
+    Safe to use from several threads: the pump adds leases, the dispatcher drops them, and `run`
+    renews them and writes progress.
     """
 
     def __init__(self, store: Consuming, events: Events) -> None:
@@ -144,41 +149,41 @@ class Leases:
         self._events = events
         self._held: set[Lease] = set()
         self._progress = ProgressReporter(events)
-        self._pause = LONGEST_LOOK
+        self._pause = LONGEST_CHECK_PAUSE
         self._stopped = False
-        #: Seconds that the shortest lease so far lasts.
+        #: The length in seconds of the shortest lease so far.
         self.shortest = math.inf
-        #: Since when renewals do not pass, if they do not. Then nothing must be claimed.
+        #: When renewals began to fail; None while they succeed. Nothing is claimed meanwhile.
         self.failing_since: float | None = None
-        self._patience = RetryPolicy(worked=True)  # what is to be renewed was claimed
+        self._retry_policy = RetryPolicy(worked=True)  # the claims of these leases succeeded
         self.num_lost = 0
         self._wake = threading.Event()
 
     def add(self, leases: Collection[Lease]) -> None:
-        """Renew these from now on."""
+        """Start to renew these leases."""
         self._held.update(leases)
         self.shortest = min([self.shortest, *(lease.seconds for lease in leases)])
-        if self.shortest < self._pause * LOOKS_PER_LEASE:
-            self._pause = self.shortest / LOOKS_PER_LEASE
+        if self.shortest < self._pause * CHECKS_PER_LEASE:
+            self._pause = self.shortest / CHECKS_PER_LEASE
             self._wake.set()
 
     def drop(self, leases: Collection[Lease]) -> None:
-        """They are over, one way or the other."""
+        """Stop renewing these leases: their requests have outcomes, or the leases are lost."""
         self._held.difference_update(leases)
 
     def requests(self) -> list[LeasedRequest]:
-        """What it holds at this moment."""
+        """The requests held at this moment."""
         return [lease.request for lease in tuple(self._held)]
 
     def run(self, lost: Callable[[Lease], object], recovered: Callable[[], object]) -> None:
-        """Renew until stopped.
+        """Renew leases until stopped.
 
         Args:
             lost: called with each lease that was lost.
-            recovered: called when renewals pass again.
+            recovered: called when renewals succeed again.
 
         Raises:
-            RowleaseError: the store refused for longer than a worker bears.
+            RowleaseError: the database has refused renewals for a minute.
         """
         while not self._stopped:
             self._wake.wait(self._pause)
@@ -189,24 +194,25 @@ class Leases:
             if self.failing_since is None:
                 if were_failing:
                     recovered()
-                self._progress.write(tuple(self._held), self._within())
+                self._progress.write(tuple(self._held), self._store_with_timeout())
 
     def stop(self) -> None:
-        """End `run`; what is still held runs out."""
+        """End `run`. Leases that are still held then run out."""
         self._stopped = True
         self._wake.set()
 
     def renew(self) -> list[Lease]:
         """Renew every lease past a third of its time, in one call for each length of lease.
 
-        A call that fails is made again at the next look; while renewals do not pass, also where no
-        lease is due: then it renews nothing, and finds out whether the next one would pass.
+        A call that fails is repeated at the next check. While renewals fail, each check makes a
+        call even if no lease is due: a renewal of nothing shows whether the database accepts
+        renewals again.
 
         Returns:
             The leases that were lost.
         """
         due = [
-            one for one in tuple(self._held) if one.ends - now() < one.seconds * (1 - RENEW_FROM)
+            one for one in tuple(self._held) if one.ends - now() < one.seconds * (1 - RENEW_AFTER)
         ]
         due.sort(key=lambda one: one.seconds)
         groups = [
@@ -220,31 +226,33 @@ class Leases:
             try:
                 lost += self._renew(group, seconds)
             except RowleaseError as error:
-                if not self._patience.bears(error):
+                if not self._retry_policy.tolerates(error):
                     raise
-                self._failed(error, asked_at)
+                self._record_failure(error, asked_at)
                 return lost
-            self._passed()
+            self._record_success()
         return lost
 
-    def _failed(self, error: RowleaseError, asked_at: float) -> None:
+    def _record_failure(self, error: RowleaseError, asked_at: float) -> None:
         if self.failing_since is None:
             self.failing_since = asked_at
             since = datetime.now(UTC) - timedelta(seconds=now() - asked_at)
             self._events.emit(RenewalsLost("renew", since, str(error)))
 
-    def _passed(self) -> None:
-        self._patience.answered()
+    def _record_success(self) -> None:
+        self._retry_policy.answered()
         if self.failing_since is not None:
             since, self.failing_since = self.failing_since, None
             self._events.emit(RenewalsRecovered(now() - since))
 
-    def _within(self) -> Consuming:
-        return self._store.within(share(self.shortest, RENEW_SHARE, RENEW_LEAST))
+    def _store_with_timeout(self) -> Consuming:
+        return self._store.within(
+            call_timeout(self.shortest, RENEW_TIMEOUT_SHARE, RENEW_TIMEOUT_LEAST)
+        )
 
     def _renew(self, leases: list[Lease], seconds: float) -> list[Lease]:
         asked_at = now()
-        answers = self._within().renew(
+        answers = self._store_with_timeout().renew(
             [one.request for one in leases],
             lease=timedelta(seconds=seconds),
             started=[one.has_begun() for one in leases],
@@ -254,9 +262,11 @@ class Leases:
             if answer.outcome in (Outcome.OK, Outcome.CANCEL_REQUESTED):
                 lease.prolong(asked_at + seconds)
             elif answer.outcome is Outcome.REPEAT:
-                lease.prolong(math.inf)  # the task itself has completed it, and goes on
+                # The task has completed the request itself and goes on running.
+                lease.prolong(math.inf)
             elif answer.outcome is not Outcome.BUSY and lease in self._held:
-                # Busy: somebody finishes it just now. Not held: it was finished meanwhile.
+                # `busy` means that another call finishes the request at this moment.
+                # A lease that is not held any more ended while the renewal was under way.
                 lease.lost = True
                 lease.stop()
                 lost.append(lease)
@@ -272,6 +282,12 @@ class Leases:
         return lost
 
 
-def share(lease: float, of: float, least: float) -> timedelta:
-    """How long a call may take where the shortest lease lasts so many seconds."""
+def call_timeout(lease: float, of: float, least: float) -> timedelta:
+    """The time limit of a call: a share of the shortest lease, within limits.
+
+    Args:
+        lease: seconds that the shortest lease lasts.
+        of: the share.
+        least: the shortest time limit, in seconds.
+    """
     return min(deadlines.CALL, timedelta(seconds=max(least, min(lease, 1e6) * of)))

@@ -1,4 +1,4 @@
-"""The listener: a thread that waits for the database's notifications and wakes the receiver."""
+"""The listener is a thread that waits for the database's notifications and wakes the receiver."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from rowlease.store import Consuming, Notifications
 
 logger = logging.getLogger("rowlease")
 
-#: Seconds for which this thread does not notice that it is to stop, or to be quiet.
+#: How long one wait for a notification lasts; `stop` and `retract` take effect after it.
 WAIT = timedelta(seconds=0.2)
-#: Seconds between two looks at what came while nobody wanted to hear it.
-QUIET_WAIT = 1.0
-#: Seconds before the next connection is tried: doubled each time, half of it random.
+#: Seconds between two reads that discard notifications while the receiver needs none.
+DISCARD_INTERVAL = 1.0
+#: Seconds before the next attempt to connect: doubled each time, half of it random.
 FIRST_RETRY, LAST_RETRY = 0.1, 5.0
 
 
 class Wakeable(Protocol):
-    """Is woken when requests may have come."""
+    """What the listener wakes: the receiver."""
 
     def notified(self) -> None: ...
     def announced(self) -> None: ...
 
 
 class Listener:
-    """Waits for notifications; announces idleness while that is wanted.
+    """Waits for notifications, and announces to producers whether this worker is idle.
 
-    Where its connection is lost the receiver polls, until there is a new one.
+    While its connection is lost, the receiver polls.
     """
 
     def __init__(self, store: Consuming, queues: Sequence[str], events: Events) -> None:
         self._store = store
         self._queues = queues
         self._events = events
-        self._wanted = threading.Event()
+        self._is_idle = threading.Event()
         self._stopped = threading.Event()
-        #: Producers send notifications.
+        #: Whether this worker is announced as idle, so that producers send notifications.
         self.is_announced = False
 
     def announce(self) -> None:
-        """Have producers send notifications; calls `receiver.announced` once they do."""
-        self._wanted.set()
+        """Announce that the worker is idle, then call `receiver.announced`."""
+        self._is_idle.set()
 
     def retract(self) -> None:
-        """Have producers stop sending them, soon."""
+        """Announce soon that the worker is busy, so that producers stop sending notifications."""
         if not self._stopped.is_set():
-            self._wanted.clear()
+            self._is_idle.clear()
 
     def stop(self) -> None:
         """End `run`."""
         self._stopped.set()
-        self._wanted.set()
+        self._is_idle.set()
 
     def run(self, receiver: Wakeable) -> None:
         """Wake the receiver at every notification, until stopped."""
@@ -69,7 +69,6 @@ class Listener:
                     pause, reported = FIRST_RETRY, False
                     self._listen(notifications, receiver)
             except Exception as error:
-                # Without notifications the worker polls.
                 logger.debug("the listener failed", exc_info=True)
                 if not reported:
                     reported = True
@@ -81,7 +80,7 @@ class Listener:
 
     def _listen(self, notifications: Notifications, receiver: Wakeable) -> None:
         while not self._stopped.is_set():
-            if self._wanted.is_set():
+            if self._is_idle.is_set():
                 if not self.is_announced:
                     notifications.announce_idle(True)
                     self.is_announced = True
@@ -92,5 +91,5 @@ class Listener:
                 if self.is_announced:
                     notifications.announce_idle(False)
                     self.is_announced = False
-                notifications.wait(timedelta(0))  # what came meanwhile must not pile up
-                self._wanted.wait(QUIET_WAIT)
+                notifications.wait(timedelta(0))  # discards what came, so that it cannot pile up
+                self._is_idle.wait(DISCARD_INTERVAL)

@@ -1,4 +1,4 @@
-"""Claims whose answers were lost: what they leased is disowned."""
+"""Disowns the leases of claims whose answers were lost."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from rowlease.events import Disowned, Events
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Consuming
 
-#: Seconds for which a claim whose answer was lost may still run at the server, and commit; and
-#: seconds between two looks at whether it has.
-LATE_COMMIT, LATE_COMMIT_LOOK = 10.0, 1.0
+#: Seconds for which a claim whose answer was lost may still run at the server and commit, and
+#: seconds between two checks in that time.
+LATE_COMMIT, LATE_COMMIT_CHECK = 10.0, 1.0
 
 
 class LostClaims:
-    """Knows when the database may hold leases of this worker that the worker knows nothing of.
+    """Tracks whether the database may have leases for this worker that the worker does not know.
 
     Attributes:
-        look_at: when to look for them.
-        is_unsure: there may be some, and nobody has looked yet.
+        check_at: when to call `disown` next.
+        is_unsure: whether an answer was lost since the last call of `disown`.
     """
 
     def __init__(self, worker_id: str, events: Events) -> None:
         self._worker_id = worker_id
         self._events = events
         self._late_until = 0.0
-        self.look_at = math.inf
+        self.check_at = math.inf
         self.is_unsure = False
 
     def add(self) -> None:
-        """The answer to a claim has just been lost."""
+        """Record that the answer to a claim has just been lost."""
         self._late_until = now() + LATE_COMMIT
-        self.look_at, self.is_unsure = now(), True
+        self.check_at, self.is_unsure = now(), True
 
     def disown(self, store: Consuming, queues: Sequence[str], held: Sequence[LeasedRequest]) -> int:
-        """Disown all but these; how many requests that were."""
+        """Disown all leases of this worker but those of `held`; return how many there were."""
         answers = store.disown(self._worker_id, queues, held)
         self.is_unsure = False
         at = now()
-        self.look_at = at + LATE_COMMIT_LOOK if at < self._late_until else math.inf
+        self.check_at = at + LATE_COMMIT_CHECK if at < self._late_until else math.inf
         count = sum(outcome is Outcome.OK for _, outcome in answers)
         if count:
             self._events.emit(Disowned(count))

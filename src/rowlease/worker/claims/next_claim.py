@@ -1,4 +1,4 @@
-"""When the receiver is to claim next, if slots are free."""
+"""Computes when the receiver claims next, if slots are free."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import random
 from rowlease.clock import now
 from rowlease.model import Claim
 
-#: Seconds after announcing idleness at which to claim once more: a producer that looked just before
-#: sends no notification, and may commit a little later.
-LOOKS = (0.0, 0.02, 0.2)
-#: Seconds after a claim until its floor is dropped: by then a look shows what a late commit, or
-#: `maintain`, had put below it (docs/decisions/0011).
+#: Pauses in seconds before the claims that follow an announcement of idleness. A producer that
+#: checked just before the announcement sends no notification, and may commit a little later.
+RECHECKS = (0.0, 0.02, 0.2)
+#: Seconds after a claim until its floor is dropped. The next claim then sees requests that a late
+#: commit or `maintain` has put below the floor (docs/decisions/0011).
 FLOOR_DROPPED = 1.1
-#: Seconds an idle worker sleeps at most: notifications may be lost, or there may be none.
+#: The longest sleep of an idle worker in seconds, with notifications (which may get lost) and
+#: without.
 POLL, POLL_WITHOUT_NOTIFICATIONS = 5.0, 1.0
-#: Seconds an idle worker sleeps at least when something is due but could not be had.
+#: The shortest sleep in seconds, for when a request is due but could not be claimed.
 SHORTEST_SLEEP = 0.02
 
 
@@ -24,15 +25,15 @@ class NextClaim:
     """The time of the next claim.
 
     Args:
-        poll: seconds to sleep at most while the queues are empty.
+        poll: the longest sleep in seconds while the queues are empty.
 
     Attributes:
-        at: the time; 0 means at once.
+        at: the time of the next claim; 0 means at once.
     """
 
     def __init__(self, poll: float) -> None:
         self._poll = poll
-        self._looks: list[float] = []
+        self._rechecks: list[float] = []
         self._unsure_until = 0.0
         self.at = 0.0
 
@@ -41,22 +42,22 @@ class NextClaim:
         self.at = 0.0
 
     def mark_unsure(self) -> None:
-        """Requests have come or gone: until the floor is dropped, late ones may be below it."""
+        """Poll again when the floor is dropped: requests that commit late may be below it."""
         self._unsure_until = now() + FLOOR_DROPPED
 
-    def plan_looks(self) -> None:
-        """Claim a few times more before sleeping: until now producers sent no notifications."""
-        self._looks = list(LOOKS)
+    def plan_rechecks(self) -> None:
+        """Claim a few times before sleeping: producers sent no notifications until now."""
+        self._rechecks = list(RECHECKS)
 
     def later(self, claim: Claim) -> bool:
-        """This claim has left nothing: claim at the next of the planned times, or else sleep.
+        """Plan the next claim after one that left nothing: the next recheck, else after a sleep.
 
         Returns:
-            Whether it sleeps, until something is due or may be.
+            Whether a sleep was planned.
         """
         at = now()
-        if self._looks:
-            self.at = at + self._looks.pop(0)
+        if self._rechecks:
+            self.at = at + self._rechecks.pop(0)
             return False
         due_in = math.inf if claim.wait is None else claim.wait.total_seconds()
         unsure = self._unsure_until - at

@@ -1,4 +1,4 @@
-"""A database that is away: since when, and when to call it again."""
+"""Tracks an outage of the database: when it began, and when to call again."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from rowlease.errors import RowleaseError
 from rowlease.events import Events, StoreLost, StoreRecovered
 from rowlease.worker.retry_policy import RetryPolicy
 
-#: Seconds between tries while the database is away: doubled each time, half of it random.
+#: Seconds between calls during an outage: doubled each time, half of it random.
 FIRST_RETRY, LAST_RETRY = 0.1, 5.0
 
 
 class Outage:
-    """What one thread knows of the database from its own calls.
+    """The state of the database, as the calls of one thread show it.
 
     Attributes:
-        since: when a call failed first, if the last one did.
-        retry_at: when to make the next call, after one that failed.
+        since: when the first call of the outage failed; None while calls succeed.
+        retry_at: the earliest time for the next call.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._patience = RetryPolicy()
+        self._retry_policy = RetryPolicy()
         self._pause = 0.0
         self.since: float | None = None
         self.retry_at = 0.0
 
     def failed(self, error: RowleaseError) -> None:
-        """A call has failed: put the next one off.
+        """Record a call that failed, and delay the next one.
 
         Raises:
-            RowleaseError: this error, if trying again is no use.
+            RowleaseError: this error, if a retry cannot help.
         """
-        if not self._patience.bears(error):
+        if not self._retry_policy.tolerates(error):
             raise error
         at = now()
         if self.since is None:
@@ -44,13 +44,13 @@ class Outage:
         self.retry_at = at + self._pause * random.uniform(0.5, 1)
 
     def answered(self) -> None:
-        """A call has succeeded."""
-        self._patience.answered()
+        """Record a call that succeeded."""
+        self._retry_policy.answered()
         if self.since is not None:
             self._events.emit(StoreRecovered(now() - self.since))
             self.since = None
             self._pause = 0.0
 
     def retry_now(self) -> None:
-        """The next call need not wait any longer."""
+        """Allow the next call at once."""
         self.retry_at = 0.0

@@ -1,4 +1,4 @@
-"""What became of requests, on the way from the slots to the database."""
+"""The outcomes of requests, on their way from the slots to the database."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ class NotDone(NamedTuple):
     seconds: float
 
 
-@dataclass(slots=True, eq=False)  # each is itself, whatever it holds
+@dataclass(slots=True, eq=False)  # compared by identity, so that it can be a key
 class Outcomes:
     """Outcomes on their way to the database."""
 
     done: list[Done] = field(default_factory=list)
     not_done: list[NotDone] = field(default_factory=list)
     abandoned: list[Lease] = field(default_factory=list)
-    declined: list[Lease] = field(default_factory=list)  # of kinds that the worker does not know
+    declined: list[Lease] = field(default_factory=list)  # their kinds are unknown to this worker
 
     def __len__(self) -> int:
         return len(self.done) + len(self.not_done) + len(self.abandoned) + len(self.declined)
 
     def add(self, lease: Lease, ending: Returned | Failure, seconds: float) -> None:
-        """How an attempt ended."""
+        """Add how an attempt ended."""
         if isinstance(ending, Failure):
             self.not_done.append(NotDone(lease, ending, seconds))
         else:
             self.done.append(Done(lease, ending.result, seconds))
 
     def copy(self) -> Outcomes:
-        """The same outcomes, whatever is taken out of these."""
+        """A copy that keeps its outcomes when the fields of this object are assigned."""
         return Outcomes(self.done, self.not_done, self.abandoned, self.declined)
 
     def requests(self) -> list[LeasedRequest]:
-        """The requests that these are of."""
+        """The requests that have these outcomes."""
         done, not_done = ([one.lease for one in part] for part in (self.done, self.not_done))
         return [lease.request for lease in (*done, *not_done, *self.abandoned, *self.declined)]
 
@@ -61,7 +61,7 @@ class Outcomes:
         self.declined += more.declined
 
     def halves(self) -> list[Outcomes]:
-        """What was done or not, in two parts."""
+        """The completed and failed requests, in two parts of about the same size."""
         done, not_done = len(self.done) // 2, len(self.not_done) // 2
         return [
             Outcomes(self.done[:done], self.not_done[: len(self.not_done) - not_done]),

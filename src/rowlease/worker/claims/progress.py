@@ -1,4 +1,4 @@
-"""Progress: what running tasks report of themselves, written to the database."""
+"""Writes the progress that running tasks report to the database."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rowlease.errors import RowleaseError
 from rowlease.events import Events, ProgressKept
 from rowlease.model import LeasedRequest
 from rowlease.store import Consuming
-from rowlease.worker.retry_policy import is_about_what_was_sent, plain
+from rowlease.worker.retry_policy import ascii_only, is_caused_by_data
 
 
 class Running(Protocol):
-    """A request that is held, and may run."""
+    """A lease, as far as its progress is concerned."""
 
     request: LeasedRequest
 
@@ -21,7 +21,7 @@ class Running(Protocol):
 
 
 class ProgressReporter:
-    """Writes down what is new."""
+    """Writes the progress that has changed since it was last written."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -30,35 +30,35 @@ class ProgressReporter:
     def write(self, held: Collection[Running], store: Consuming) -> None:
         """Write what running tasks have reported since the last call.
 
-        Where the database is away, the next call writes it. What it refuses is left out: nothing
-        depends on it.
+        If the database is away, the next call writes it. Progress that the database refuses is
+        skipped, since nothing depends on it.
         """
         latest = {one: progress for one in held if (progress := one.progress())}
-        news = [
+        changed = [
             (one.request, *progress)
             for one, progress in latest.items()
             if self._written.get(one) != progress
         ]
         try:
-            if news:
-                self._events.emit(ProgressKept(_report(news, store)))
+            if changed:
+                self._events.emit(ProgressKept(_report(changed, store)))
         except RowleaseError:
             return
         self._written = latest
 
 
-def _report(news: list[tuple[LeasedRequest, float, str]], store: Consuming) -> int:
-    """Write it down; one by one and in plain characters where something of it is refused."""
+def _report(changed: list[tuple[LeasedRequest, float, str]], store: Consuming) -> int:
+    """Write all in one call; if that is refused, write each report alone, in ASCII."""
     try:
-        return store.report_progress(news)
+        return store.report_progress(changed)
     except Exception as error:
-        if not is_about_what_was_sent(error):
+        if not is_caused_by_data(error):
             raise
     kept = 0
-    for request, fraction, note in news:
+    for request, fraction, note in changed:
         try:
-            kept += store.report_progress([(request, fraction, plain(note))])
+            kept += store.report_progress([(request, fraction, ascii_only(note))])
         except Exception as error:
-            if not is_about_what_was_sent(error):
+            if not is_caused_by_data(error):
                 raise
     return kept

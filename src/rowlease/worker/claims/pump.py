@@ -1,6 +1,6 @@
-"""The pump: carries outcomes to the database and requests back.
+"""The pump delivers outcomes to the database and claims requests, in one call where it can.
 
-The only place that calls `exchange`, `complete`, `abandon` and `disown`.
+Only this module calls the routines that end leases or claim requests.
 """
 
 from __future__ import annotations
@@ -11,35 +11,31 @@ from datetime import timedelta
 
 from rowlease.clock import now
 from rowlease.errors import StoreError
-from rowlease.events import (
-    Claimed,
-    Events,
-    OutcomeRefused,
-)
+from rowlease.events import Claimed, Events, OutcomeRefused
 from rowlease.model import Claim, Failure
 from rowlease.store import Consuming
 from rowlease.tasks import Registry
 from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
-from rowlease.worker.claims.leases import Lease, Leases, share
+from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.lost_claims import LostClaims
 from rowlease.worker.claims.outcomes import NotDone, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
-from rowlease.worker.retry_policy import is_about_what_was_sent, plain
+from rowlease.worker.retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.summary import Counts
-from rowlease.worker.times import EXCHANGE_LEAST, EXCHANGE_SHARE
+from rowlease.worker.times import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
-#: What one claim takes at most.
+#: The most requests that one claim takes.
 MAX_LIMIT = 10_000
 
 
 class Pump:
     """Exchanges outcomes for requests.
 
-    `deliver` is safe from any thread. Claims belong to the receiver's; outcomes alone may be
-    exchanged beside a claim.
+    `deliver` is safe from any thread. Only the receiver's thread may claim; other threads may call
+    `exchange` with a limit of 0 during a claim.
 
     Args:
-        lease: how long leases last; None takes the queues'.
+        lease: how long leases last; None takes the setting of each queue.
     """
 
     def __init__(
@@ -65,12 +61,14 @@ class Pump:
         self._events = events
         self._lease = lease
         self._floor: str | None = None
-        #: The last claim had no floor: nothing that it could have had was passed over.
-        self.looked_everywhere = False
+        #: Whether the last claim had no floor, and so passed over no waiting request.
+        self.claimed_without_floor = False
         self._lock = threading.Lock()
-        self._waiting = Outcomes()  # delivered, not taken up by `exchange` yet
-        # Taken up by one each: what is not known to have arrived, and all of it.
-        self._leaving: dict[Outcomes, Outcomes] = {}
+        #: Outcomes that no call of `exchange` has taken.
+        self._waiting = Outcomes()
+        #: For each call of `exchange` under way: its outcomes without those known to have arrived,
+        #: and all of its outcomes.
+        self._sending: dict[Outcomes, Outcomes] = {}
         self.lost_claims = LostClaims(worker_id, events)
         self.waiting_since: float | None = None
         self.counts = Counts()
@@ -80,7 +78,8 @@ class Pump:
         """Send these with the next exchange.
 
         Args:
-            over: the leases that end with it: each is held, or its outcome is on its way.
+            over: the leases that end with these outcomes. They are dropped under the same lock, so
+                that `disown` always finds a request among the held leases or the outcomes.
         """
         with self._lock:
             self._leases.drop(over)
@@ -89,26 +88,30 @@ class Pump:
 
     @property
     def undelivered(self) -> int:
-        """How many outcomes the database does not know of yet."""
+        """How many outcomes are not known to have reached the database."""
         with self._lock:
-            return len(self._waiting) + sum(map(len, self._leaving))
+            return len(self._waiting) + sum(map(len, self._sending))
 
     @property
     def num_waiting(self) -> int:
-        """How many of them no exchange has taken up."""
+        """How many outcomes no call of `exchange` has taken."""
         return len(self._waiting)
 
     def drop_floor(self) -> None:
-        """Have the next claim look everywhere."""
+        """Make the next claim without a floor."""
         self._floor = None
 
     def exchange(self, limit: int, slots: int) -> tuple[list[Lease], Claim | None]:
-        """Deliver every outcome and claim up to `limit` requests, of which `slots` start at once.
+        """Deliver every waiting outcome and claim up to `limit` requests.
 
-        What may not have arrived is sent again by the next call, and then answered with `repeat`.
+        The next call sends those outcomes again that may not have arrived; the database answers
+        `repeat` to each that had.
+
+        Args:
+            slots: how many of the claimed requests start at once.
 
         Returns:
-            The leases, and the claim they came with (None where the limit is 0).
+            The leases, and the claim that they came with (None if the limit is 0).
 
         Raises:
             StoreError: as the store's routines.
@@ -116,52 +119,52 @@ class Pump:
         limit = max(0, min(limit, MAX_LIMIT))
         asked_at = now()
         with self._lock:
-            leaving, self._waiting, self.waiting_since = self._waiting, Outcomes(), None
-            self._leaving[leaving] = leaving.copy()
+            sending, self._waiting, self.waiting_since = self._waiting, Outcomes(), None
+            self._sending[sending] = sending.copy()
         try:
-            claim = self._send(leaving, limit, slots)
+            claim = self._send(sending, limit, slots)
         except StoreError as error:
             if limit and error.maybe_done:
                 self.lost_claims.add()
             raise
         finally:
             with self._lock:
-                del self._leaving[leaving]
-                leaving.extend(self._waiting)
-                self._waiting = leaving
-                self.waiting_since = now() if leaving else None
+                del self._sending[sending]
+                sending.extend(self._waiting)
+                self._waiting = sending
+                self.waiting_since = now() if sending else None
         if claim is None:
             return [], None
-        self.looked_everywhere = self._floor is None
+        self.claimed_without_floor = self._floor is None
         self._floor = claim.floor
         names = [request.queue_name for request in claim.requests]
-        self._queues.took(names, all_wanted=claim.more)
+        self._queues.record_claim(names, more_left=claim.more)
         return self._leased(claim, asked_at), claim
 
     def disown(self) -> int:
-        """Disown what a claim has leased whose answer was lost; how many requests that were.
+        """Disown the leases of claims whose answers were lost; return how many there were.
 
-        For the thread that claims: a claim that is answered meanwhile would be disowned, too.
+        Only the thread that claims may call this: it would also disown a claim made meanwhile.
         """
         with self._lock:
             held = self._leases.requests()
-            for outcomes in (self._waiting, *self._leaving.values()):
+            for outcomes in (self._waiting, *self._sending.values()):
                 held += outcomes.requests()
-        return self.lost_claims.disown(self._within(), self._queues.order(), held)
+        return self.lost_claims.disown(self._store_with_timeout(), self._queues.order(), held)
 
-    def _send(self, leaving: Outcomes, limit: int, slots: int) -> Claim | None:
-        if abandoned := leaving.abandoned:
-            answers = self._within().abandon([lease.request for lease in abandoned])
-            leaving.abandoned = []
+    def _send(self, sending: Outcomes, limit: int, slots: int) -> Claim | None:
+        if abandoned := sending.abandoned:
+            answers = self._store_with_timeout().abandon([lease.request for lease in abandoned])
+            sending.abandoned = []
             self._delivered.abandoned(abandoned, answers)
-        if declined := leaving.declined:
+        if declined := sending.declined:
             self._decline(declined)
-            leaving.declined = []
-        if not leaving and not limit:
+            sending.declined = []
+        if not sending and not limit:
             return None
-        done, not_done = leaving.done, leaving.not_done
+        done, not_done = sending.done, sending.not_done
         try:
-            exchanged = self._within().exchange(
+            exchanged = self._store_with_timeout().exchange(
                 self._worker_id,
                 self._queues.order(),
                 limit,
@@ -172,48 +175,51 @@ class Pump:
                 floor=self._floor,
             )
         except Exception as error:
-            if not (leaving and is_about_what_was_sent(error)):
+            if not (sending and is_caused_by_data(error)):
                 raise
-            self._send_apart(leaving)
-            return self._send(leaving, limit, slots)
-        leaving.done, leaving.not_done = [], []
+            self._send_in_parts(sending)
+            return self._send(sending, limit, slots)
+        sending.done, sending.not_done = [], []
         self._delivered.done(done, exchanged.completed)
         self._delivered.not_done(not_done, exchanged.failed, exchanged.dead)
         return exchanged.claim if limit else None
 
     def _decline(self, declined: Sequence[Lease]) -> None:
         requests = [lease.request for lease in declined]
-        errors = [plain(self._tasks.unknown(request.kind)) for request in requests]
-        self._delivered.declined(declined, *self._within().decline(requests, errors))
+        errors = [ascii_only(self._tasks.unknown(request.kind)) for request in requests]
+        answers, dead = self._store_with_timeout().decline(requests, errors)
+        self._delivered.declined(declined, answers, dead)
 
-    def _within(self) -> Consuming:
+    def _store_with_timeout(self) -> Consuming:
         lease = self._lease.total_seconds() if self._lease else self._leases.shortest
-        return self._store.within(share(lease, EXCHANGE_SHARE, EXCHANGE_LEAST))
+        return self._store.within(
+            call_timeout(lease, EXCHANGE_TIMEOUT_SHARE, EXCHANGE_TIMEOUT_LEAST)
+        )
 
-    def _send_apart(self, leaving: Outcomes) -> None:
-        """Find out which outcomes the database refuses, and let the others through."""
-        parts = [Outcomes(leaving.done, leaving.not_done)]
-        leaving.done, leaving.not_done = [], []
+    def _send_in_parts(self, sending: Outcomes) -> None:
+        """Deliver the outcomes by halves, to find those that the database refuses."""
+        parts = [Outcomes(sending.done, sending.not_done)]
+        sending.done, sending.not_done = [], []
         try:
             while parts:
                 part = parts[-1]
                 try:
                     self._send_part(part)
                 except Exception as error:
-                    if not is_about_what_was_sent(error):
+                    if not is_caused_by_data(error):
                         raise
-                    parts[-1:] = part.halves() if len(part) > 1 else self._instead(part, error)
+                    parts[-1:] = part.halves() if len(part) > 1 else self._replacement(part, error)
                 else:
                     parts.pop()
         finally:
             for part in parts:
-                leaving.extend(part)
+                sending.extend(part)
 
     def _send_part(self, part: Outcomes) -> None:
         if part.done:
             done, part.done = part.done, []
             try:
-                answers = self._within().complete(
+                answers = self._store_with_timeout().complete(
                     [one.lease.request for one in done], [one.result for one in done]
                 )
             except Exception:
@@ -222,18 +228,22 @@ class Pump:
             self._delivered.done(done, answers)
         if part.not_done:
             failed = [(one.lease.request, one.failure) for one in part.not_done]
-            answer = self._within().exchange(
+            answer = self._store_with_timeout().exchange(
                 self._worker_id, self._queues.order(), 0, failed=failed
             )
             self._delivered.not_done(part.not_done, answer.failed, answer.dead)
 
-    def _instead(self, part: Outcomes, error: Exception) -> list[Outcomes]:
-        """What to send for the one outcome of `part`, which was refused, if anything."""
+    def _replacement(self, part: Outcomes, error: Exception) -> list[Outcomes]:
+        """What to send in place of a refused outcome, the only one of `part`.
+
+        A refused result becomes a failure, and the text of a refused failure becomes ASCII. If
+        that is refused as well, nothing is sent and the lease runs out.
+        """
         for one in part.done:
-            refusal = Failure(plain(f"the database refused the result: {error}"))
+            refusal = Failure(ascii_only(f"the database refused the result: {error}"))
             return [Outcomes(not_done=[NotDone(one.lease, refusal, one.seconds)])]
         for refused in part.not_done:
-            cleaned = refused.failure._replace(error=plain(refused.failure.error))
+            cleaned = refused.failure._replace(error=ascii_only(refused.failure.error))
             if cleaned != refused.failure:
                 return [Outcomes(not_done=[refused._replace(failure=cleaned)])]
             self.counts.lost += 1

@@ -1,4 +1,4 @@
-"""Whose turn it is: in which order the next claim looks at several queues."""
+"""The order in which a claim tries the queues of its worker."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ MAX_WEIGHT = 1000
 
 
 class QueueOrder:
-    """The queues of a worker, in order.
+    """The queues of a worker, in the order of the next claim.
 
-    Given as a list they keep it: a queue gets something only when those before it are empty. Given
-    with weights they take turns, so that while all of them have requests each gets its share.
+    A list keeps its order: a queue is served only when those before it are empty. With weights,
+    each queue gets its share while all of them have requests.
 
-    Source: stride scheduling (Waldspurger and Weihl, 1995): each queue's distance grows by the
-    requests it gave, divided by its weight, and the shortest distance is first.
+    Source: stride scheduling (Waldspurger and Weihl, 1995). The distance of a queue grows by the
+    number of its claimed requests divided by its weight; the shortest distance comes first.
 
     Raises:
         ConfigError: there is no queue, one comes twice, or a weight is not 1 to 1000.
@@ -35,26 +35,26 @@ class QueueOrder:
         self._distances = dict.fromkeys(queues, 0.0)
 
     def order(self) -> list[str]:
-        """The queues as the next claim is to look at them."""
+        """The queues in the order in which the next claim tries them."""
         distances = self._distances
         return sorted(distances, key=distances.__getitem__)  # stable: a list keeps its order
 
-    def took(self, names: Iterable[str], *, all_wanted: bool) -> None:
-        """Account for a claim in the present order.
+    def record_claim(self, names: Iterable[str], *, more_left: bool) -> None:
+        """Account for a claim that was made in the present order.
 
         Args:
-            names: of the queue of each request that was claimed.
-            all_wanted: there may be more of them than the claim got.
+            names: for each claimed request, the name of its queue.
+            more_left: whether the claim may have left requests that wait.
         """
         if self._weights is None:
             return
-        if not all_wanted:  # nothing is left anywhere: nobody has anything to catch up on
+        if not more_left:  # every queue is empty, so none has a share to catch up on
             self._distances = dict.fromkeys(self._distances, 0.0)
             return
         order, counts, distances = self.order(), Counter(names), self._distances
         for name, count in counts.items():
             distances[name] += count / self._weights[name]
-        # Of those looked at before the last that gave something, nothing was left.
+        # The claim emptied the queues before the last one that it took from.
         last = max(map(order.index, counts), default=0)
         for name in order[:last]:
             distances[name] = max(distances[name], distances[order[last]])

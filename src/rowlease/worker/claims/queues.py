@@ -1,4 +1,4 @@
-"""Which queues a worker listens to: those that its caller names, else those of its tasks."""
+"""Finds and checks the queues that a worker claims from."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rowlease.tasks import DEFAULT_QUEUE, Registry
 
 
 def queues_of(tasks: Registry) -> dict[str, int]:
-    """The queues in which producers put requests for these tasks, with equal weights."""
+    """The queues of these tasks, with equal weights."""
     return {each.queue or DEFAULT_QUEUE: 1 for each in tasks.values()}
 
 
 def check_queues(
     store: Reading, tasks: Registry, queues: Sequence[str], events: Events, *, are_named: bool
 ) -> None:
-    """Make sure that the queues exist, and emit which of the tasks' own are not among them.
+    """Check that the queues exist, and emit `QueueLeftOut` for each queue of a task not among them.
 
     Args:
-        are_named: the caller has named the queues; else they are those of the tasks.
+        are_named: whether the caller has named the queues; else they are those of the tasks.
 
     Raises:
-        InvalidRequest: a queue does not exist; the sentence says what to do.
+        InvalidRequest: a queue does not exist; the message tells how to fix it.
     """
     for name in queues:
         try:

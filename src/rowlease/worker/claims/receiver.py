@@ -1,11 +1,11 @@
-"""The receiver: decides when to exchange with the database, and for how much.
+"""The receiver decides when to claim, and how many requests, and when to deliver outcomes.
 
-It runs in a thread of its own, the only one that waits for claims and outcomes to be answered, and
-the only one that changes the receiver. Other threads post messages to its inbox. What they read of
-it (`is_quiet`, `is_calling`, whether an exchange is due) may be slightly out of date.
+It runs in its own thread. Only this thread claims, and only this thread changes the receiver: other
+threads post messages to its inbox. What they read of it (`is_quiet`, `is_calling`, whether an
+exchange is due) may be slightly out of date.
 
-`receiver_state` has its states and the table of transitions. After each exchange and each wait it
-reads the inbox, then exchanges if that is due, or waits until it is or a message comes.
+`receiver_state` has the states and the table of transitions. The loop reads the inbox, then makes
+an exchange if one is due; if none is, it waits until one is due or a message comes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from rowlease.worker.claims.outage import Outage
 from rowlease.worker.claims.pump import Pump
 from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, following
 
-#: Seconds outcomes of a busy worker may wait for a claim to travel with.
+#: How long in seconds the outcomes of a busy worker may wait to be sent together with a claim.
 FLUSH = 0.1
-#: Seconds a worker stays announced, and its state AWAKE, after it last found a queue empty.
-STILL_IDLE = 1.0
+#: How long in seconds the state stays AWAKE, and the worker announced as idle, after a claim has
+#: last emptied the queues.
+AWAKE_SECONDS = 1.0
 
 
 class Demand(Protocol):
-    """How many requests are wanted, and where they go. The dispatcher documents it."""
+    """The dispatcher, as far as the receiver uses it; documented there."""
 
     capacity: int
     idle: int
@@ -47,12 +48,12 @@ class Demand(Protocol):
 
 
 class Receiver:
-    """Claims when slots are free and there may be work; delivers outcomes with the claims.
+    """Claims when slots are free and requests may wait; delivers outcomes with the claims.
 
     Args:
-        poll: seconds to sleep at most while the queues are empty.
-        flush: seconds outcomes may wait for a claim to travel with.
-        drained: called when a claim finds nothing and nothing is held; for burst workers.
+        poll: the longest sleep in seconds while the queues are empty.
+        flush: how long in seconds outcomes may wait to be sent together with a claim.
+        drained: called once when a claim finds nothing and nothing is held; for burst workers.
     """
 
     def __init__(
@@ -86,42 +87,42 @@ class Receiver:
     # -- for other threads -----------------------------------------------------------------------
 
     def notice(self) -> None:
-        """Something has changed: slots are free, or outcomes wait."""
+        """Wake the receiver if an exchange is due: slots may be free, or outcomes may wait."""
         if self._pause() <= 0:
             self._wake.set()
 
     def notified(self) -> None:
-        """Something may have been enqueued."""
+        """Claim at once: requests may have been enqueued."""
         self._post(self._requests_may_have_come)
 
     def announced(self) -> None:
-        """Producers send notifications from now on; those who looked before may not have."""
+        """Claim a few times more: producers send notifications only from now on."""
         self._post(self._producers_notify)
 
     def sent(self) -> None:
-        """Outcomes were delivered beside a claim, which may have made room, or have come back."""
+        """Claim at once: delivered outcomes may have made room or returned requests."""
         self._post(self._next_claim.at_once)
 
     def go_on(self) -> None:
-        """Leases can be renewed again, so the database answers."""
+        """Call the database at once: a renewal has succeeded, so it answers again."""
         self._post(self._database_answers)
 
     def drain(self) -> None:
-        """Claim no more."""
+        """Stop claiming."""
         self._post(partial(self._on, Event.DRAIN))
 
     def close(self, give_up_at: float) -> None:
-        """End `run` when everything is delivered, or when it is too late for that."""
+        """End `run` when every outcome is delivered, or at the time `give_up_at`."""
         self._post(partial(self._close, give_up_at))
 
     @property
     def is_quiet(self) -> bool:
-        """Will it hand over no more requests?"""
+        """Whether the dispatcher gets no more requests."""
         return self._state not in CLAIMING
 
     @property
     def is_calling(self) -> bool:
-        """Does it wait for a database that answers?"""
+        """Whether a call is under way and the database is not known to be away."""
         return self._is_calling and self._outage.since is None
 
     def _post(self, message: Callable[[], None]) -> None:
@@ -131,10 +132,10 @@ class Receiver:
     # -- its thread ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Exchange until closed.
+        """Claim and deliver until closed.
 
         Raises:
-            RowleaseError: the store refused at the start, or for longer than a worker bears.
+            RowleaseError: the database refused the first call, or has refused for a minute.
         """
         try:
             self._read_inbox()
@@ -149,7 +150,7 @@ class Receiver:
             self._on(Event.END)
 
     def _on(self, event: Event) -> None:
-        """Change the state. Nothing else does."""
+        """Change the state. No other method does."""
         was, self._state = self._state, following(self._state, event)
         if self._state is was:
             return
@@ -169,19 +170,21 @@ class Receiver:
         return not (pump.undelivered or pump.lost_claims.is_unsure) or now() >= self._give_up_at
 
     def _pause(self) -> float:
-        """Seconds until the next exchange; 0 or less: it is due."""
+        """Seconds until the next exchange; it is due if they are 0 or less."""
         at = now()
         if self._outage.retry_at > at:
             return self._outage.retry_at - at
         waiting_since = self._pump.waiting_since
-        disown_in = self._pump.lost_claims.look_at - at
+        disown_in = self._pump.lost_claims.check_at - at
         if self.is_quiet:
             return disown_in if waiting_since is None and self._outage.since is None else 0.0
         slots = self._slots
         free = slots.capacity - slots.held
-        # Not for every single one of many short requests; but a slot must not stand still.
-        wanted = free > 0 and self._may_claim and (slots.idle > 0 or 2 * free >= slots.capacity)
-        claim_in = min(self._next_claim.at - at if wanted else math.inf, disown_in)
+        # Claims for a few requests each would cost too much, so one waits until half the capacity
+        # is free; an idle slot does not wait.
+        has_room = free > 0 and (slots.idle > 0 or 2 * free >= slots.capacity)
+        claim_in = self._next_claim.at - at if has_room and self._may_claim else math.inf
+        claim_in = min(claim_in, disown_in)
         if waiting_since is None:
             return claim_in
         if self._state is not State.BUSY or slots.held == 0:
@@ -190,13 +193,13 @@ class Receiver:
 
     @property
     def _may_claim(self) -> bool:
-        """Nor while leases cannot be renewed: what it claimed would be lost, after it had begun."""
+        """False also while renewals fail: tasks would start whose leases are lost soon after."""
         return not self.is_quiet and self._leases.failing_since is None
 
     def _wait(self, pause: float) -> None:
         if self._state in IDLE and self._slots.held >= self._slots.capacity:
             self._claim_more()
-            pause = min(pause, STILL_IDLE)
+            pause = min(pause, AWAKE_SECONDS)
         pause = min(pause, max(0.0, self._give_up_at - now()))
         self._wake.wait(None if pause == math.inf else pause)
         self._wake.clear()
@@ -213,7 +216,7 @@ class Receiver:
 
     def _producers_notify(self) -> None:
         self._requests_may_have_come()
-        self._next_claim.plan_looks()
+        self._next_claim.plan_rechecks()
         self._on(Event.ANNOUNCED)
 
     def _database_answers(self) -> None:
@@ -232,11 +235,11 @@ class Receiver:
         limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
         self._is_calling = True
         try:
-            has_disowned = now() >= pump.lost_claims.look_at and pump.disown() > 0
+            has_disowned = now() >= pump.lost_claims.check_at and pump.disown() > 0
             leases, claim = pump.exchange(limit, slots.idle)
         except RowleaseError as error:
             self._outage.failed(error)
-            return  # what was due is still due
+            return  # the exchange stays due
         finally:
             self._is_calling = False
         self._outage.answered()
@@ -248,28 +251,29 @@ class Receiver:
             self._next_claim.at_once()
 
     def _plan_after(self, claim: Claim) -> None:
-        # After a single one a notification announces the next; several mean that more are coming.
-        alone = len(claim.requests) == 1 and self._is_announced()
-        if claim.more or (claim.requests and not alone):
+        # After a single request, a notification announces the next. Several mean that producers
+        # are busy, so that another claim finds more.
+        is_single = len(claim.requests) == 1 and self._is_announced()
+        if claim.more or (claim.requests and not is_single):
             self._claim_more()
         else:
             self._claim_later(claim)
 
     def _is_announced(self) -> bool:
-        """Will producers send a notification for whatever comes after this?"""
+        """Whether producers send a notification for the next request."""
         return self._listener is not None and self._listener.is_announced
 
     def _claim_more(self) -> None:
         self._requests_may_have_come()
-        lasts = now() - self._last_empty > STILL_IDLE
-        self._on(Event.STILL_MORE if lasts else Event.MORE)
+        is_steady = now() - self._last_empty > AWAKE_SECONDS
+        self._on(Event.STILL_MORE if is_steady else Event.MORE)
 
     def _claim_later(self, claim: Claim) -> None:
         self._last_empty = now()
         if claim.requests:
             self._next_claim.mark_unsure()
         elif self._drained and self._slots.held == 0 and not self._pump.undelivered:
-            if not self._pump.looked_everywhere:
+            if not self._pump.claimed_without_floor:
                 self._pump.drop_floor()
                 self._next_claim.at_once()
                 self._on(Event.LAST)

@@ -1,28 +1,28 @@
-"""The states of the receiver, and what leads from one to another.
+"""The states of the receiver and the table of their transitions.
 
-    state      meaning                                               it claims
-    BUSY       the queues have requests                              when slots are free
-    AWAKE      they have, but less than a second ago they had none   when slots are free
-    LOOKING    nothing is left, but more may be on its way           at times soon after
-    ASLEEP     nothing is there                                      when notified, or at a time
-    DRAINING   the worker ends, and delivers outcomes                never
-    CLOSING    the same, until a given time at the latest            never
-    CLOSED     it has ended                                          never
+    state        meaning                                                claims
+    BUSY         the queues have requests                               when slots are free
+    AWAKE        they have, but were empty less than a second ago       when slots are free
+    RECHECKING   the queues are empty, but a commit may be under way    at planned times, soon
+    ASLEEP       the queues are empty                                   when notified, or at a time
+    DRAINING     the worker ends, and delivers outcomes                 never
+    CLOSING      the same, until a given time at the latest             never
+    CLOSED       the receiver has ended                                 never
 
                  STILL_MORE
       ┌───────────────┬─────────────┐
       ▼               │             │
-    BUSY            AWAKE ◀── LOOKING, ASLEEP
+    BUSY            AWAKE ◀── RECHECKING, ASLEEP
       │               │  MORE       ▲
       └───────────────┴─────────────┘
-         LAST: LOOKING; NOTHING: ASLEEP
+         LAST: RECHECKING; NOTHING: ASLEEP
 
     any of these ──DRAIN──▶ DRAINING ──CLOSE──▶ CLOSING ──END──▶ CLOSED
 
 A receiver that fails is CLOSED at once, and one that is closed before it drains is CLOSING at once.
-In AWAKE, LOOKING and ASLEEP producers are to send notifications, and outcomes do not wait for a
-claim to travel with. A database that is away is no state: in each of them the next call is put off
-(`rowlease.worker.claims.outage`).
+In AWAKE, RECHECKING and ASLEEP the worker is announced as idle, so that producers send
+notifications, and outcomes do not wait for a claim. An outage of the database is not a state: in
+every state it delays the next call (`rowlease.worker.claims.outage`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class State(Enum):
 
     BUSY = auto()
     AWAKE = auto()
-    LOOKING = auto()
+    RECHECKING = auto()
     ASLEEP = auto()
     DRAINING = auto()
     CLOSING = auto()
@@ -43,38 +43,38 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What leads from one state to another."""
+    """What causes a transition."""
 
-    #: There is more than was claimed, or every slot is taken.
+    #: A claim left requests that wait, or every slot is taken.
     MORE = auto()
-    #: The same, and no claim has left the queues empty for a second.
+    #: The same, and no claim has emptied the queues for a second.
     STILL_MORE = auto()
-    #: A claim took all there was, or is to be repeated soon.
+    #: A claim took the last requests, or found nothing and is to be repeated soon.
     LAST = auto()
     #: A claim found nothing.
     NOTHING = auto()
-    #: Producers send notifications from now on.
+    #: The worker has been announced as idle: producers send notifications.
     ANNOUNCED = auto()
     #: The worker stops.
     DRAIN = auto()
-    #: The worker waits only until a given time.
+    #: The worker waits until a given time for the last outcomes to be delivered.
     CLOSE = auto()
-    #: All is delivered, or that time has come, or the receiver has failed.
+    #: Every outcome is delivered, or that time has come, or the receiver has failed.
     END = auto()
 
 
-#: The states after a claim that left the queues empty.
-IDLE = (State.AWAKE, State.LOOKING, State.ASLEEP)
+#: The states that follow a claim that emptied the queues.
+IDLE = (State.AWAKE, State.RECHECKING, State.ASLEEP)
 #: The states in which it claims.
 CLAIMING = (State.BUSY, *IDLE)
 
 _STOPPING = {Event.DRAIN: State.DRAINING, Event.CLOSE: State.CLOSING, Event.END: State.CLOSED}
 
-#: The state that follows, for each state and event. A pair that is missing is a mistake.
+#: For each state and event, the state that follows. A missing pair is a bug.
 TRANSITIONS: dict[State, dict[Event, State]] = {
     State.BUSY: {
         Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.LOOKING,
+        Event.LAST: State.RECHECKING,
         Event.NOTHING: State.ASLEEP,
         Event.ANNOUNCED: State.BUSY,
         **_STOPPING,
@@ -82,25 +82,25 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     State.AWAKE: {
         Event.MORE: State.AWAKE,
         Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.LOOKING,
+        Event.LAST: State.RECHECKING,
         Event.NOTHING: State.ASLEEP,
         Event.ANNOUNCED: State.AWAKE,
         **_STOPPING,
     },
-    State.LOOKING: {
+    State.RECHECKING: {
         Event.MORE: State.AWAKE,
         Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.LOOKING,
+        Event.LAST: State.RECHECKING,
         Event.NOTHING: State.ASLEEP,
-        Event.ANNOUNCED: State.LOOKING,
+        Event.ANNOUNCED: State.RECHECKING,
         **_STOPPING,
     },
     State.ASLEEP: {
         Event.MORE: State.AWAKE,
         Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.LOOKING,
+        Event.LAST: State.RECHECKING,
         Event.NOTHING: State.ASLEEP,
-        Event.ANNOUNCED: State.LOOKING,
+        Event.ANNOUNCED: State.RECHECKING,
         **_STOPPING,
     },
     State.DRAINING: {

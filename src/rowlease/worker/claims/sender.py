@@ -1,7 +1,7 @@
-"""The sender: delivers outcomes while the receiver waits for a claim.
+"""The sender delivers outcomes while the receiver waits for the answer to a claim.
 
-Without it, what short tasks have finished would lie there until the claim is back, and the server
-would do one thing after the other where it can do both at once (docs/decisions/0030).
+Without it, the outcomes of short tasks would wait for that answer, and the server could not process
+both at once (docs/decisions/0030).
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from rowlease.errors import RowleaseError
 from rowlease.worker.claims.pump import Pump
 from rowlease.worker.claims.receiver import Receiver
 
-#: So few outcomes are cheaper with the next claim than in a transaction of their own.
+#: Up to this many outcomes cost less with the next claim than in a transaction of their own.
 FEW = 100
-#: Seconds after an error in which all is left to the receiver, who meets it too, or has the only
-#: connection there is.
-REST = 1.0
+#: Seconds after an error in which only the receiver makes calls: it handles errors, and it may have
+#: the only connection.
+PAUSE_AFTER_ERROR = 1.0
 
 
 class Sender:
-    """Delivers outcomes when they are many and the receiver is not there to take them along."""
+    """Delivers outcomes when many wait and the receiver waits for an answer."""
 
     def __init__(self, pump: Pump, receiver: Receiver) -> None:
         self._pump = pump
         self._receiver = receiver
         self._wake = threading.Event()
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         self._closed = False
 
     def notice(self) -> None:
-        """There may be more outcomes; from any thread."""
+        """Wake the sender if it has outcomes to deliver. Safe from any thread."""
         if self._is_due():
             self._wake.set()
 
     def close(self) -> None:
-        """End `run`; the rest is the receiver's."""
+        """End `run`; the receiver delivers the remaining outcomes."""
         self._closed = True
         self._wake.set()
 
@@ -52,9 +52,9 @@ class Sender:
             try:
                 self._pump.exchange(0, 0)
             except RowleaseError:
-                self._rests_until = now() + REST
+                self._paused_until = now() + PAUSE_AFTER_ERROR
             self._receiver.sent()
 
     def _is_due(self) -> bool:
-        many = self._pump.num_waiting > FEW and now() >= self._rests_until
+        many = self._pump.num_waiting > FEW and now() >= self._paused_until
         return many and self._receiver.is_calling and not self._closed

@@ -19,7 +19,7 @@ from rowlease.worker.summary import Summary
 READ_BYTES = 1 << 16
 
 
-class WorkersEnd:
+class WorkerEnd:
     """The worker's end; an outlet of its health reporter.
 
     Args:
@@ -60,16 +60,16 @@ class WorkersEnd:
         self._gone()
 
 
-class SupervisorsEnd:
+class SupervisorEnd:
     """The supervisor's end.
 
     Attributes:
-        theirs: what the worker is to inherit; None once it was handed over.
+        worker_socket: what the worker is to inherit; None once it was handed over.
         report, summary: the last that the worker has sent.
     """
 
     def __init__(self) -> None:
-        self._socket, self.theirs = socket.socketpair()
+        self._socket, self.worker_socket = socket.socketpair()
         self._socket.setblocking(False)
         self._rest = b""
         self.report: HealthReport | None = None
@@ -78,9 +78,9 @@ class SupervisorsEnd:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def handed_over(self) -> None:
+    def close_worker_socket(self) -> None:
         """The worker has its end: the channel must end with it."""
-        self.theirs.close()
+        self.worker_socket.close()
 
     def read(self) -> bool:
         """Take in what has come; False: the worker has hung up."""
@@ -102,4 +102,4 @@ class SupervisorsEnd:
 
     def close(self) -> None:
         self._socket.close()
-        self.theirs.close()
+        self.worker_socket.close()

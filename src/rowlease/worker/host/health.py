@@ -59,7 +59,7 @@ class Stepping(Protocol):
     stepped_at: float
 
     def busy(self) -> int: ...
-    def able(self) -> int: ...
+    def num_ready(self) -> int: ...
 
 
 class Answered(Protocol):
@@ -123,7 +123,7 @@ class Health:
         ]
         if not self._started:
             why.append("its slots are not warm yet")
-        elif not dispatcher.able():
+        elif not dispatcher.num_ready():
             why.append("no slot can run anything: its processes have died and start again")
         if self._lost is not None:
             why.append(f"the database is away: {self._lost}")

@@ -22,7 +22,7 @@ from rowlease.clock import now
 from rowlease.worker.claims.leases import Lease
 
 #: Seconds a child has to write its stacks before the next one is asked.
-TURN = 0.05
+STACK_PAUSE = 0.05
 STDERR = 2
 
 
@@ -92,7 +92,7 @@ def show_stacks(slots: Sequence[Inspectable]) -> None:
             doing = f"runs request {request.request_id} ({request.kind}) for {now() - since:.1f} s"
         write_line(f"worker {os.getpid()}, slot {number} {doing}:")
         slot.show_stack()
-        time.sleep(TURN)
+        time.sleep(STACK_PAUSE)
 
 
 def write_line(line: str) -> None:

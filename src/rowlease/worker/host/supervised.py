@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from rowlease.clock import now
-from rowlease.worker.host.channel import SupervisorsEnd
+from rowlease.worker.host.channel import SupervisorEnd
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.times import REPORT_SILENT
 
 #: Seconds before a worker that died is started again: doubled each time, half of it random.
 FIRST_RESTART, LAST_RESTART = 0.2, 30.0
 #: Seconds a worker must have lived for its next death to count as the first.
-STEADY = 60.0
+STABLE_AFTER = 60.0
 
 
 class SupervisedWorker:
@@ -24,16 +24,16 @@ class SupervisedWorker:
 
     Attributes:
         start_at: when to start the next; None while one runs, or none is to come.
-        heard_at: when the worker last sent something.
+        last_message_at: when the worker last sent something.
         signals_sent: how many signals to stop it has been sent.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.process: subprocess.Popen[bytes] | None = None
-        self.channel: SupervisorsEnd | None = None
+        self.channel: SupervisorEnd | None = None
         self.start_at: float | None = 0.0
-        self.heard_at = 0.0
+        self.last_message_at = 0.0
         self.signals_sent = 0
         self._began_at = 0.0
         self._deaths_in_a_row = 0
@@ -51,9 +51,9 @@ class SupervisedWorker:
         """
         self.start_at = None
         self.signals_sent = 0
-        self._began_at = self.heard_at = now()
-        channel = SupervisorsEnd()
-        fd = channel.theirs.fileno()
+        self._began_at = self.last_message_at = now()
+        channel = SupervisorEnd()
+        fd = channel.worker_socket.fileno()
         try:
             # In a process group of its own: Ctrl-C is for the supervisor, which passes it on.
             self.process = subprocess.Popen(
@@ -65,13 +65,13 @@ class SupervisedWorker:
         except OSError:
             channel.close()
             raise
-        channel.handed_over()
+        channel.close_worker_socket()
         self.channel = channel
 
     def start_again(self) -> float:
         """Have another started, the later the more have died in a row; in how many seconds."""
         at = now()
-        if at - self._began_at >= STEADY:
+        if at - self._began_at >= STABLE_AFTER:
             self._deaths_in_a_row = 0
         pause = min(LAST_RESTART, FIRST_RESTART * 2.0**self._deaths_in_a_row)
         pause *= random.uniform(0.5, 1)
@@ -97,7 +97,7 @@ class SupervisedWorker:
         if report is None:
             return HealthReport(True, False, (f"{name} is starting",))
         why = [f"{name}: {each}" for each in report.why]
-        silence = at - self.heard_at
+        silence = at - self.last_message_at
         if silence > REPORT_SILENT:
             why.append(f"{name} has not been heard of for {silence:.0f} s")
             report = report._replace(live=False, ready=False)

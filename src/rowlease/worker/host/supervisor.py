@@ -18,18 +18,18 @@ from rowlease.clock import now
 from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawned
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.health_reporter import Outlet
-from rowlease.worker.host.signals import TURN, stacks_on_sigquit, write_line
+from rowlease.worker.host.signals import STACK_PAUSE, stacks_on_sigquit, write_line
 from rowlease.worker.host.supervised import SupervisedWorker, ending
 from rowlease.worker.summary import Summary
-from rowlease.worker.times import REPORT, STALLED, SUPERVISOR_FAREWELL
+from rowlease.worker.times import REPORT, STALLED, SUPERVISOR_SHUTDOWN
 
 #: The exit code of a mistake: the same command would end the same way again.
-USAGE = 2
+USAGE_ERROR = 2
 #: What the workers get for the first and the second `stop`. Both stop a worker; two of one kind
 #: might reach it as one.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: How a worker ends on those before it listens to them.
-STOPPED_EARLY = (-signal.SIGTERM, -signal.SIGINT, 130)
+STOP_EXIT_CODES = (-signal.SIGTERM, -signal.SIGINT, 130)
 
 
 class Supervisor:
@@ -143,7 +143,7 @@ class Supervisor:
         if not worker.channel.read():
             self._selector.unregister(worker.channel)
         elif (report := worker.channel.report) is not None:
-            worker.heard_at = now()
+            worker.last_message_at = now()
             self._was_ready = self._was_ready or report.ready
 
     def _reap(self) -> None:
@@ -163,11 +163,11 @@ class Supervisor:
 
     def _ended(self, worker: SupervisedWorker, pid: int, code: int) -> None:
         if self._stops or (self._burst and code >= 0):
-            asked = self._stops > 0 and code in STOPPED_EARLY
+            asked = self._stops > 0 and code in STOP_EXIT_CODES
             if code != 0 and not asked:
                 self.exit_code = self.exit_code or max(code, 1)
                 self._events.emit(WorkerDied(worker.number, pid, ending(code), None))
-        elif code == USAGE and not self._was_ready:
+        elif code == USAGE_ERROR and not self._was_ready:
             self.exit_code = code
             self._events.emit(WorkerDied(worker.number, pid, ending(code), None))
             self.stop()
@@ -186,9 +186,9 @@ class Supervisor:
             return
         if self._kill_at is None:
             self._events.emit(SupervisorStopping(self._grace))
-            self._kill_at = at + self._grace.total_seconds() + SUPERVISOR_FAREWELL
+            self._kill_at = at + self._grace.total_seconds() + SUPERVISOR_SHUTDOWN
         if self._stops > 1:
-            self._kill_at = min(self._kill_at, at + SUPERVISOR_FAREWELL)
+            self._kill_at = min(self._kill_at, at + SUPERVISOR_SHUTDOWN)
         for worker in self._workers:
             worker.start_at = None
             for number in STOP_SIGNALS[worker.signals_sent : self._stops]:
@@ -218,7 +218,7 @@ class Supervisor:
             if worker.process and worker.channel and (report := worker.channel.report):
                 write_line(f"worker {worker.number} (process {worker.process.pid}), {report}:")
                 worker.send(signal.SIGQUIT)
-                time.sleep(TURN * (2 + report.slots))
+                time.sleep(STACK_PAUSE * (2 + report.slots))
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -68,7 +68,7 @@ def serve(
                 ending = run(tasks[task_number], payload)
                 if os.getpid() != pid:
                     os._exit(0)  # a process that the task forked has come back from it
-                mend(spare)
+                restore_streams(spare)
             code, body = wire.packed(ending)
             wire.write(outcomes_fd, code, now() - started, body)
 
@@ -97,7 +97,7 @@ def soft_limit(limit: timedelta) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def mend(spare: list[tuple[int, int, str]]) -> None:
+def restore_streams(spare: list[tuple[int, int, str]]) -> None:
     """Open stdout and stderr again if a task has closed them: the next one may want to print."""
     for fd, copy, name in spare:
         if not is_open(fd):

@@ -25,7 +25,7 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) 
     """Serve until the worker closes the pipe."""
     for fd in (requests_fd, outcomes_fd, memory_fd, kill_pipe_fd):
         os.set_inheritable(fd, False)  # a task's own children must not keep the pipes open
-    offer_to_the_oom_killer()
+    raise_oom_score()
     # Before READY, after which it may come. Only this thread: the others run on meanwhile.
     faulthandler.register(signal.SIGQUIT, 2, all_threads=False)
     set_up = read_set_up(requests_fd)
@@ -56,7 +56,7 @@ def read_exactly(fd: int, size: int) -> bytes | None:
     return data
 
 
-def offer_to_the_oom_killer() -> None:
+def raise_oom_score() -> None:
     """When memory is short, this process goes before its worker. Linux alone has the setting."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")

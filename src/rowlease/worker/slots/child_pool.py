@@ -13,7 +13,7 @@ from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
-from rowlease.worker.times import SLOTS_FAREWELL
+from rowlease.worker.times import SLOTS_SHUTDOWN
 
 #: Seconds before a child that did not start is tried again; doubled each time.
 FIRST_RESTART, LAST_RESTART = 0.1, 5.0
@@ -74,7 +74,7 @@ class ChildPool:
             self._start(start[1])
         for child in self.children:
             self._watch_writing(child)
-            child.end_if_silent(at)
+            child.kill_if_pipe_closed(at)
         until = min((start[0] for start in self._starts), default=at + pause)
         for key, _ in self._selector.select(max(0.0, min(pause, until - at))):
             key.data()
@@ -90,8 +90,8 @@ class ChildPool:
     def close(self) -> None:
         """End all children, by force where they do not go, and release everything."""
         for child in self.children:
-            child.dismiss()
-        until = now() + SLOTS_FAREWELL
+            child.close_requests()
+        until = now() + SLOTS_SHUTDOWN
         for child in self.children:
             child.close(max(0.0, until - now()))
         self.children.clear()
@@ -111,7 +111,7 @@ class ChildPool:
         self.children.append(child)
         self._selector.register(child.outcomes_fd, selectors.EVENT_READ, partial(self._read, child))
         if child.pidfd is not None:
-            self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self._bury, child))
+            self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self._remove, child))
 
     def _start_later(self, slot: int) -> None:
         self._restart_pause = min(LAST_RESTART, max(FIRST_RESTART, 2 * self._restart_pause))
@@ -134,18 +134,18 @@ class ChildPool:
         if child.ready and not was_ready:
             self._restart_pause = 0.0
             self._events.emit(ChildStarted(child.slot, child.pid))
-        if child.is_silent:
+        if child.has_closed_pipe:
             self._selector.unregister(child.outcomes_fd)
             if child.pidfd is None:
-                self._bury(child)
+                self._remove(child)
 
-    def _bury(self, child: ChildProcess) -> None:
+    def _remove(self, child: ChildProcess) -> None:
         """It has died: read what it has answered, release it and start another."""
-        if not child.is_silent:
+        if not child.has_closed_pipe:
             self._read(child)
-        if not child.is_silent:
+        if not child.has_closed_pipe:
             self._selector.unregister(child.outcomes_fd)
-        running, others = child.left_behind()
+        running, others = child.take_unfinished()
         if child.pidfd is not None:
             self._selector.unregister(child.pidfd)
         if child.is_watched_for_writing:

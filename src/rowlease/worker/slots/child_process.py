@@ -29,7 +29,7 @@ READ_BYTES = 1 << 18
 #: requests, and a store in shared memory is seen within microseconds.
 TAKE_BACK_SECONDS = 0.01
 #: Seconds in which a child must have ended after it has closed its pipe.
-LAST_BREATH = 1.0
+EXIT_TIMEOUT = 1.0
 
 
 class ChildProcess:
@@ -41,11 +41,11 @@ class ChildProcess:
         held: given and unanswered, in order; None stands for what was taken back.
         load: how many are held, without what was taken back.
         ready: it has imported the tasks.
-        doom: why it is about to end, if that is known.
+        end_reason: why it is about to end, if that is known.
         import_error: why it could not import the tasks, if it could not.
-        silent_since: when it closed the pipe, which its death does, too.
+        pipe_closed_at: when it closed the pipe, which its death does, too.
         is_blocked: it has been busy with one request for long.
-        take_back_at: when `taken_back` may be asked, after `ask_back`.
+        take_back_at: when `finish_take_back` may be asked, after `start_take_back`.
         is_watched_for_writing: the selector knows that `wants_to_write`.
     """
 
@@ -54,9 +54,9 @@ class ChildProcess:
         self.held: deque[Lease | None] = deque()
         self.load = 0
         self.ready = False
-        self.doom: str | None = None
+        self.end_reason: str | None = None
         self.import_error: str | None = None
-        self.silent_since: float | None = None
+        self.pipe_closed_at: float | None = None
         self.is_blocked = False
         self.take_back_at: float | None = None
         self.is_watched_for_writing = False
@@ -68,8 +68,8 @@ class ChildProcess:
         self._kill_pipe = KillPipe()
         requests, self._requests = os.pipe()
         self._outcomes, outcomes = os.pipe()
-        theirs = (requests, outcomes, self._memory.fd)
-        inherited = (*theirs, self._kill_pipe.fd)
+        child_ends = (requests, outcomes, self._memory.fd)
+        inherited = (*child_ends, self._kill_pipe.fd)
         try:
             # In a process group of its own: Ctrl-C is for the worker, and a kill takes along
             # what the task has started.
@@ -85,7 +85,7 @@ class ChildProcess:
             self._kill_pipe.cut()
             raise
         finally:
-            for fd in theirs:
+            for fd in child_ends:
                 os.close(fd)
         self.pid = self._process.pid
         self._kill_pipe.guard(self.pid)
@@ -127,7 +127,7 @@ class ChildProcess:
     def is_open(self) -> bool:
         """May it be given more?"""
         blocked = self.is_blocked and self.load > 0
-        return self.ready and not blocked and self.doom is None and self.take_back_at is None
+        return self.ready and not blocked and self.end_reason is None and self.take_back_at is None
 
     @property
     def wants_to_write(self) -> bool:
@@ -164,16 +164,16 @@ class ChildProcess:
             return None
         return lease, self._memory.started
 
-    def ask_back(self, at: float) -> None:
-        """Stop it from starting what it has not begun; `taken_back` has the requests soon."""
+    def start_take_back(self, at: float) -> None:
+        """Stop it from starting what it has not begun; `finish_take_back` has the requests soon."""
         self._memory.take_back(self._begun() + 1, self._given)
         self.take_back_at = at + TAKE_BACK_SECONDS
 
-    def taken_back(self) -> list[Lease]:
+    def finish_take_back(self) -> list[Lease]:
         """What it has not begun and now never will, in order.
 
         Call it at `take_back_at`. The child marks a request as begun, then looks whether it was
-        taken back: whoever did not see the mark of `ask_back` has been seen by now. What it did
+        taken back: whoever did not see the mark of `start_take_back` has been seen by now. What it did
         begin but then left alone comes as an outcome, NOT_RUN.
         """
         self.take_back_at = None
@@ -195,7 +195,7 @@ class ChildProcess:
         with suppress(BlockingIOError):
             while data := os.read(self._outcomes, READ_BYTES):
                 self._incoming += data
-            self.silent_since = now()
+            self.pipe_closed_at = now()
         return list(self._parse())
 
     def _parse(self) -> Iterator[Answer]:
@@ -215,7 +215,7 @@ class ChildProcess:
                 self.ready = True
             elif code == wire.BROKEN:
                 self.import_error = body.decode(errors="replace")
-                self.doom = f"could not import the tasks: {self.import_error}"
+                self.end_reason = f"could not import the tasks: {self.import_error}"
             elif self.held:
                 self._answered += 1
                 if lease := self.held.popleft():
@@ -226,7 +226,7 @@ class ChildProcess:
 
     # -- its end ---------------------------------------------------------------------------------
 
-    def left_behind(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
+    def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
         """Once it is dead: what it was running and for how long, and what it never began."""
         running = self.running()
         others = [one for one in self.held if one and not (running and one is running[0])]
@@ -236,7 +236,7 @@ class ChildProcess:
             lease.slot = None
         return running and (running[0], now() - running[1]), others
 
-    def dismiss(self) -> None:
+    def close_requests(self) -> None:
         """Let it end by itself: nothing more is to come."""
         if self._requests >= 0:
             os.close(self._requests)
@@ -249,17 +249,21 @@ class ChildProcess:
                 os.kill(self.pid, signal.SIGQUIT)
 
     @property
-    def is_silent(self) -> bool:
+    def has_closed_pipe(self) -> bool:
         """It will answer no more: it has died, or closed the pipe."""
-        return self.silent_since is not None
+        return self.pipe_closed_at is not None
 
-    def end_if_silent(self, at: float) -> None:
+    def kill_if_pipe_closed(self, at: float) -> None:
         """Kill it if it has closed its pipe and goes on: nobody would hear of what it does."""
-        if self.doom is None and self.silent_since and at >= self.silent_since + LAST_BREATH:
+        if (
+            self.end_reason is None
+            and self.pipe_closed_at
+            and at >= self.pipe_closed_at + EXIT_TIMEOUT
+        ):
             self._give_up("was killed because it had closed the pipe to its worker and did not end")
 
-    def _give_up(self, doom: str) -> None:
-        self.doom = self.doom or doom
+    def _give_up(self, end_reason: str) -> None:
+        self.end_reason = self.end_reason or end_reason
         self.kill()
 
     def kill(self) -> None:
@@ -280,12 +284,12 @@ class ChildProcess:
         self.kill()
         code = self._process.wait()
         self._kill_pipe.cut()  # also for a child that ended by itself: its tasks' processes remain
-        self.dismiss()
+        self.close_requests()
         os.close(self._outcomes)
         if self.pidfd is not None:
             os.close(self.pidfd)
-        if self.doom or code >= 0:
-            return self.doom or f"exited with code {code}"
+        if self.end_reason or code >= 0:
+            return self.end_reason or f"exited with code {code}"
         with suppress(ValueError):
             return f"was killed by signal {-code} ({signal.Signals(-code).name})"
         return f"was killed by signal {-code}"

@@ -25,7 +25,7 @@ from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.shared_memory import MAX_NOTE
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.slots.threads import attempt as attempt_in_thread
-from rowlease.worker.times import SLOTS_FAREWELL
+from rowlease.worker.times import SLOTS_SHUTDOWN
 
 #: Most tasks have no limit, and asyncio's way of saying so takes longer than a short task.
 NO_TIMEOUT = nullcontext()
@@ -34,17 +34,17 @@ NO_TIMEOUT = nullcontext()
 class CoroutineSlot:
     """One slot: runs what it is given, one after the other.
 
-    `give`, `taken_back` and `left_behind` belong to the dispatcher's thread, `serve` to the loop's.
+    `give`, `finish_take_back` and `take_unfinished` belong to the dispatcher's thread, `serve` to the loop's.
 
     Attributes: see `rowlease.worker.slots.slot.Slot`.
     """
 
     ready = True
-    is_silent = False
+    has_closed_pipe = False
 
     def __init__(self, owner: Coroutines) -> None:
         self.held: deque[Lease] = deque()
-        self.doom: str | None = None
+        self.end_reason: str | None = None
         self.is_blocked = False
         self.take_back_at: float | None = None
         self._owner = owner
@@ -66,7 +66,7 @@ class CoroutineSlot:
     @property
     def is_open(self) -> bool:
         """May it be given more?"""
-        return not (self.is_blocked and self.held) and self.doom is None
+        return not (self.is_blocked and self.held) and self.end_reason is None
 
     def give(self, leases: Sequence[Lease]) -> None:
         """Run these, in this order."""
@@ -77,11 +77,11 @@ class CoroutineSlot:
         self._queue.extend(leases)
         self._owner.call(self._wake)
 
-    def ask_back(self, at: float) -> None:
-        """`taken_back` has what it has not begun, at once."""
+    def start_take_back(self, at: float) -> None:
+        """`finish_take_back` has what it has not begun, at once."""
         self.take_back_at = at
 
-    def taken_back(self) -> list[Lease]:
+    def finish_take_back(self) -> list[Lease]:
         """What it has not begun and now never will, in order."""
         self.take_back_at = None
         back: deque[Lease] = deque()
@@ -122,9 +122,9 @@ class CoroutineSlot:
             self.stop(number)
             self._owner.call(lambda: self._cancel(number))
 
-    def left_behind(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
+    def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
         """When it is given up: what it runs and for how long, and what it never began."""
-        others = self.taken_back()
+        others = self.finish_take_back()
         current = self._current
         self.held.clear()
         return current and (current[0], now() - current[1]), others
@@ -254,9 +254,9 @@ class Coroutines:
                 continue  # given up
             slot.held.popleft()
             lease.slot = None
-            if slot.doom:
-                deaths.append(Death(slot.doom, (lease, answer.seconds), []))
-                slot.doom = None
+            if slot.end_reason:
+                deaths.append(Death(slot.end_reason, (lease, answer.seconds), []))
+                slot.end_reason = None
             else:
                 answers.append(answer)
         return answers, deaths
@@ -270,7 +270,7 @@ class Coroutines:
         self.is_closing = True
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(SLOTS_FAREWELL)
+            self._thread.join(SLOTS_SHUTDOWN)
         if not self._thread.is_alive():
             self._loop.close()
 
@@ -292,5 +292,5 @@ class Coroutines:
         for task in rest:
             task.cancel()
         if rest:
-            self._loop.run_until_complete(asyncio.wait(rest, timeout=SLOTS_FAREWELL / 2))
+            self._loop.run_until_complete(asyncio.wait(rest, timeout=SLOTS_SHUTDOWN / 2))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())

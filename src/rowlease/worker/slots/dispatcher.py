@@ -28,9 +28,9 @@ SLOT_SECONDS = 0.2
 #: Weight of one more request in the moving average of run times.
 WEIGHT = 0.05
 #: Seconds between giving a slot something and looking whether it has begun.
-LOOK = 0.02
+START_CHECK_PAUSE = 0.02
 #: Seconds between two looks when nothing is held and a worker is about to end.
-LAST_LOOK = 0.005
+DRAINED_PAUSE = 0.005
 #: Seconds for the outcomes of many short requests to gather: they are cheaper together.
 GATHER = 0.0005
 
@@ -101,7 +101,7 @@ class Dispatcher:
         """How many slots have something to run."""
         return sum(one.load > 0 for one in tuple(self._slots.children))
 
-    def able(self) -> int:
+    def num_ready(self) -> int:
         """How many slots can run something."""
         return sum(one.ready for one in tuple(self._slots.children))
 
@@ -123,47 +123,47 @@ class Dispatcher:
         self.stepped_at = at = now()
         while self._inbox:
             self._backlog += self._inbox.popleft()
-        pause = self._look(at, draining)
+        pause = self._check_slots(at, draining)
         if draining or all(one.is_blocked for one in self._slots.children):
             self._abandon_backlog()
         elif self._backlog:
             self._give(at)
             self._abandon_backlog(keep=2 * self.capacity)
-            pause = min(pause, LOOK)
+            pause = min(pause, START_CHECK_PAUSE)
         self._report()
         self._measure()
         changed()
         if self.ahead and self.held > 2 * len(self._slots.children):
             time.sleep(GATHER)
         if draining and not self.held:
-            pause = LAST_LOOK  # only the receiver has something left to do
+            pause = DRAINED_PAUSE  # only the receiver has something left to do
         self._poll(max(0.0, min(pause, longest)))
 
     def _poll(self, pause: float) -> None:
         answers, deaths = self._slots.poll(pause)
         self._settle(answers)
         for death in deaths:
-            self._inherit(death)
+            self._settle_death(death)
 
     def give_up(self) -> None:
         """Kill what still runs and abandon all that is held."""
         self._poll(0.0)
         for one in (each for each in self._slots.children if each.load):
             one.kill()
-            running, others = one.left_behind()
+            running, others = one.take_unfinished()
             self._backlog += [*([running[0]] if running else []), *others]
         while self._inbox:
             self._backlog += self._inbox.popleft()
         self._abandon_backlog()
         self._report()
 
-    def _look(self, at: float, draining: bool) -> float:
+    def _check_slots(self, at: float, draining: bool) -> float:
         """Look after time limits and blocked slots; seconds until that is needed again."""
         pause = STEP
         recall, self._recall = draining or self._recall, False
         for one in self._slots.children:
             if one.take_back_at is not None and at >= one.take_back_at:
-                self._backlog.extendleft(reversed(one.taken_back()))
+                self._backlog.extendleft(reversed(one.finish_take_back()))
             ran = -1.0
             if running := one.running():
                 lease, since = running
@@ -171,8 +171,8 @@ class Dispatcher:
                 if draining:
                     lease.stop()
                 reason, left = lease.overdue(since, at)
-                if reason and one.doom is None:
-                    one.doom = reason
+                if reason and one.end_reason is None:
+                    one.end_reason = reason
                     one.kill()
                 pause = min(pause, left)
             one.is_blocked = ran >= SLOT_SECONDS
@@ -180,7 +180,7 @@ class Dispatcher:
                 pause = min(pause, SLOT_SECONDS - ran)
             too_much = recall or one.is_blocked or one.load > 2 * (1 + self.ahead)
             if one.load > 1 and one.take_back_at is None and too_much:
-                one.ask_back(at)
+                one.start_take_back(at)
             if one.take_back_at is not None:
                 pause = min(pause, one.take_back_at - at)
         return max(0.0, pause)
@@ -221,7 +221,7 @@ class Dispatcher:
         """Tell the receiver how much is wanted."""
         fit = int(SLOT_SECONDS / max(self._average, 1e-6))
         self.ahead = min(self._prefetch, max(0, fit - 1), self._answered)
-        able = [one for one in self._slots.children if one.ready and one.doom is None]
+        able = [one for one in self._slots.children if one.ready and one.end_reason is None]
         quick = sum(not one.is_blocked for one in able)
         self.capacity = len(able) + self.ahead * quick
         self.idle = max(0, sum(one.load == 0 for one in able) - len(self._backlog))
@@ -255,7 +255,7 @@ class Dispatcher:
             lease.start_emitted = True
             self._events.emit(Started(lease.request))
 
-    def _inherit(self, death: Death) -> None:
+    def _settle_death(self, death: Death) -> None:
         """Of what a dead child held only the running request fails; the others go elsewhere.
 
         NumCrashes does not count it: that is for leases that run out, their worker being dead.

@@ -50,7 +50,7 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
     Raises:
         ConfigError: there is no such executor; tasks want different ones; a task cannot run there.
     """
-    name = settings.executor or wanted(tasks)
+    name = settings.executor or executor_of_tasks(tasks)
     if name not in DEFAULTS:
         raise ConfigError(f"executor is {name!r}; it must be one of {', '.join(DEFAULTS)}")
     if name == "coroutine":
@@ -69,7 +69,7 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
     )
 
 
-def wanted(tasks: Registry) -> str:
+def executor_of_tasks(tasks: Registry) -> str:
     """The executor that the tasks name; without that, coroutines where all of them are such."""
     named = {task.executor: task for task in tasks.values() if task.executor}
     if len(named) > 1:
