@@ -134,7 +134,7 @@ def test_a_child_outlives_the_thread_that_started_it() -> None:
     thread.join()
     (child,) = started
     child.close_requests()
-    assert child.close(patience=LEASE.total_seconds()) == "exited with code 0"
+    assert child.close(timeout=LEASE.total_seconds()) == "exited with code 0"
 
 
 def started_child() -> ChildProcess:

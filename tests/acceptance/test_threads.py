@@ -175,7 +175,7 @@ def test_what_a_thread_says_of_its_progress_can_be_seen(store: Store, sql: Sql) 
 
 
 def test_a_plain_function_is_no_coroutine(store: Store) -> None:
-    with pytest.raises(ConfigError, match=r"plain is no `async def`.*'thread' runs both"):
+    with pytest.raises(ConfigError, match=r"plain is not an `async def`.*'thread' runs both"):
         Worker(store, TASKS, executor="coroutine")
 
 
@@ -200,7 +200,7 @@ def test_two_tasks_that_want_different_executors_are_refused(store: Store) -> No
     @task(executor="process")
     def other() -> None: ...
 
-    printed = r"the task one wants 'thread' and other wants 'process'; give each a queue"
+    printed = r"task one names 'thread' and task other names 'process'; give each a queue"
     with pytest.raises(ConfigError, match=printed):
         Worker(store, [one, other])
 

@@ -317,7 +317,7 @@ def test_a_failure_is_read_from_the_pipe_whatever_a_task_wrote_there() -> None:
     longest = timedelta(seconds=attempt.LONGEST_RETRY)
     assert wire.unpacked(wire.RETRY, late) == Failure("", longest)
     assert wire.unpacked(wire.DONE, b"\xff") == Failure(
-        "the task wrote into the pipe to its worker: its result is no text"
+        "the task wrote into the pipe to its worker: its result is not text"
     )
 
 

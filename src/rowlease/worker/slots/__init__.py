@@ -1,1 +1,1 @@
-"""What runs the tasks: slots in child processes, threads or coroutines, and who gets what."""
+"""Runs tasks in slots: child processes, threads or coroutines."""

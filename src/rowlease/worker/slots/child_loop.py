@@ -1,6 +1,6 @@
-"""The loop of a child process: runs one task after the other, as its worker asks by a pipe.
+"""The loop of a child process: runs the requests that arrive through a pipe, one after the other.
 
-Which request runs is marked in memory that both share, because a message per start would cost as
+The child marks in shared memory which request runs, because a message for each start would cost as
 much as a small task.
 """
 
@@ -34,7 +34,7 @@ from rowlease.worker.slots.shared_memory import (
 
 
 def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd: int) -> None:
-    """Import the tasks, and serve until the worker closes the pipe."""
+    """Import the tasks, then run requests until the worker closes the pipe."""
     try:
         tasks = load_places(set_up["tasks"], set_up["script"])
     except BaseException as error:
@@ -51,30 +51,34 @@ def serve(
     outcomes_fd: int,
     memory: memoryview,
 ) -> None:
+    """Run requests until the worker closes the pipe."""
     pid = os.getpid()
-    spare = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
+    copies = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
     with memory.cast("Q") as marks, memory.cast("d") as times:
         view = SharedMemoryView(memory, marks, times)
-        for number, (about, payload) in enumerate(frames, 1):
-            _, task_number, lease_ends, request_id, token, attempt, of = about
+        for number, (header, payload) in enumerate(frames, 1):
+            _, task_number, lease_ends, request_id, token, attempt, max_attempts = header
             started = now()
             times[STARTED] = started
-            marks[BEGUN] = number  # first mark it, then look whether the worker has taken it back
+            marks[BEGUN] = number  # before the check below; see ChildProcess.finish_take_back
             ending: Ending
             if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
                 ending = NotRun()
             else:
-                running.set(Context(request_id, token, attempt, of, number, lease_ends, view))
+                context = Context(
+                    request_id, token, attempt, max_attempts, number, lease_ends, view
+                )
+                running.set(context)
                 ending = run(tasks[task_number], payload)
                 if os.getpid() != pid:
-                    os._exit(0)  # a process that the task forked has come back from it
-                restore_streams(spare)
+                    os._exit(0)  # this is a process that the task forked and that returned, too
+                restore_streams(copies)
             code, body = wire.packed(ending)
             wire.write(outcomes_fd, code, now() - started, body)
 
 
 def run(task: Task, payload: bytes) -> Returned | Failure:
-    """Run one request; whatever the task raises becomes text."""
+    """Run one request; an exception of the task becomes a `Failure`."""
     try:
         with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():
             return Returned(task.run(payload.decode()))
@@ -84,7 +88,7 @@ def run(task: Task, payload: bytes) -> Returned | Failure:
 
 @contextmanager
 def soft_limit(limit: timedelta) -> Iterator[None]:
-    """Raise SoftTimeLimitExceeded in the task when its time is up."""
+    """Raise SoftTimeLimitExceeded in the task when the limit is over."""
 
     def expire(*_: object) -> None:
         raise SoftTimeLimitExceeded(f"the task ran past its soft time limit of {limit}")
@@ -97,9 +101,9 @@ def soft_limit(limit: timedelta) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def restore_streams(spare: list[tuple[int, int, str]]) -> None:
-    """Open stdout and stderr again if a task has closed them: the next one may want to print."""
-    for fd, copy, name in spare:
+def restore_streams(copies: list[tuple[int, int, str]]) -> None:
+    """Open stdout and stderr again if a task has closed them, so that the next task can print."""
+    for fd, copy, name in copies:
         if not is_open(fd):
             os.dup2(copy, fd)
         if getattr(getattr(sys, name), "closed", False):
@@ -108,7 +112,7 @@ def restore_streams(spare: list[tuple[int, int, str]]) -> None:
 
 def is_open(fd: int) -> bool:
     try:
-        os.get_inheritable(fd)  # the cheapest of its questions
+        os.get_inheritable(fd)  # the cheapest call that fails on a closed descriptor
     except OSError:
         return False
     return True

@@ -1,7 +1,7 @@
-"""The program of a child process, started by its worker: reads where to import from, then serves.
+"""The program of a child process: reads its set-up from the worker, then runs requests.
 
-Only the standard library is imported here: until the worker has sent its `sys.path`, rowlease and
-the tasks may not be found, or others of that name.
+It imports only the standard library until the worker's `sys.path` is set. Before that, an import of
+rowlease or of the tasks could fail, or find other modules with the same names.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-#: As in `rowlease.worker.slots.wire`.
+#: The same as in `rowlease.worker.slots.wire`, which cannot be imported yet.
 SET_UP = struct.Struct("=I")
 
 
 def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) -> None:
-    """Serve until the worker closes the pipe."""
+    """Run requests until the worker closes the pipe."""
     for fd in (requests_fd, outcomes_fd, memory_fd, kill_pipe_fd):
-        os.set_inheritable(fd, False)  # a task's own children must not keep the pipes open
+        os.set_inheritable(fd, False)  # processes that a task starts must not keep the pipes open
     raise_oom_score()
-    # Before READY, after which it may come. Only this thread: the others run on meanwhile.
+    # Registered before READY, because the worker may send the signal from then on. The handler
+    # writes only this thread's stack: the other threads would run while it read theirs.
     faulthandler.register(signal.SIGQUIT, 2, all_threads=False)
     set_up = read_set_up(requests_fd)
     if set_up is None:
         return
-    sys.argv[:] = set_up["arguments"]  # its own are descriptors, which mean nothing to a script
+    sys.argv[:] = set_up["arguments"]  # a script that defines tasks may read them
     sys.path[:] = set_up["path"]
 
     from rowlease.worker.slots.child_loop import start
@@ -40,14 +41,14 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) 
 
 
 def read_set_up(fd: int) -> dict[str, Any] | None:
-    """What `task_loading.set_up` has made; None if the worker has gone before."""
+    """Read the message of `task_loading.set_up`; None if the worker has closed the pipe."""
     header = read_exactly(fd, SET_UP.size)
     body = header and read_exactly(fd, *SET_UP.unpack(header))
     return json.loads(body) if body else None
 
 
 def read_exactly(fd: int, size: int) -> bytes | None:
-    """So many bytes and not one more, which would be of the next frame; None at the pipe's end."""
+    """Read exactly `size` bytes, and none of the next frame; None at the end of the pipe."""
     data = b""
     while len(data) < size:
         if not (more := os.read(fd, size - len(data))):
@@ -57,13 +58,13 @@ def read_exactly(fd: int, size: int) -> bytes | None:
 
 
 def raise_oom_score() -> None:
-    """When memory is short, this process goes before its worker. Linux alone has the setting."""
+    """Have the kernel kill this process before its worker when memory is short; Linux only."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")
 
 
 def end(code: int) -> None:
-    """End this process without the interpreter's wait for threads that tasks have left behind."""
+    """End this process without waiting for threads that tasks have started."""
     with suppress(BaseException):
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

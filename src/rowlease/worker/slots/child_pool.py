@@ -1,4 +1,4 @@
-"""Slots that are child processes, started together, watched, and replaced when they die."""
+"""Starts the child processes of a worker, watches them, and replaces those that die."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.times import SLOTS_SHUTDOWN
 
-#: Seconds before a child that did not start is tried again; doubled each time.
+#: Seconds before the next child after one that died before it was ready; doubled each time.
 FIRST_RESTART, LAST_RESTART = 0.1, 5.0
 
 
 class ChildPool:
-    """The child processes of a worker. All but `wake` belongs to one thread.
+    """The child processes of a worker. Only `wake` may be called from other threads.
 
     Args:
         set_up: what a child needs to start (`rowlease.task_loading.set_up`).
-        count: how many children.
+        count: how many children to keep running.
 
     Attributes:
-        children: those that live, ready or not.
+        children: the children that run, ready or not.
         num_deaths: how many have died.
     """
 
@@ -51,10 +51,10 @@ class ChildPool:
         self._selector.register(self._woken, selectors.EVENT_READ, self._on_wake)
 
     def start(self, cancelled: Callable[[], bool]) -> None:
-        """Start all children at once and wait until they are ready, or nobody wants them any more.
+        """Start all children together and wait until they are ready, or `cancelled` returns True.
 
-        One that dies before it is ready is started again, as later on: the kernel takes children
-        first when memory is short.
+        A child that dies before it is ready is replaced: the kernel may have killed it because
+        memory was short.
 
         Raises:
             ConfigError: one of them could not import the tasks.
@@ -67,7 +67,7 @@ class ChildPool:
                 )
 
     def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
-        """Wait up to `pause` seconds for something to happen, and return what did."""
+        """Wait up to `pause` seconds for answers and deaths, and return those that came."""
         at = now()
         for start in [start for start in self._starts if start[0] <= at]:
             self._starts.remove(start)
@@ -83,12 +83,12 @@ class ChildPool:
         return answers, deaths
 
     def wake(self) -> None:
-        """End a `poll` that waits. Safe in any thread, and in signal handlers."""
+        """End a `poll` that waits. Safe in any thread and in signal handlers."""
         with suppress(OSError):
             self._waker.send(b"\0")
 
     def close(self) -> None:
-        """End all children, by force where they do not go, and release everything."""
+        """End all children, kill those that do not end in time, and release everything."""
         for child in self.children:
             child.close_requests()
         until = now() + SLOTS_SHUTDOWN
@@ -128,7 +128,7 @@ class ChildPool:
 
     def _read(self, child: ChildProcess) -> None:
         if child not in self.children:
-            return  # buried in this same round
+            return  # removed by an earlier event of this poll
         was_ready = child.ready
         self._answers += child.read()
         if child.ready and not was_ready:
@@ -140,7 +140,7 @@ class ChildPool:
                 self._remove(child)
 
     def _remove(self, child: ChildProcess) -> None:
-        """It has died: read what it has answered, release it and start another."""
+        """Read the last answers of a dead child, release it and start another."""
         if not child.has_closed_pipe:
             self._read(child)
         if not child.has_closed_pipe:

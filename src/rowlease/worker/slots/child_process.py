@@ -1,6 +1,6 @@
-"""One child process: the worker's end of its pipes.
+"""The worker's side of one child process: its pipes, its shared memory and its end.
 
-Nothing in it blocks: a child that is stopped, stuck or dead never holds up the worker.
+Nothing here blocks, so a child that is stopped, stuck or dead does not delay the worker.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from rowlease.worker.slots.kill_pipe import KillPipe
 from rowlease.worker.slots.shared_memory import SharedMemory
 from rowlease.worker.slots.slot import Answer
 
-#: -P: the child's folder is no place to import from; -u: what a task prints appears at once.
+#: -P keeps the folder of `child_main` out of sys.path; -u shows at once what a task prints.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_main.__file__)
 READ_BYTES = 1 << 18
-#: Seconds after which a child must have seen that a request was taken back: it looks between two
-#: requests, and a store in shared memory is seen within microseconds.
+#: Seconds after which a child surely sees the range of requests to take back: another processor
+#: sees a write to shared memory within microseconds.
 TAKE_BACK_SECONDS = 0.01
-#: Seconds in which a child must have ended after it has closed its pipe.
+#: Seconds within which a child must end after it has closed its pipe.
 EXIT_TIMEOUT = 1.0
 
 
 class ChildProcess:
-    """One slot: a child process, and the requests given to it that it has not answered.
+    """One slot: a child process and the requests that it has been given and has not answered.
 
-    Used by one thread; `has_begun`, `stop`, `prolong` and `progress` are for others, too.
+    One thread uses it. Other threads may call `has_begun`, `stop`, `prolong` and `progress`.
 
     Attributes:
-        held: given and unanswered, in order; None stands for what was taken back.
-        load: how many are held, without what was taken back.
-        ready: it has imported the tasks.
-        end_reason: why it is about to end, if that is known.
-        import_error: why it could not import the tasks, if it could not.
-        pipe_closed_at: when it closed the pipe, which its death does, too.
-        is_blocked: it has been busy with one request for long.
-        take_back_at: when `finish_take_back` may be asked, after `start_take_back`.
-        is_watched_for_writing: the selector knows that `wants_to_write`.
+        held: the unanswered requests, in order; None stands for one that was taken back.
+        load: how many requests are held, without those taken back.
+        ready: whether the child has imported the tasks.
+        end_reason: why the child is about to end, or None.
+        import_error: why the child could not import the tasks, or None.
+        pipe_closed_at: when the pipe of outcomes ended (a death ends it, too), or None.
+        is_blocked: whether the child has been busy with one request for long.
+        take_back_at: when to call `finish_take_back`, after `start_take_back`; else None.
+        is_watched_for_writing: whether the selector waits until the pipe of requests has room.
     """
 
     def __init__(self, slot: int, set_up: bytes) -> None:
@@ -71,8 +71,8 @@ class ChildProcess:
         child_ends = (requests, outcomes, self._memory.fd)
         inherited = (*child_ends, self._kill_pipe.fd)
         try:
-            # In a process group of its own: Ctrl-C is for the worker, and a kill takes along
-            # what the task has started.
+            # In its own process group: Ctrl-C in a terminal reaches only the worker, and killing
+            # the group also ends the processes that a task has started.
             self._process = subprocess.Popen(
                 [*PROGRAM, *map(str, inherited)],
                 stdin=subprocess.DEVNULL,
@@ -102,30 +102,30 @@ class ChildProcess:
         pack = wire.REQUEST.pack
         for lease in leases:
             request = lease.request
-            # What is no text fails in the child, which reads it.
+            # A payload with lone surrogates cannot be decoded: its request fails, in the child.
             payload = request.payload.encode(errors="surrogatepass")
             self._given += 1
             lease.slot, lease.number = self, self._given
             attempt = (request.lock_token, request.num_attempts, request.max_attempts)
-            about = (len(payload), lease.task_number, lease.ends, request.request_id, *attempt)
-            self._outgoing += pack(*about) + payload
+            header = (len(payload), lease.task_number, lease.ends, request.request_id, *attempt)
+            self._outgoing += pack(*header) + payload
         self.held.extend(leases)
         self.load += len(leases)
         self.write()
 
     def write(self) -> None:
-        """Send what the pipe takes."""
+        """Write as much as the pipe takes."""
         try:
             while self._outgoing:
                 del self._outgoing[: os.write(self._requests, self._outgoing)]
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            self._outgoing.clear()  # it has died, or is about to
+            self._outgoing.clear()  # the child has died, or is about to
 
     @property
     def is_open(self) -> bool:
-        """May it be given more?"""
+        """Whether it may be given more requests."""
         blocked = self.is_blocked and self.load > 0
         return self.ready and not blocked and self.end_reason is None and self.take_back_at is None
 
@@ -142,39 +142,40 @@ class ChildProcess:
         return self._outcomes
 
     def has_begun(self, number: int) -> bool:
-        """Has it taken up its n-th request? Safe to ask from any thread."""
+        """Whether the child has begun its n-th request. Safe in any thread."""
         return self._begun() >= number
 
     def stop(self, number: int) -> None:
-        """Ask its n-th request to stop, if that runs. Safe in any thread."""
+        """Ask the n-th request to stop, if it runs. Safe in any thread."""
         self._memory.stop(number)
 
     def prolong(self, number: int, ends: float) -> None:
-        """Tell its n-th request until when its lease is good. For the thread that renews."""
+        """Pass the new end of its lease to the n-th request. For the thread that renews leases."""
         self._memory.prolong(number, ends)
 
     def progress(self, number: int) -> tuple[float, str] | None:
-        """The last progress of its n-th request, if that runs. Safe in any thread."""
+        """The last progress of the n-th request, if it runs. Safe in any thread."""
         return self._memory.progress(number)
 
     def running(self) -> tuple[Lease, float] | None:
-        """The request it runs now, and since when."""
+        """The request that the child runs now, and since when."""
         place = self._begun() - self._answered - 1
         if not 0 <= place < len(self.held) or (lease := self.held[place]) is None:
             return None
         return lease, self._memory.started
 
     def start_take_back(self, at: float) -> None:
-        """Stop it from starting what it has not begun; `finish_take_back` has the requests soon."""
+        """Have the child skip the requests that it has not begun; `finish_take_back` gets them."""
         self._memory.take_back(self._begun() + 1, self._given)
         self.take_back_at = at + TAKE_BACK_SECONDS
 
     def finish_take_back(self) -> list[Lease]:
-        """What it has not begun and now never will, in order.
+        """Take back the requests that the child will not run, in order. Call it at `take_back_at`.
 
-        Call it at `take_back_at`. The child marks a request as begun, then looks whether it was
-        taken back: whoever did not see the mark of `start_take_back` has been seen by now. What it did
-        begin but then left alone comes as an outcome, NOT_RUN.
+        No request is both taken back and run: the child marks a request as begun, and then checks
+        whether it is to be taken back. So the mark of a request whose check came too early is
+        visible here by now. A request that the child marked and then skipped gets the answer
+        NOT_RUN.
         """
         self.take_back_at = None
         first = max(0, self._begun() - self._answered)
@@ -191,7 +192,7 @@ class ChildProcess:
     # -- answers ---------------------------------------------------------------------------------
 
     def read(self) -> list[Answer]:
-        """The outcomes that have come, in order; of requests taken back, none."""
+        """Read the answers that have come, in order, without those of requests taken back."""
         with suppress(BlockingIOError):
             while data := os.read(self._outcomes, READ_BYTES):
                 self._incoming += data
@@ -203,7 +204,9 @@ class ChildProcess:
         while len(data) - place >= header:
             size, code, seconds = wire.OUTCOME.unpack_from(data, place)
             if not (size <= MAX_PAYLOAD_BYTES and code <= wire.NOT_RUN and 0 <= seconds < math.inf):
-                self._give_up("was killed because a task had written into the pipe to its worker")
+                self._kill_because(
+                    "was killed because a task had written into the pipe to its worker"
+                )
                 place = len(data)
                 break
             end = place + header + size
@@ -227,7 +230,7 @@ class ChildProcess:
     # -- its end ---------------------------------------------------------------------------------
 
     def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        """Once it is dead: what it was running and for how long, and what it never began."""
+        """The requests of a dead child: the one that ran and for how long, and those not begun."""
         running = self.running()
         others = [one for one in self.held if one and not (running and one is running[0])]
         self.held.clear()
@@ -237,53 +240,56 @@ class ChildProcess:
         return running and (running[0], now() - running[1]), others
 
     def close_requests(self) -> None:
-        """Let it end by itself: nothing more is to come."""
+        """Close the pipe of requests, so that the child ends when it has answered them."""
         if self._requests >= 0:
             os.close(self._requests)
             self._requests = -1
 
     def show_stack(self) -> None:
-        """Have it write to stderr where its threads stand. It must be ready. Safe in any thread."""
+        """Have the child, which must be ready, write its stack to stderr. Safe in any thread."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGQUIT)
 
     @property
     def has_closed_pipe(self) -> bool:
-        """It will answer no more: it has died, or closed the pipe."""
+        """Whether no more answers can come: the child has died or closed the pipe."""
         return self.pipe_closed_at is not None
 
     def kill_if_pipe_closed(self, at: float) -> None:
-        """Kill it if it has closed its pipe and goes on: nobody would hear of what it does."""
+        """Kill a child that has closed its pipe and did not end: its outcomes would be lost."""
         if (
             self.end_reason is None
             and self.pipe_closed_at
             and at >= self.pipe_closed_at + EXIT_TIMEOUT
         ):
-            self._give_up("was killed because it had closed the pipe to its worker and did not end")
+            self._kill_because(
+                "was killed because it had closed the pipe to its worker and did not end"
+            )
 
-    def _give_up(self, end_reason: str) -> None:
-        self.end_reason = self.end_reason or end_reason
+    def _kill_because(self, reason: str) -> None:
+        self.end_reason = self.end_reason or reason
         self.kill()
 
     def kill(self) -> None:
-        """End it, and what its task has started, at once."""
-        if self._process.returncode is None:  # not waited for, so the number is still its own
+        """Kill the child and the processes that its tasks have started."""
+        if self._process.returncode is None:  # not reaped, so the process id is still its own
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def close(self, patience: float = 0.0) -> str:
-        """Release all that it used; how it ended, as text.
+    def close(self, timeout: float = 0.0) -> str:
+        """Release everything, and return how the child ended, as text.
 
         Args:
-            patience: seconds it has to end by itself before it is killed.
+            timeout: seconds that the child has to end by itself before it is killed.
         """
-        if patience > 0:
+        if timeout > 0:
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(patience)
+                self._process.wait(timeout)
         self.kill()
         code = self._process.wait()
-        self._kill_pipe.cut()  # also for a child that ended by itself: its tasks' processes remain
+        # Processes that its tasks have started may still run, even if the child ended by itself.
+        self._kill_pipe.cut()
         self.close_requests()
         os.close(self._outcomes)
         if self.pidfd is not None:

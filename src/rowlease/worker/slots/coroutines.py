@@ -1,7 +1,7 @@
-"""Runs tasks in this process: many slots that share one event loop, in a thread of its own.
+"""Runs tasks in this process, in slots that share one event loop in its own thread.
 
-To the dispatcher they are slots like child processes, but what runs in one can only be cancelled. A
-coroutine that blocks holds up all of them; plain functions run in threads.
+The dispatcher uses them like child processes, but a task in one can only be cancelled, not killed.
+A coroutine that blocks delays all slots; plain functions run in threads.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.slots.threads import attempt as attempt_in_thread
 from rowlease.worker.times import SLOTS_SHUTDOWN
 
-#: Most tasks have no limit, and asyncio's way of saying so takes longer than a short task.
+#: For tasks without a time limit; `asyncio.timeout(None)` takes longer than a short task.
 NO_TIMEOUT = nullcontext()
 
 
 class CoroutineSlot:
-    """One slot: runs what it is given, one after the other.
+    """One slot: runs the requests that it is given, one after the other.
 
-    `give`, `finish_take_back` and `take_unfinished` belong to the dispatcher's thread, `serve` to the loop's.
+    The dispatcher's thread calls `give`, `finish_take_back` and `take_unfinished`; the event loop's
+    thread runs the tasks.
 
     Attributes: see `rowlease.worker.slots.slot.Slot`.
     """
@@ -60,16 +61,16 @@ class CoroutineSlot:
 
     @property
     def load(self) -> int:
-        """How many are held."""
+        """How many requests are held."""
         return len(self.held)
 
     @property
     def is_open(self) -> bool:
-        """May it be given more?"""
+        """Whether it may be given more requests."""
         return not (self.is_blocked and self.held) and self.end_reason is None
 
     def give(self, leases: Sequence[Lease]) -> None:
-        """Run these, in this order."""
+        """Run these requests, in this order."""
         for lease in leases:
             self._given += 1
             lease.slot, lease.number = self, self._given
@@ -78,11 +79,11 @@ class CoroutineSlot:
         self._owner.call(self._wake)
 
     def start_take_back(self, at: float) -> None:
-        """`finish_take_back` has what it has not begun, at once."""
+        """Allow `finish_take_back` at once."""
         self.take_back_at = at
 
     def finish_take_back(self) -> list[Lease]:
-        """What it has not begun and now never will, in order."""
+        """Take back the requests that have not begun, in order."""
         self.take_back_at = None
         back: deque[Lease] = deque()
         while self._queue:
@@ -96,34 +97,34 @@ class CoroutineSlot:
         return list(back)
 
     def running(self) -> tuple[Lease, float] | None:
-        """The request it runs now, and since when."""
+        """The request that runs now, and since when."""
         return self._current
 
     def has_begun(self, number: int) -> bool:
-        """Has it taken up its n-th request? Safe to ask from any thread."""
+        """Whether the n-th request has begun. Safe in any thread."""
         return self._begun >= number
 
     def stop(self, number: int) -> None:
-        """Ask its n-th request to stop. Safe in any thread."""
+        """Ask the n-th request to stop. Safe in any thread."""
         self._stop = number
 
     def prolong(self, number: int, ends: float) -> None:
-        """Nothing to do: the context asks the lease itself."""
+        """Nothing to do: `lease_ends` reads the lease."""
 
     def progress(self, number: int) -> tuple[float, str] | None:
-        """The last progress of its n-th request, if that runs. Safe in any thread."""
+        """The last progress of the n-th request, if it runs. Safe in any thread."""
         last = self._progress
         return last[1:] if last and last[0] == number else None
 
     def kill(self) -> None:
-        """Cancel what it runs now."""
+        """Cancel the task that runs now."""
         if current := self._current:
             number = current[0].number
             self.stop(number)
             self._owner.call(lambda: self._cancel(number))
 
     def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        """When it is given up: what it runs and for how long, and what it never began."""
+        """Give up all requests: the one that runs and for how long, and those not begun."""
         others = self.finish_take_back()
         current = self._current
         self.held.clear()
@@ -140,7 +141,7 @@ class CoroutineSlot:
     # -- the context's side ----------------------------------------------------------------------
 
     def is_asked_to_stop(self, number: int) -> bool:
-        # A thread that was left behind is not the current one any more.
+        # A thread past its time limit goes on running, but is not the current one any more.
         return self._stop == number or self._current is None or number < self._begun
 
     def lease_ends(self, number: int) -> float | None:
@@ -198,7 +199,7 @@ class CoroutineSlot:
 
 
 async def attempt(task: Task, payload: str) -> Returned | Failure:
-    """Run one request; whatever the task raises becomes text."""
+    """Run one request; an exception of the task becomes a `Failure`."""
     limit = task.soft_time_limit
     timeout = asyncio.timeout(limit.total_seconds()) if limit else None
     try:
@@ -207,8 +208,8 @@ async def attempt(task: Task, payload: str) -> Returned | Failure:
     except TimeoutError as error:
         if timeout is None or not timeout.expired():
             return failed(task, error)
-        over = f"the task ran past its soft time limit of {limit}"
-        return failed(task, SoftTimeLimitExceeded(over))
+        message = f"the task ran past its soft time limit of {limit}"
+        return failed(task, SoftTimeLimitExceeded(message))
     except BaseException as error:
         return failed(task, error)
 
@@ -218,7 +219,7 @@ class Coroutines:
 
     Args:
         count: how many slots.
-        unit: what runs in one of them.
+        unit: the word for one slot in messages.
     """
 
     num_deaths = 0
@@ -239,7 +240,7 @@ class Coroutines:
         self._thread.start()
 
     def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
-        """Wait up to `pause` seconds for something to happen, and return what did."""
+        """Wait up to `pause` seconds for answers and deaths, and return those that came."""
         if self._calls:
             calls, self._calls = self._calls, []
             self._loop.call_soon_threadsafe(lambda: [call() for call in calls])
@@ -251,7 +252,7 @@ class Coroutines:
             answer = self._answers.popleft()
             slot, lease = answer.slot, answer.lease
             if not slot.held or slot.held[0] is not lease:
-                continue  # given up
+                continue  # the slot has given it up
             slot.held.popleft()
             lease.slot = None
             if slot.end_reason:
@@ -262,11 +263,11 @@ class Coroutines:
         return answers, deaths
 
     def wake(self) -> None:
-        """End a `poll` that waits. Safe in any thread, and in signal handlers."""
+        """End a `poll` that waits. Safe in any thread and in signal handlers."""
         self._woken.set()
 
     def close(self) -> None:
-        """Cancel what still runs, and end the event loop."""
+        """Cancel the tasks that still run, and end the event loop."""
         self.is_closing = True
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -275,19 +276,19 @@ class Coroutines:
             self._loop.close()
 
     def call(self, call: Callable[[], None]) -> None:
-        """Have the loop's thread call this, with the next `poll`."""
+        """Have the loop's thread call this; the next `poll` passes it on."""
         self._calls.append(call)
 
     def answer(self, answer: Answer) -> None:
-        """Hand an answer over to the dispatcher's thread."""
+        """Pass an answer to the dispatcher's thread."""
         self._answers.append(answer)
-        if not self._woken.is_set():  # `poll` forgets it first, and then looks
+        if not self._woken.is_set():  # `poll` clears it before it reads the answers
             self._woken.set()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self.is_closing:
-            self._loop.run_forever()  # ends, too, where a task stops the loop, which is not its own
+            self._loop.run_forever()  # a loop, because a task may stop the event loop by mistake
         rest = asyncio.all_tasks(self._loop)
         for task in rest:
             task.cancel()

@@ -1,7 +1,7 @@
-"""The dispatcher: who runs what in a fixed number of slots.
+"""The dispatcher gives requests to a fixed number of slots and collects their outcomes.
 
-It runs in the thread that called `Worker.run`, which never waits for the database: running tasks,
-their time limits and their ends are looked after while it is away.
+It runs in the thread that called `Worker.run`. That thread never calls the database, so time limits
+hold and answers are read while the database is away.
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ from rowlease.worker.claims.pump import Pump
 from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
 from rowlease.worker.times import STEP
 
-#: Seconds of work that a slot holds: enough to hide a claim's round trip, short enough not to be
-#: missed elsewhere. More than twice that, or what is behind a request that runs as long, is taken
-#: back; such a request took twice the average, or nothing would be prefetched.
+#: Seconds of work that a slot holds: enough to hide the round trip of a claim, and little enough
+#: that no other worker could run it much earlier. Requests beyond twice that are taken back, and
+#: so are those behind a request that has run that long.
 SLOT_SECONDS = 0.2
-#: Weight of one more request in the moving average of run times.
+#: Weight of the latest request in the moving average of run times.
 WEIGHT = 0.05
-#: Seconds between giving a slot something and looking whether it has begun.
+#: The longest wait in seconds while requests are in the backlog.
 START_CHECK_PAUSE = 0.02
-#: Seconds between two looks when nothing is held and a worker is about to end.
+#: The wait in seconds while a draining worker holds no request.
 DRAINED_PAUSE = 0.005
-#: Seconds for the outcomes of many short requests to gather: they are cheaper together.
+#: Seconds in which outcomes of short requests gather, because one delivery costs less than many.
 GATHER = 0.0005
 
 
 class Dispatcher:
-    """Gives leased requests to the slots, and what becomes of them to the pump.
+    """Gives leased requests to the slots, and passes their outcomes to the pump.
 
-    `take` and the attributes may be used from any thread, all else from one.
+    Any thread may call the methods for the receiver and read the attributes; one thread does the
+    rest.
 
     Args:
-        prefetch: how many requests to hold ahead for each slot, at most.
+        prefetch: the most requests to prefetch for each slot.
 
     Attributes:
-        capacity: how many requests it would hold now.
+        capacity: how many requests it can hold now, those that it holds included.
         ahead: how many of them are prefetched, for each slot.
-        idle: how many would start at once.
-        task_seconds: how long the tasks that have ended ran, all together.
-        stepped_at: when it last looked around.
+        idle: how many more requests would start at once.
+        task_seconds: the run time of all tasks that have ended.
+        stepped_at: when the last step began.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Dispatcher:
         self._recall = False
         self._accepted = 0
         self._answered = 0
-        self._average = math.inf  # seconds a request runs; nothing is known yet
+        self._average = math.inf  # run time of a request in seconds; unknown until the first ends
         self.task_seconds = 0.0
         self.stepped_at = now()
         self.capacity = 0
@@ -86,23 +87,23 @@ class Dispatcher:
         return self._accepted - self._answered
 
     def take(self, leases: Sequence[Lease]) -> None:
-        """Run these, in this order."""
+        """Run these requests, in this order."""
         self._accepted += len(leases)
         self._inbox.append(list(leases))
         self._slots.wake()
 
     def lost(self, lease: Lease) -> None:
-        """Do not start this one: its lease is lost."""
+        """Do not start this request: its lease is lost."""
         if not lease.has_begun():
             self._recall = True
             self._slots.wake()
 
     def busy(self) -> int:
-        """How many slots have something to run."""
+        """How many slots hold requests."""
         return sum(one.load > 0 for one in tuple(self._slots.children))
 
     def num_ready(self) -> int:
-        """How many slots can run something."""
+        """How many slots can run tasks."""
         return sum(one.ready for one in tuple(self._slots.children))
 
     # -- the loop --------------------------------------------------------------------------------
@@ -114,11 +115,11 @@ class Dispatcher:
         draining: bool = False,
         longest: float = STEP,
     ) -> None:
-        """Do all that can be done now, call `changed`, and wait for more.
+        """Give out requests, deliver outcomes, call `changed`, and wait for answers.
 
         Args:
-            draining: start nothing; abandon what has not begun.
-            longest: how many seconds to wait at most.
+            draining: start nothing, and abandon the requests that have not begun.
+            longest: the longest wait, in seconds.
         """
         self.stepped_at = at = now()
         while self._inbox:
@@ -136,7 +137,7 @@ class Dispatcher:
         if self.ahead and self.held > 2 * len(self._slots.children):
             time.sleep(GATHER)
         if draining and not self.held:
-            pause = DRAINED_PAUSE  # only the receiver has something left to do
+            pause = DRAINED_PAUSE  # the worker ends as soon as the receiver has stopped claiming
         self._poll(max(0.0, min(pause, longest)))
 
     def _poll(self, pause: float) -> None:
@@ -146,7 +147,7 @@ class Dispatcher:
             self._settle_death(death)
 
     def give_up(self) -> None:
-        """Kill what still runs and abandon all that is held."""
+        """Kill the tasks that still run and abandon every request."""
         self._poll(0.0)
         for one in (each for each in self._slots.children if each.load):
             one.kill()
@@ -158,7 +159,7 @@ class Dispatcher:
         self._report()
 
     def _check_slots(self, at: float, draining: bool) -> float:
-        """Look after time limits and blocked slots; seconds until that is needed again."""
+        """Check time limits and blocked slots; return the seconds until the next check."""
         pause = STEP
         recall, self._recall = draining or self._recall, False
         for one in self._slots.children:
@@ -188,7 +189,7 @@ class Dispatcher:
     # -- what comes in ---------------------------------------------------------------------------
 
     def _give(self, at: float) -> None:
-        """Share the backlog out among the slots that have room, idle ones first."""
+        """Distribute the backlog over the slots that have room, idle ones first."""
         room = 1 + self.ahead
         open_slots = [one for one in self._slots.children if one.is_open and one.load < room]
         turns = deque(sorted(open_slots, key=lambda one: one.load))
@@ -206,7 +207,7 @@ class Dispatcher:
                     self._emit_started(share[0])
 
     def _next(self, at: float) -> Lease | None:
-        """The first of the backlog that may still be started."""
+        """The first request of the backlog that may still be started."""
         while self._backlog:
             lease = self._backlog.popleft()
             if lease.lost:
@@ -218,13 +219,13 @@ class Dispatcher:
         return None
 
     def _measure(self) -> None:
-        """Tell the receiver how much is wanted."""
+        """Compute the capacity, which the receiver reads."""
         fit = int(SLOT_SECONDS / max(self._average, 1e-6))
         self.ahead = min(self._prefetch, max(0, fit - 1), self._answered)
-        able = [one for one in self._slots.children if one.ready and one.end_reason is None]
-        quick = sum(not one.is_blocked for one in able)
-        self.capacity = len(able) + self.ahead * quick
-        self.idle = max(0, sum(one.load == 0 for one in able) - len(self._backlog))
+        usable = [one for one in self._slots.children if one.ready and one.end_reason is None]
+        num_unblocked = sum(not one.is_blocked for one in usable)
+        self.capacity = len(usable) + self.ahead * num_unblocked
+        self.idle = max(0, sum(one.load == 0 for one in usable) - len(self._backlog))
 
     # -- what comes out --------------------------------------------------------------------------
 
@@ -256,21 +257,21 @@ class Dispatcher:
             self._events.emit(Started(lease.request))
 
     def _settle_death(self, death: Death) -> None:
-        """Of what a dead child held only the running request fails; the others go elsewhere.
+        """Fail the request that a dead slot was running, and give its other requests to others.
 
-        NumCrashes does not count it: that is for leases that run out, their worker being dead.
+        The failure does not count as a crash: crashes are leases that ran out.
         """
         if death.running:
             lease, seconds = death.running
             self.task_seconds += seconds
             self._emit_started(lease)
             if death.how == LEASE_OVER:
-                self._abandon(lease)  # the task is not to blame
+                self._abandon(lease)  # not a fault of the task
             else:
                 self._over.append(lease)
                 if not lease.lost:
-                    what = Failure(f"the {self._slots.unit} running this request {death.how}")
-                    self._outcomes.not_done.append(NotDone(lease, what, seconds))
+                    failure = Failure(f"the {self._slots.unit} running this request {death.how}")
+                    self._outcomes.not_done.append(NotDone(lease, failure, seconds))
         self._backlog.extendleft(reversed(death.others))
 
     def _abandon(self, lease: Lease) -> None:
@@ -279,7 +280,7 @@ class Dispatcher:
             self._outcomes.abandoned.append(lease)
 
     def _abandon_backlog(self, keep: int = 0) -> None:
-        """Abandon what no slot will run soon: the last of it, or all."""
+        """Abandon all requests of the backlog but the first `keep`."""
         for lease in reversed([self._backlog.pop() for _ in range(keep, len(self._backlog))]):
             self._abandon(lease)
 
@@ -288,4 +289,5 @@ class Dispatcher:
             over, self._over = self._over, []
             outcomes, self._outcomes = self._outcomes, Outcomes()
             self._pump.deliver(outcomes, over)
-            self._answered += len(over)  # last: until then somebody has to wait for them
+            # After the delivery: at no time do these requests seem neither held nor delivered.
+            self._answered += len(over)

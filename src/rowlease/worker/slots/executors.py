@@ -1,4 +1,4 @@
-"""Which kind of slots a worker has, and how many."""
+"""Chooses the executor of a worker, and how many slots it has."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
 from rowlease.worker.slots.coroutines import Coroutines
 
-#: Per executor, how many slots (None: the cores), and how many requests each holds ahead at most.
-#: Threads wait for other machines, as coroutines do, but each has a stack.
+#: For each executor the number of slots (None: one for each usable core) and the most requests
+#: to prefetch for each slot. Threads get fewer slots than coroutines, because each has a stack.
 DEFAULTS: dict[str, tuple[int | None, int]] = {
     "process": (None, 500),
     "thread": (32, 30),
@@ -23,13 +23,13 @@ DEFAULTS: dict[str, tuple[int | None, int]] = {
 
 
 class Executor(NamedTuple):
-    """What runs a worker's tasks.
+    """The executor of a worker, with its settings.
 
     Attributes:
-        name: of `DEFAULTS`.
+        name: a key of `DEFAULTS`.
         concurrency: how many slots.
-        prefetch: how many short requests to hold ahead for each slot, at most.
-        set_up: what child processes need, where there are some.
+        prefetch: the most short requests to prefetch for each slot.
+        set_up: the message that sets up a child process; None without child processes.
     """
 
     name: str
@@ -38,17 +38,17 @@ class Executor(NamedTuple):
     set_up: bytes | None
 
     def slots(self, tasks: Registry, events: Events) -> ChildPool | Coroutines:
-        """The slots, not started yet."""
+        """Make the slots; they are not started yet."""
         if self.set_up is None:
             return Coroutines(tasks, self.concurrency, self.name)
         return ChildPool(self.set_up, self.concurrency, events)
 
 
 def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
-    """The executor of a worker: the one that its settings name, or else the one its tasks want.
+    """The executor of a worker: the one that its settings name, else that of its tasks.
 
     Raises:
-        ConfigError: there is no such executor; tasks want different ones; a task cannot run there.
+        ConfigError: there is no such executor; tasks name different ones; a task cannot run in it.
     """
     name = settings.executor or executor_of_tasks(tasks)
     if name not in DEFAULTS:
@@ -57,7 +57,7 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
         for task in tasks.values():
             if not task.is_coroutine:
                 raise ConfigError(
-                    f"the task {task.name} is no `async def`, so it cannot run as a coroutine; "
+                    f"task {task.name} is not an `async def`, so it cannot run as a coroutine; "
                     "the executor 'thread' runs both"
                 )
     slots, ahead = DEFAULTS[name]
@@ -70,13 +70,17 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
 
 
 def executor_of_tasks(tasks: Registry) -> str:
-    """The executor that the tasks name; without that, coroutines where all of them are such."""
+    """The executor that the tasks name; else coroutines if every task is one, else processes.
+
+    Raises:
+        ConfigError: tasks name different executors.
+    """
     named = {task.executor: task for task in tasks.values() if task.executor}
     if len(named) > 1:
-        wishes = " and ".join(f"{task.name} wants {name!r}" for name, task in named.items())
+        choices = " and ".join(f"task {task.name} names {name!r}" for name, task in named.items())
         raise ConfigError(
-            f"a worker has one executor, but the task {wishes}; give each a queue and a worker of "
-            "its own, or tell the worker which executor to use"
+            f"a worker has one executor, but {choices}; give each a queue and a worker of its own, "
+            "or set the executor of the worker"
         )
-    alike = all(task.is_coroutine for task in tasks.values())
-    return next(iter(named), None) or ("coroutine" if alike else "process")
+    default = "coroutine" if all(task.is_coroutine for task in tasks.values()) else "process"
+    return next(iter(named), default)

@@ -1,13 +1,13 @@
-"""A kill pipe: the kernel kills a process group when the process that holds the kill pipe is gone.
+"""A kill pipe makes the kernel kill a process group when the process that holds the pipe ends.
 
-It is a pipe into which nobody writes. Its reading end asks for SIGKILL to the whole group, in place
-of SIGIO, when something happens to the pipe; the only thing that can happen is that the writing
-end is closed, by `cut` or by the end of its process, whatever ended that. So no other process has
-to watch, and no number of a process can be mistaken for another's.
+Nothing is written to the pipe. Its reading end is set to send SIGKILL to the group, in place of
+SIGIO, at the next event of the pipe. The only possible event is that the writing end is closed, by
+`cut` or by the end of its process. So no process has to watch another, and a process id that is
+used again cannot cause a wrong kill.
 
-Nothing else may kill the child when its worker dies. PR_SET_PDEATHSIG would, as soon as the thread
-that started the child is gone; the child's end of the pipe is then closed too early, and in some
-cases what its tasks have started survives.
+PR_SET_PDEATHSIG must not be used as well. It kills the child as soon as the thread that started it
+ends. That closes the child's end of the pipe too early, and processes that its tasks have started
+may survive.
 
 Source: fcntl(2), F_SETOWN, F_SETSIG and O_ASYNC. Only Linux has F_SETSIG.
 """
@@ -23,24 +23,24 @@ F_SETSIG = 10
 
 
 class KillPipe:
-    """Held by a worker, for one child process and all that its tasks start.
+    """The pipe for one child process and the processes that its tasks start; the worker holds it.
 
     Attributes:
-        fd: for the child to hold as well. The worker keeps it too, in case a task closes the
-            child's: the kernel forgets the request when nobody has that end open.
+        fd: the reading end, which the child inherits. The worker keeps it open, too, in case a
+            task closes the child's copy: the kernel drops the setting with the last copy.
     """
 
     def __init__(self) -> None:
         self.fd, self._held = os.pipe()
 
     def guard(self, group: int) -> None:
-        """Have this process group killed when it is cut."""
+        """Have the kernel kill this process group when the writing end is closed."""
         if sys.platform == "linux":
             fcntl.fcntl(self.fd, fcntl.F_SETOWN, -group)
             fcntl.fcntl(self.fd, F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_ASYNC)
 
     def cut(self) -> None:
-        """Kill what is left of the group, and release everything."""
+        """Kill the processes that are left in the group, and close the pipe."""
         os.close(self._held)
         os.close(self.fd)

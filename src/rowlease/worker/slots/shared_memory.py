@@ -1,25 +1,29 @@
-"""The memory that a child process shares with its worker: what is where, and both ends of it."""
+"""The memory that a child process shares with its worker: its layout, and a view for each side."""
 
 from __future__ import annotations
 
 import mmap
 import os
 
-#: How many requests the child has begun; when the last one began; the range of requests that the
-#: worker takes back; the one it asks to stop; and until when which one's lease was prolonged. Then
-#: the child's own again: the last progress of which request, a fraction and the bytes of a note;
-#: TURN is odd while they change. Each word has one writer.
-BEGUN, STARTED, TAKEN_FROM, TAKEN_TO, STOP, PROLONGED, ENDS = range(7)
+# Each word of eight bytes has one writer. Requests are numbered in the order in which they were
+# given to the child.
+#: The child writes: how many requests it has begun, and when the last one began.
+BEGUN, STARTED = 0, 1
+#: The worker writes: the range of requests that it takes back, the request that it asks to stop,
+#: and which request's lease was renewed until when.
+TAKEN_FROM, TAKEN_TO, STOP, PROLONGED, ENDS = range(2, 7)
+#: The child writes: the last progress, that is the request, its fraction and the length of its
+#: note. TURN is odd while they change.
 TURN, PROGRESS_OF, FRACTION, NOTE_BYTES = range(7, 11)
 NOTE_AT, MAX_NOTE = 88, 400
 MEMORY_BYTES = NOTE_AT + MAX_NOTE
 
 
 class SharedMemory:
-    """The worker's end: words that one side writes and the other reads, with no message between.
+    """The worker's side of the shared memory.
 
     Attributes:
-        fd: for the child; closed by whoever made this, once the child has it.
+        fd: the descriptor that the child inherits. The caller closes it after that.
     """
 
     def __init__(self) -> None:
@@ -35,7 +39,7 @@ class SharedMemory:
 
     @property
     def started(self) -> float:
-        """When it began the last one."""
+        """When the child began the last request."""
         return self._times[STARTED]
 
     @property
@@ -44,7 +48,7 @@ class SharedMemory:
         return self._marks[TAKEN_TO]
 
     def take_back(self, first: int, last: int) -> None:
-        """Have it leave these requests alone."""
+        """Have the child skip these requests."""
         self._marks[TAKEN_FROM] = first
         self._marks[TAKEN_TO] = last
 
@@ -53,7 +57,7 @@ class SharedMemory:
         self._marks[STOP] = number
 
     def prolong(self, number: int, ends: float) -> None:
-        """Say until when the lease of the n-th request is good."""
+        """Set the new end of the lease of the n-th request."""
         self._marks[PROLONGED] = 0
         self._times[ENDS] = ends
         self._marks[PROLONGED] = number
@@ -69,11 +73,11 @@ class SharedMemory:
     def _note(self) -> str:
         size = min(self._marks[NOTE_BYTES], MAX_NOTE)
         note = self._memory[NOTE_AT : NOTE_AT + size]
-        return note.decode(errors="ignore")  # it may be cut inside a character
+        return note.decode(errors="ignore")  # the limit may have cut a character in two
 
 
 class SharedMemoryView:
-    """The child's end, as the context of a running task uses it."""
+    """The child's side of the shared memory, as the context of a running task uses it."""
 
     def __init__(
         self, memory: memoryview, marks: memoryview[int], times: memoryview[float]
@@ -102,7 +106,7 @@ def _file() -> int:
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("rowlease")
     else:
-        import tempfile  # a child, which needs none of it, starts sooner
+        import tempfile  # imported here, because children do not need it and start sooner without
 
         fd, name = tempfile.mkstemp()
         os.unlink(name)

@@ -1,4 +1,4 @@
-"""A slot as the dispatcher knows it, whatever runs in it: a child process or a coroutine."""
+"""The interface of slots, which child processes and coroutines implement for the dispatcher."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rowlease.worker.claims.leases import Lease
 
 
 class Slot(Protocol):
-    """Runs the requests it is given, one after the other.
+    """Runs the requests that it is given, one after the other.
 
     Attributes:
-        held: given and unanswered, in order; None stands for what was taken back.
-        load: how many are held, without what was taken back.
-        is_open: may it be given more?
-        ready: it can run tasks.
-        end_reason: why what it runs is about to end, if it is.
-        is_blocked: it has been busy with one request for long.
-        take_back_at: when `finish_take_back` may be asked, after `start_take_back`.
+        held: the unanswered requests, in order; None stands for one that was taken back.
+        load: how many requests are held, without those taken back.
+        is_open: whether it may be given more requests.
+        ready: whether it can run tasks.
+        end_reason: why its running task is about to be ended, or None.
+        is_blocked: whether it has been busy with one request for long.
+        take_back_at: when to call `finish_take_back`, after `start_take_back`; else None.
     """
 
     held: deque[Any]
@@ -42,7 +42,7 @@ class Slot(Protocol):
 
 
 class Answer(NamedTuple):
-    """How a request that a slot was given has ended, and how long it ran."""
+    """How a request ended in its slot, and how long it ran."""
 
     slot: Slot
     lease: Lease
@@ -51,12 +51,12 @@ class Answer(NamedTuple):
 
 
 class Death(NamedTuple):
-    """What a slot that was ended, or died, leaves behind.
+    """The end of a slot that died or was killed.
 
     Attributes:
-        how: it ended, as text.
-        running: what it was at, and for how many seconds.
-        others: what it had been given beyond that, in order.
+        how: how it ended, as text.
+        running: the request that it was running, and for how many seconds.
+        others: its other requests, in order.
     """
 
     how: str
@@ -70,7 +70,7 @@ class Slots(Protocol):
     Attributes:
         children: the slots, ready or not.
         num_deaths: how many have died.
-        unit: what one of them is.
+        unit: the word for one slot in messages.
     """
 
     num_deaths: int

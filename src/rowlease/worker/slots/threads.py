@@ -1,4 +1,4 @@
-"""Runs plain functions in threads, beside the event loop that awaits them."""
+"""Runs plain functions in threads, which the event loop awaits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rowlease.worker.attempt import Returned, failed
 
 
 async def attempt(task: Task, payload: str, expire: Callable[[], object]) -> Returned | Failure:
-    """Run one request in a thread of its own; whatever the task raises becomes text.
+    """Run one request in its own thread; an exception of the task becomes a `Failure`.
 
-    Cancelled, it leaves the thread behind, which goes on until the task returns: no thread can be
-    killed. That is why there is no pool of them, which such threads would clog, and why they are
-    daemons: none keeps the process from ending.
+    No thread can be killed: when this is cancelled, the thread goes on until the task returns. So
+    there is no pool, which such threads would fill, and the threads are daemons, so that none keeps
+    the process from ending.
 
     Args:
-        expire: called when the soft time limit is over: nothing can be raised in a thread.
+        expire: called at the end of the soft time limit, since an exception cannot be raised in
+            another thread.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[Returned | Failure] = loop.create_future()
@@ -33,7 +34,7 @@ async def attempt(task: Task, payload: str, expire: Callable[[], object]) -> Ret
 
     def call() -> None:
         ending = context.run(run, task, payload)
-        with suppress(RuntimeError):  # left behind, and the loop has ended
+        with suppress(RuntimeError):  # the event loop ended while this thread ran on
             loop.call_soon_threadsafe(settle, ending)
 
     Thread(target=call, name="rowlease-task", daemon=True).start()
@@ -49,7 +50,7 @@ async def attempt(task: Task, payload: str, expire: Callable[[], object]) -> Ret
 
 
 def run(task: Task, payload: str) -> Returned | Failure:
-    """As the function of that name in `child_loop`, without its signals."""
+    """Run one request in this thread; an exception of the task becomes a `Failure`."""
     try:
         return Returned(task.run(payload))
     except BaseException as error:

@@ -1,7 +1,7 @@
-"""The pipes between a worker and a child process: frames, each a fixed header and a body.
+"""The format of the pipes between a worker and a child process: frames with a header and a body.
 
-Requests come in as many per read as the pipe holds. Each outcome is written at once: a child that
-dies takes none along, and it is the worker that reads them in batches.
+The child reads as many requests at once as the pipe holds. It writes each outcome at once, so that
+no outcome is lost if the child dies; the worker reads many in one call.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from typing import Any
 from rowlease.model import Failure
 from rowlease.worker.attempt import Ending, NotRun, Returned, retry_after
 
-#: Per request: bytes of payload, number of the task, until when (by `clock.now`) the lease is good;
-#: and for its context: the request's id and lock token, which attempt it is, and of how many.
+#: The header of a request: bytes of payload, index of the task, end of the lease (by `clock.now`);
+#: and for the context: the request's id, its lock token, its attempt and its most attempts.
 REQUEST = struct.Struct("=IHdqqII")
-#: Per outcome: bytes of body, what it is (below), seconds it took.
+#: The header of an outcome: bytes of body, code (below), run time in seconds.
 OUTCOME = struct.Struct("=IBd")
-#: DONE has the result as body, if any. RETRY has seconds to wait (NaN: the queue's back-off) before
-#: its text. NOT_RUN was taken back, or its lease was over. READY and BROKEN answer the set-up.
+#: The body of DONE is the result, if any. That of FAILED, RETRY and DEAD is the error; in RETRY
+#: SECONDS precede it (NaN: the queue's back-off). NOT_RUN means that the request was taken back or
+#: its lease was over. READY and BROKEN answer the set-up.
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
 SECONDS = struct.Struct("=d")
-#: The set-up comes first: bytes of JSON. The child reads it before it can import this module.
+#: The header of the set-up, the first message: bytes of JSON. `child_main` has a copy, because it
+#: reads the set-up before it can import this module.
 SET_UP = struct.Struct("=I")
 READ_BYTES = 1 << 16
 
 
 def packed(ending: Ending) -> tuple[int, bytes]:
-    """The code and the body that stand for how an attempt ended."""
+    """Encode how an attempt ended, as a code and a body."""
     if isinstance(ending, Returned):
         return DONE, b"" if ending.result is None else ending.result.encode()
     if isinstance(ending, NotRun):
@@ -41,14 +43,14 @@ def packed(ending: Ending) -> tuple[int, bytes]:
 
 
 def unpacked(code: int, body: bytes) -> Ending:
-    """What a code and a body stand for, which a task may have written."""
+    """Decode a code and a body. They may be invalid: a task can write to the pipe as well."""
     if code == NOT_RUN:
         return NotRun()
     if code == DONE:
         try:
             return Returned(body.decode() if body else None)
         except UnicodeDecodeError:
-            return Failure("the task wrote into the pipe to its worker: its result is no text")
+            return Failure("the task wrote into the pipe to its worker: its result is not text")
     after = None
     if code == RETRY and len(body) >= SECONDS.size:
         (seconds,) = SECONDS.unpack_from(body)
@@ -64,7 +66,7 @@ def write(fd: int, code: int, seconds: float, body: bytes) -> None:
 
 
 def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
-    """Of each request what `REQUEST` has, and its payload; ends with the pipe."""
+    """Read requests until the pipe ends: for each the fields of `REQUEST`, and the payload."""
     buffer = bytearray()
     while data := os.read(fd, READ_BYTES):
         buffer += data
