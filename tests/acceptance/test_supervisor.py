@@ -281,7 +281,7 @@ def test_sigquit_shows_all_stacks_and_stops_nothing(
                 return not wanted
 
             command.until(is_last)
-            running = f"runs request {request_id} (wait_at_the_gate) for "
+            running = f"has been running request {request_id} (wait_at_the_gate) for "
             assert any(running in line for line in command.printed)
             opened.write("through")
         command.event("finished")
@@ -370,7 +370,7 @@ def test_probes_are_answered_over_http(
         code, printed = probe(port, "/ready")
         while code != 503:
             code, printed = probe(port, "/ready")
-        assert "it drains, and claims no more" in printed["why"][0]
+        assert "it is draining, and claims no more" in printed["why"][0]
         assert printed["draining"]
         assert probe(port, "/live")[0] == 200
         gate.write_text("through")

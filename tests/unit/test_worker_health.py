@@ -83,7 +83,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_before_its_slots_are_warm_a_worker_is_live_and_not_ready(events: Events) -> None:
     report = Health(events, 4).report()
-    assert report == HealthReport(True, False, ("its slots are not warm yet",), slots=4)
+    assert report == HealthReport(True, False, ("its slots are not ready yet",), slots=4)
 
 
 def test_a_worker_that_runs_is_ready(health: Health) -> None:
@@ -101,7 +101,7 @@ def test_a_dispatcher_that_stands_still_is_not_live(
     assert health.report()[:3] == (
         False,
         False,
-        ("its dispatcher has stood still for 11 s",),
+        ("its dispatcher has been stalled for 11 s",),
     )
 
 
@@ -154,7 +154,7 @@ def test_without_a_slot_it_is_not_ready(health: Health, parts: Parts) -> None:
     report = health.report()
     assert report.live
     assert not report.ready
-    assert "no slot can run anything" in report.why[0]
+    assert "no slot is ready" in report.why[0]
 
 
 def test_one_that_drains_is_live_to_its_end(
@@ -217,7 +217,7 @@ def test_addresses_that_can_be_read(text: str, address: tuple[str, int]) -> None
 
 @pytest.mark.parametrize("text", ["", ":8080", "host", "host:", "host:http", "99999", "1:-1"])
 def test_addresses_that_cannot(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no address for health probes"):
+    with pytest.raises(ConfigError, match="is not an address for health probes"):
         read_address(text)
 
 
@@ -259,10 +259,10 @@ def test_systemd_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
         assert systemd
         assert environment == {"OTHER": "1"}
         assert systemd.watchdog == 30.0
-        systemd.show(READY._replace(ready=False, why=("its slots are\nnot warm yet",)))
+        systemd.show(READY._replace(ready=False, why=("its slots are\nnot ready yet",)))
         assert hear() == [
             "WATCHDOG=1",
-            "STATUS=1 of 4 slots busy, 1,234 finished; its slots are not warm yet",
+            "STATUS=1 of 4 slots busy, 1,234 finished; its slots are not ready yet",
         ]
         systemd.show(READY)
         assert hear() == ["READY=1", "WATCHDOG=1", "STATUS=1 of 4 slots busy, 1,234 finished"]

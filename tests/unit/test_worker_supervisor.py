@@ -196,7 +196,7 @@ def test_silence_makes_a_worker_not_live() -> None:
     silent = worker.report(REPORT_SILENT + 1)
     assert not silent.live
     assert not silent.ready
-    assert silent.why == ("worker 7 has not been heard of for 11 s",)
+    assert silent.why == ("worker 7 has sent no report for 11 s",)
     assert silent.slots == 2
     worker.channel.close()
 
@@ -207,7 +207,7 @@ def test_the_supervisor_itself_must_look_around(monkeypatch: pytest.MonkeyPatch)
     later = now() + 2 * STALLED
     monkeypatch.setattr(module, "now", lambda: later)
     assert not run.report().live
-    assert "the supervisor has stood still for 20 s" in run.report().why
+    assert "the supervisor has been stalled for 20 s" in run.report().why
 
 
 def test_the_line_carries_reports_and_its_end() -> None:

@@ -1,1 +1,1 @@
-"""The worker as a process of its host: health, signals, and a supervisor of several workers."""
+"""The worker as a process: health, signals, systemd, and a supervisor of several workers."""

@@ -1,6 +1,6 @@
-"""The channel between a supervisor and one of its workers: JSON, a message on each line.
+"""The channel between a supervisor and one of its workers: one JSON message on each line.
 
-It is also how each of them notices that the other is gone: the channel ends, however it went.
+The channel ends when either process does, so each of them notices the end of the other.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ READ_BYTES = 1 << 16
 
 
 class WorkerEnd:
-    """The worker's end; an outlet of its health reporter.
+    """The worker's end of the channel; an outlet of its health reporter.
 
     Args:
-        fd: as inherited from the supervisor.
-        gone: called, in another thread, when the supervisor is gone.
+        fd: the descriptor inherited from the supervisor.
+        gone: called in another thread when the supervisor has ended.
     """
 
     def __init__(self, fd: int, gone: Callable[[], object]) -> None:
-        os.set_inheritable(fd, False)  # a task's processes must not hold the channel
+        os.set_inheritable(fd, False)  # processes that a task starts must not keep it open
         self._socket = socket.socket(fileno=fd)
         self._gone = gone
         self._sending = threading.Lock()
@@ -39,18 +39,17 @@ class WorkerEnd:
         self._send({"report": report})
 
     def summary(self, summary: Summary) -> None:
-        """Send what the worker did."""
+        """Send the summary of the worker's run."""
         self._send({"summary": summary})
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # the listener is gone then, too
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends the listening thread, too
         self._socket.close()
 
     def _send(self, message: dict[str, Any]) -> None:
-        # An error: nobody is there to hear it.
-        with suppress(OSError), self._sending:
+        with suppress(OSError), self._sending:  # an error means that the supervisor has ended
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def _listen(self) -> None:
@@ -61,11 +60,12 @@ class WorkerEnd:
 
 
 class SupervisorEnd:
-    """The supervisor's end.
+    """The supervisor's end of the channel.
 
     Attributes:
-        worker_socket: what the worker is to inherit; None once it was handed over.
-        report, summary: the last that the worker has sent.
+        worker_socket: the socket that the worker inherits.
+        report: the last report that the worker has sent, or None.
+        summary: the summary that the worker has sent at its end, or None.
     """
 
     def __init__(self) -> None:
@@ -79,11 +79,11 @@ class SupervisorEnd:
         return self._socket.fileno()
 
     def close_worker_socket(self) -> None:
-        """The worker has its end: the channel must end with it."""
+        """Close this process's copy of the worker's socket, which would keep the channel open."""
         self.worker_socket.close()
 
     def read(self) -> bool:
-        """Take in what has come; False: the worker has hung up."""
+        """Read the messages that have come; return False if the worker has closed the channel."""
         try:
             data = self._socket.recv(READ_BYTES)
         except BlockingIOError:
@@ -92,8 +92,8 @@ class SupervisorEnd:
             return False
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            for what, value in json.loads(line).items():
-                if what == "report":
+            for kind, value in json.loads(line).items():
+                if kind == "report":
                     live, ready, why, *numbers = value
                     self.report = HealthReport(live, ready, tuple(why), *numbers)
                 else:

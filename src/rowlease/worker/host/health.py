@@ -1,7 +1,8 @@
-"""Health: is this worker alive, and is it ready for work? Read from stamps that its threads leave.
+"""Reports whether a worker is live and ready, from times that its threads record.
 
-Live is about this process alone: a restart must help. A database that is away makes a worker not
-ready, never not live, or every worker of a fleet would be restarted while it is down.
+Live depends on this process alone: a worker is not live only if a restart may help. An outage of
+the database makes a worker not ready, but it stays live; else every worker of a fleet would be
+restarted during an outage.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from rowlease.worker.times import CALL_SILENT, CALL_STUCK, STALLED
 
 
 class HealthReport(NamedTuple):
-    """How a worker is, or all workers of a supervisor.
+    """The health of a worker, or of all workers of a supervisor together.
 
     Attributes:
-        live: it makes progress; if not, a restart may help.
-        ready: it takes requests and runs them.
-        why: what is not as it should be, in sentences; empty if ready.
-        draining: it is about to end.
+        live: whether it makes progress; if not, a restart may help.
+        ready: whether it claims requests and runs them.
+        why: the reasons why it is not live or not ready, as sentences.
+        draining: whether it claims no more and is about to end.
         slots: how many tasks can run at once.
-        busy: how many slots run something.
-        finished: requests completed so far.
+        busy: how many slots run tasks.
+        finished: how many requests it has completed.
     """
 
     live: bool
@@ -54,7 +55,7 @@ class HealthReport(NamedTuple):
 
 
 class Stepping(Protocol):
-    """Steps again and again, and says when it last did."""
+    """The dispatcher, as far as health depends on it."""
 
     stepped_at: float
 
@@ -63,16 +64,17 @@ class Stepping(Protocol):
 
 
 class Answered(Protocol):
-    """Calls the database, and says when it was last answered."""
+    """The housekeeping, as far as health depends on it."""
 
     answered_at: float
 
 
 class Health:
-    """Answers `report` from any thread, at any time; it costs the worker nothing.
+    """The health of one worker. `report` is safe from any thread, and makes no call.
 
     Attributes:
-        changed: set when the next report is likely to differ; whoever waits for it clears it.
+        changed: set when the next report is likely to differ; the thread that waits for it
+            clears it.
     """
 
     def __init__(self, events: Events, slots: int) -> None:
@@ -97,34 +99,34 @@ class Health:
         housekeeping: Answered,
         finished: Callable[[], int],
     ) -> None:
-        """Read these from now on."""
+        """Start to watch these parts of the worker."""
         self._finished = finished
         self._parts = dispatcher, calls, housekeeping
 
     def report(self) -> HealthReport:
-        """How it is now."""
+        """The present health."""
         if self._parts is None:
-            starting = ("its slots are not warm yet",)
+            starting = ("its slots are not ready yet",)
             return HealthReport(True, False, starting, self._draining, self._slots)
         dispatcher, calls, housekeeping = self._parts
         at = now()
-        standstill = at - dispatcher.stepped_at
+        since_step = at - dispatcher.stepped_at
         waiting = [call for call in calls.waiting() if at - call.since > CALL_SILENT]
         live = not self._started or (
-            standstill <= STALLED and all(at - call.since <= CALL_STUCK for call in waiting)
+            since_step <= STALLED and all(at - call.since <= CALL_STUCK for call in waiting)
         )
         why = []
-        if self._started and standstill > STALLED:
-            why.append(f"its dispatcher has stood still for {standstill:.0f} s")
+        if self._started and since_step > STALLED:
+            why.append(f"its dispatcher has been stalled for {since_step:.0f} s")
         why += [
             f"the call {call.name} of its thread {call.thread} has not been answered for "
             f"{at - call.since:.0f} s"
             for call in waiting
         ]
         if not self._started:
-            why.append("its slots are not warm yet")
+            why.append("its slots are not ready yet")
         elif not dispatcher.num_ready():
-            why.append("no slot can run anything: its processes have died and start again")
+            why.append("no slot is ready: its child processes have died and are being restarted")
         if self._lost is not None:
             why.append(f"the database is away: {self._lost}")
         if self._not_renewed is not None:
@@ -132,7 +134,7 @@ class Health:
         if self._lost is None and at - housekeeping.answered_at > CALL_SILENT:
             why.append(f"the database has not answered for {at - housekeeping.answered_at:.0f} s")
         if self._draining:
-            why.append("it drains, and claims no more")
+            why.append("it is draining, and claims no more")
         return HealthReport(
             live,
             not why,
@@ -160,7 +162,7 @@ class Health:
         elif isinstance(event, WorkerStopping):
             self._draining = True
         else:
-            self._parts = None  # nothing steps any more, and that is right
+            self._parts = None  # the dispatcher has ended, so it must not count as stalled
         self.changed.set()
 
 

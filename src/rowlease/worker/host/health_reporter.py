@@ -1,4 +1,4 @@
-"""The health reporter: a thread that shows a worker's health to every outlet, each second."""
+"""The health reporter is a thread that sends a worker's health to its outlets every second."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from rowlease.worker.times import REPORT
 
 
 class Outlet(Protocol):
-    """Gets a report of the worker's health, about once a second."""
+    """Receives a report about once a second: a health file, systemd or a supervisor."""
 
     def show(self, report: HealthReport) -> None: ...
     def close(self) -> None: ...
 
 
 class HealthReporter:
-    """Shows a report to every outlet each interval, and at once when `changed` is set.
+    """Sends a report to every outlet at each interval, and at once when `changed` is set.
 
     Args:
-        changed: set by others when the report is likely to differ.
-        interval: seconds; None takes one second.
+        report: called for each report.
+        changed: set by others when the next report is likely to differ.
+        interval: seconds between two reports.
     """
 
     def __init__(
@@ -62,5 +63,5 @@ class HealthReporter:
 
 
 def interval_of(watchdogs: Sequence[float]) -> float:
-    """Seconds between two reports, so that each watchdog hears two within its time."""
+    """Seconds between two reports, such that each watchdog gets at least two in its time."""
     return min([REPORT, *(watchdog / 2 for watchdog in watchdogs)])

@@ -1,4 +1,4 @@
-"""What others ask a worker's health by: HTTP, or files. The answers are `HealthReport`s."""
+"""Answers health probes over HTTP, and keeps files for probes that run a command."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from socketserver import TCPServer
 from rowlease.errors import ConfigError
 from rowlease.worker.host.health import HealthReport
 
-#: Seconds a client of the HTTP server may be silent.
-PATIENCE = 5.0
+#: Seconds after which the connection of a silent client is closed.
+CLIENT_TIMEOUT = 5.0
 
 
 class HealthServer:
-    """Serves `/live` and `/ready`: 200 or 503, and the reasons as JSON.
+    """Answers `/live` and `/ready` with 200 or 503 and the report as JSON.
 
     Args:
         host, port: where to listen; port 0 takes a free one.
-        report: asked anew for each answer, in a thread of the server's.
+        report: called for each answer, in a thread of the server.
 
     Raises:
         ConfigError: it cannot listen there.
 
     Attributes:
-        port: where it listens.
+        port: the port that it listens on.
     """
 
     def __init__(self, host: str, port: int, report: Callable[[], HealthReport]) -> None:
@@ -38,10 +38,11 @@ class HealthServer:
             daemon_threads = True
 
             def server_bind(self) -> None:
-                TCPServer.server_bind(self)  # HTTPServer's asks DNS for a name that nobody uses
+                # The one of HTTPServer makes a DNS query for a name that is not used.
+                TCPServer.server_bind(self)
 
         class Handler(BaseHTTPRequestHandler):
-            timeout = PATIENCE
+            timeout = CLIENT_TIMEOUT
             server_version = "rowlease"
             sys_version = ""
 
@@ -59,7 +60,7 @@ class HealthServer:
             do_HEAD = do_GET
 
             def log_message(self, *_: object) -> None:
-                """A probe every second is no news."""
+                """Log nothing: there is a probe every second."""
 
         try:
             self._server = Server((host, port), Handler)
@@ -82,18 +83,18 @@ class HealthServer:
 
 def answer(path: str, report: HealthReport) -> tuple[int, dict[str, object]]:
     """The status code and the body for a path."""
-    asked = path.partition("?")[0].strip("/")
-    if asked not in ("live", "ready"):
+    probe = path.partition("?")[0].strip("/")
+    if probe not in ("live", "ready"):
         return 404, {"error": "ask for /live or /ready"}
     body = report._asdict()
-    return (200 if body[asked] else 503), body
+    return (200 if body[probe] else 503), body
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """`8080` (on the loopback), `0.0.0.0:8080`, `[::]:8080`.
+    """Read an address: `8080` (on the loopback), `0.0.0.0:8080` or `[::]:8080`.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the text is not an address.
     """
     host, colon, port = text.rpartition(":")
     if not colon:
@@ -101,18 +102,18 @@ def read_address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(
-            f"{text!r} is no address for health probes; write a port (then only this host may ask) "
-            "or 0.0.0.0:8080"
+            f"{text!r} is not an address for health probes; write a port (then only this host can "
+            "connect) or 0.0.0.0:8080"
         )
     return host, int(port)
 
 
 class HealthFile:
-    """Files for probes that run a command, touched at each report.
+    """Files for probes that run a command, touched at each report and deleted at the end.
 
     Args:
-        path: is there and young while the worker is live; `path.ready` while it is ready. Both are
-            gone at the end.
+        path: the file that is touched while the worker is live; `path.ready` exists only while it
+            is ready.
 
     Raises:
         ConfigError: the file cannot be made.
@@ -128,8 +129,8 @@ class HealthFile:
             raise ConfigError(f"cannot keep the health file {path}: {error.strerror}") from error
 
     def show(self, report: HealthReport) -> None:
-        """Touch the files, or let the one grow old and the other be gone."""
-        with suppress(OSError):  # a full disk makes it grow old, too
+        """Touch a file for each state that holds; delete `path.ready` if the worker is not ready."""
+        with suppress(OSError):  # if the file cannot be touched, its age shows that
             if report.live:
                 self._live.touch()
             if report.ready:
@@ -138,7 +139,7 @@ class HealthFile:
                 self._ready.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leave nothing behind that could be taken for a worker."""
+        """Delete both files."""
         for path in (self._ready, self._live):
             with suppress(OSError):
                 path.unlink(missing_ok=True)

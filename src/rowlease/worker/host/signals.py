@@ -1,9 +1,9 @@
-"""Signals: SIGTERM and Ctrl-C stop a worker, SIGQUIT writes all stacks.
+"""Handles signals: SIGTERM and Ctrl-C stop a worker, SIGQUIT writes all stacks to stderr.
 
-The main thread's stack is written by a handler in C, so also when that thread is stuck. The others
-follow from Python, which stops them meanwhile: read while they run, as the handler in C would, they
-crash the process. The children are asked one after the other, or what they write would run into
-each other.
+A handler in C writes the stack of the main thread, so that it appears even if that thread is stuck.
+The stacks of the other threads are written from Python, which holds them still meanwhile: reading
+them while they run, as the C handler would, can crash the process. The child processes write one
+after the other, so that their lines do not mix.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Protocol
 from rowlease.clock import now
 from rowlease.worker.claims.leases import Lease
 
-#: Seconds a child has to write its stacks before the next one is asked.
+#: Seconds that a process has to write its stacks before the next one does.
 STACK_PAUSE = 0.05
 STDERR = 2
 
 
 class Inspectable(Protocol):
-    """A slot whose stack can be shown."""
+    """A slot that can write its stack."""
 
     ready: bool
 
@@ -37,7 +37,7 @@ class Inspectable(Protocol):
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop` while inside, where that can be had: in the main thread."""
+    """Have SIGTERM and SIGINT call `stop`; only the main thread can set that, others do nothing."""
     if current_thread() is not main_thread():
         yield
         return
@@ -54,9 +54,9 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
-    """SIGQUIT writes the stacks of all threads to stderr, then calls `show_more`, in a thread.
+    """Have SIGQUIT write the stacks of all threads to stderr, then call `show_more` in a thread.
 
-    Only the main thread can have that; in another nothing changes.
+    Only the main thread can set that; in other threads this does nothing.
     """
     if current_thread() is not main_thread():
         yield
@@ -69,9 +69,10 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
     def handle(*_: object) -> None:
         threading.Thread(target=show, name="rowlease-stacks", daemon=True).start()
 
-    faulthandler.unregister(signal.SIGQUIT)  # or it would not see that the handler has changed
+    # A handler that is still registered would chain to the handler of before, not to this one.
+    faulthandler.unregister(signal.SIGQUIT)
     before = signal.signal(signal.SIGQUIT, handle)
-    # Chained: it writes first, then comes the handler above.
+    # Chained: the handler in C writes first, then `handle` is called.
     faulthandler.register(signal.SIGQUIT, STDERR, all_threads=False, chain=True)
     try:
         yield
@@ -81,21 +82,21 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
 
 
 def show_stacks(slots: Sequence[Inspectable]) -> None:
-    """Write to stderr what each slot runs, and its stack."""
+    """Write to stderr which request each slot runs, and its stack."""
     for number, slot in enumerate(slots):
         if not slot.ready:
             continue
-        doing = "is idle"
+        state = "is idle"
         if running := slot.running():
             lease, since = running
-            request = lease.request
-            doing = f"runs request {request.request_id} ({request.kind}) for {now() - since:.1f} s"
-        write_line(f"worker {os.getpid()}, slot {number} {doing}:")
+            name = f"{lease.request.request_id} ({lease.request.kind})"
+            state = f"has been running request {name} for {now() - since:.1f} s"
+        write_line(f"worker {os.getpid()}, slot {number} {state}:")
         slot.show_stack()
         time.sleep(STACK_PAUSE)
 
 
 def write_line(line: str) -> None:
-    """A line on stderr, past Python's buffers, as the stacks are."""
+    """Write a line to stderr without Python's buffer, so that it precedes the stacks."""
     with suppress(OSError):
         os.write(STDERR, f"\n{line}\n".encode(errors="replace"))

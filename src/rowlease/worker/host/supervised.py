@@ -1,4 +1,4 @@
-"""One of a supervisor's workers: its process, and those that replace it when it dies."""
+"""A supervised worker: its process, and the restarts after that process has died."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from rowlease.worker.times import REPORT_SILENT
 
 #: Seconds before a worker that died is started again: doubled each time, half of it random.
 FIRST_RESTART, LAST_RESTART = 0.2, 30.0
-#: Seconds a worker must have lived for its next death to count as the first.
+#: Seconds after which a running worker counts as stable: its next death is the first in a row.
 STABLE_AFTER = 60.0
 
 
 class SupervisedWorker:
-    """The process that runs now, and how those before it fared.
+    """One worker of a supervisor, across the processes that run it one after the other.
 
     Attributes:
-        start_at: when to start the next; None while one runs, or none is to come.
-        last_message_at: when the worker last sent something.
-        signals_sent: how many signals to stop it has been sent.
+        number: the number of the worker, from 1.
+        process: the process that runs now, or None.
+        channel: the channel to that process, or None.
+        start_at: when to start the next process; None while one runs, or if none is to follow.
+        last_message_at: when the last report came.
+        signals_sent: how many stop signals the process has been sent.
     """
 
     def __init__(self, number: int) -> None:
@@ -40,14 +43,17 @@ class SupervisedWorker:
 
     @property
     def is_over(self) -> bool:
-        """Nothing runs, and nothing will."""
+        """Whether no process runs and none will be started."""
         return self.process is None and self.start_at is None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
-        """Start a worker; the part "{}" of the command becomes its end of the channel.
+        """Start a process.
+
+        Args:
+            command: the argument "{}" is replaced by the descriptor of the worker's channel.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the process cannot be started.
         """
         self.start_at = None
         self.signals_sent = 0
@@ -55,7 +61,7 @@ class SupervisedWorker:
         channel = SupervisorEnd()
         fd = channel.worker_socket.fileno()
         try:
-            # In a process group of its own: Ctrl-C is for the supervisor, which passes it on.
+            # In its own process group: Ctrl-C reaches only the supervisor, which passes it on.
             self.process = subprocess.Popen(
                 [str(fd) if part == "{}" else part for part in command],
                 pass_fds=[fd],
@@ -69,7 +75,7 @@ class SupervisedWorker:
         self.channel = channel
 
     def start_again(self) -> float:
-        """Have another started, the later the more have died in a row; in how many seconds."""
+        """Plan the next process, after a pause that grows with each death in a row; return it."""
         at = now()
         if at - self._began_at >= STABLE_AFTER:
             self._deaths_in_a_row = 0
@@ -80,18 +86,19 @@ class SupervisedWorker:
         return pause
 
     def send(self, number: signal.Signals) -> None:
-        """Send the worker a signal, if there is one."""
+        """Send a signal to the process, if one runs."""
         if self.process:
             self.process.send_signal(number)
 
     def report(self, at: float) -> HealthReport:
-        """How its worker is."""
+        """The health of the worker."""
         name = f"worker {self.number}"
         if self.process is None:
             if self.start_at is None:
                 return HealthReport(True, False, (f"{name} has ended",))
             left = max(0.0, self.start_at - at)
-            return HealthReport(True, False, (f"{name} has died and is started in {left:.0f} s",))
+            reason = f"{name} has died and will be restarted in {left:.0f} s"
+            return HealthReport(True, False, (reason,))
         channel = self.channel
         report = channel.report if channel else None
         if report is None:
@@ -99,12 +106,12 @@ class SupervisedWorker:
         why = [f"{name}: {each}" for each in report.why]
         silence = at - self.last_message_at
         if silence > REPORT_SILENT:
-            why.append(f"{name} has not been heard of for {silence:.0f} s")
+            why.append(f"{name} has sent no report for {silence:.0f} s")
             report = report._replace(live=False, ready=False)
         return report._replace(why=tuple(why))
 
 
-def ending(code: int) -> str:
+def exit_text(code: int) -> str:
     """How a process ended, as text."""
     if code >= 0:
         return f"exited with code {code}"

@@ -1,7 +1,7 @@
-"""The supervisor: several workers on one host, each a process of its own, started again if it dies.
+"""The supervisor runs several workers, each in its own process, and replaces those that die.
 
-It runs in one thread, which sleeps until a signal, a report of a worker, or a time comes. Workers
-that lose it drain and end.
+It has one thread, which sleeps until a signal, a report of a worker, or the time of a start. If the
+supervisor dies, its workers drain and end.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawne
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.health_reporter import Outlet
 from rowlease.worker.host.signals import STACK_PAUSE, stacks_on_sigquit, write_line
-from rowlease.worker.host.supervised import SupervisedWorker, ending
+from rowlease.worker.host.supervised import SupervisedWorker, exit_text
 from rowlease.worker.summary import Summary
 from rowlease.worker.times import REPORT, STALLED, SUPERVISOR_SHUTDOWN
 
-#: The exit code of a mistake: the same command would end the same way again.
+#: The exit code of a wrong command or setting, with which a restart would fail again.
 USAGE_ERROR = 2
-#: What the workers get for the first and the second `stop`. Both stop a worker; two of one kind
-#: might reach it as one.
+#: The signals for the first and the second `stop`. A worker treats both alike; they differ because
+#: two pending signals of one kind are delivered as one.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: How a worker ends on those before it listens to them.
+#: The exit codes of a worker that gets them before it has installed its handlers.
 STOP_EXIT_CODES = (-signal.SIGTERM, -signal.SIGINT, 130)
 
 
@@ -36,12 +36,12 @@ class Supervisor:
     """Keeps workers running until it is stopped, or in burst mode until nothing is left to do.
 
     Args:
-        command: starts a worker, with the number of its end of the channel at the place of "{}".
+        command: starts a worker; the argument "{}" is replaced by the descriptor of its channel.
         count: how many workers.
-        grace: that of the workers.
-        burst: a worker that ends as it should is not replaced, nor one that ends with an error.
-        environment: of the workers.
-        outlets: are shown a report every `interval` seconds.
+        grace: the grace time of the workers.
+        burst: replace only workers that a signal has killed, not those that exit.
+        environment: the environment variables of the workers.
+        outlets: get a report every `interval` seconds.
 
     Attributes:
         num_restarts: how often a worker was replaced.
@@ -70,27 +70,27 @@ class Supervisor:
         self._stops = 0
         self._kill_at: float | None = None
         self._was_ready = False
-        self._looked_at = now()
+        self._stepped_at = now()
         self._summaries: list[Summary] = []
         self._selector = selectors.DefaultSelector()
         self.num_restarts = 0
         self.exit_code = 0
 
     def stop(self) -> None:
-        """Have the workers drain; called again: have them abandon at once what they run."""
+        """Drain the workers; called again, have them abandon at once what they run."""
         self._stops += 1
 
     def report(self) -> HealthReport:
-        """How all of them are, together. Safe from any thread."""
+        """The health of all workers together. Safe from any thread."""
         at = now()
         each = [worker.report(at) for worker in self._workers]
         why = [sentence for one in each for sentence in one.why]
-        looked = at - self._looked_at
-        if looked > STALLED:
-            why.append(f"the supervisor has stood still for {looked:.0f} s")
+        since_step = at - self._stepped_at
+        if since_step > STALLED:
+            why.append(f"the supervisor has been stalled for {since_step:.0f} s")
         return HealthReport(
-            all(one.live for one in each) and looked <= STALLED,
-            all(one.ready for one in each) and looked <= STALLED,
+            all(one.live for one in each) and since_step <= STALLED,
+            all(one.ready for one in each) and since_step <= STALLED,
             tuple(why),
             self._stops > 0,
             sum(one.slots for one in each),
@@ -99,17 +99,17 @@ class Supervisor:
         )
 
     def run(self) -> Summary:
-        """Supervise until every worker has ended; `exit_code` says how that went.
+        """Supervise until every worker has ended; `exit_code` is then the one of this process.
 
         SIGTERM and Ctrl-C call `stop`. SIGQUIT writes the stacks of all processes to stderr. Call
-        it in the main thread, once.
+        it once, in the main thread.
         """
         began_at = now()
         with self._signals(), stacks_on_sigquit(self._show_stacks):
             show_at = 0.0
             while not all(worker.is_over for worker in self._workers):
-                self._looked_at = at = now()
-                self._obey(at)
+                self._stepped_at = at = now()
+                self._pass_stops_on(at)
                 for worker in self._workers:
                     if worker.start_at is not None and at >= worker.start_at:
                         self._start(worker)
@@ -137,7 +137,7 @@ class Supervisor:
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
         self._events.emit(WorkerSpawned(worker.number, worker.process.pid))
 
-    def _hear(self, worker: SupervisedWorker) -> None:
+    def _read_channel(self, worker: SupervisedWorker) -> None:
         if worker.channel is None:
             return
         if not worker.channel.read():
@@ -163,25 +163,25 @@ class Supervisor:
 
     def _ended(self, worker: SupervisedWorker, pid: int, code: int) -> None:
         if self._stops or (self._burst and code >= 0):
-            asked = self._stops > 0 and code in STOP_EXIT_CODES
-            if code != 0 and not asked:
+            is_stopped = self._stops > 0 and code in STOP_EXIT_CODES
+            if code != 0 and not is_stopped:
                 self.exit_code = self.exit_code or max(code, 1)
-                self._events.emit(WorkerDied(worker.number, pid, ending(code), None))
+                self._events.emit(WorkerDied(worker.number, pid, exit_text(code), None))
         elif code == USAGE_ERROR and not self._was_ready:
             self.exit_code = code
-            self._events.emit(WorkerDied(worker.number, pid, ending(code), None))
+            self._events.emit(WorkerDied(worker.number, pid, exit_text(code), None))
             self.stop()
         else:
-            self._died(worker, pid, ending(code))
+            self._died(worker, pid, exit_text(code))
 
     def _died(self, worker: SupervisedWorker, pid: int | None, how: str) -> None:
         self.num_restarts += 1
         self._events.emit(WorkerDied(worker.number, pid, how, worker.start_again()))
 
-    # -- all of them -----------------------------------------------------------------------------
+    # -- all workers ----------------------------------------------------------------------------
 
-    def _obey(self, at: float) -> None:
-        """Pass signals on; end by force what does not end."""
+    def _pass_stops_on(self, at: float) -> None:
+        """Pass stop signals on, and kill workers that do not end in time."""
         if not self._stops:
             return
         if self._kill_at is None:
@@ -195,7 +195,7 @@ class Supervisor:
                 worker.signals_sent += 1
                 worker.send(number)
             if at >= self._kill_at:
-                worker.send(signal.SIGKILL)  # its children see that it is gone
+                worker.send(signal.SIGKILL)  # the kill pipes end its child processes
 
     def _show(self) -> None:
         report = self.report()
@@ -205,7 +205,7 @@ class Supervisor:
     def _wait(self, pause: float) -> None:
         for key, _ in self._selector.select(max(0.0, pause)):
             if isinstance(key.data, SupervisedWorker):
-                self._hear(key.data)
+                self._read_channel(key.data)
             else:
                 with suppress(BlockingIOError):
                     while key.data.recv(4096):
@@ -214,7 +214,7 @@ class Supervisor:
 
     def _show_stacks(self) -> None:
         for worker in self._workers:
-            # Before its first report it may not be ready for the signal, and would end by it.
+            # Before its first report a worker may have no handler: the signal would end it.
             if worker.process and worker.channel and (report := worker.channel.report):
                 write_line(f"worker {worker.number} (process {worker.process.pid}), {report}:")
                 worker.send(signal.SIGQUIT)
@@ -222,12 +222,12 @@ class Supervisor:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Signals end the wait; SIGCHLD does nothing but that."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        self._selector.register(ours, selectors.EVENT_READ, ours)
-        wakeup = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        """Install signal handlers; each signal also ends the wait of `run`."""
+        woken, waker = socket.socketpair()
+        woken.setblocking(False)
+        waker.setblocking(False)
+        self._selector.register(woken, selectors.EVENT_READ, woken)
+        wakeup = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         handlers = {
             number: signal.signal(number, handler)
             for number, handler in (
@@ -242,6 +242,6 @@ class Supervisor:
             for number, before in handlers.items():
                 signal.signal(number, before)
             signal.set_wakeup_fd(wakeup)
-            self._selector.unregister(ours)
-            ours.close()
-            theirs.close()
+            self._selector.unregister(woken)
+            woken.close()
+            waker.close()

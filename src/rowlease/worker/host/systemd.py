@@ -1,6 +1,6 @@
-"""Tells systemd how the service is: ready, stopping, alive, and a line of status.
+"""Notifies systemd of the state of the service: ready, stopping, alive, and a line of status.
 
-Source: sd_notify(3), the protocol itself: one datagram of `NAME=value` lines.
+Source: sd_notify(3), whose protocol this implements: one datagram of `NAME=value` lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from rowlease.worker.host.health import HealthReport
 
-#: Characters of a status that systemctl shows on one line.
+#: Characters of a status that `systemctl status` shows on one line.
 MAX_STATUS = 300
 
 
@@ -20,8 +20,8 @@ class Systemd:
     """Sends reports to systemd's notification socket.
 
     Args:
-        address: the socket's path; one that begins with @ has no file.
-        watchdog: seconds within which systemd wants to hear that the service is alive, or None.
+        address: the path of the socket; one that begins with @ is abstract, without a file.
+        watchdog: seconds within which systemd expects a message that the service is alive, or None.
     """
 
     def __init__(self, address: str, watchdog: float | None = None) -> None:
@@ -34,21 +34,21 @@ class Systemd:
 
     @classmethod
     def of_environment(cls, environment: MutableMapping[str, str] = os.environ) -> Systemd | None:
-        """What the service manager asks for, or None where there is none.
+        """The outlet for the service manager of this process, or None if there is none.
 
-        The variables are taken out: a child process that spoke in this one's name would confuse it.
+        Its variables are removed from the environment, so that child processes do not notify it.
         """
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
         pid = environment.pop("WATCHDOG_PID", "")
         if not address.startswith(("/", "@")):
             return None
-        mine = not pid or pid == str(os.getpid())
-        watchdog = int(microseconds) / 1e6 if microseconds.isdecimal() and mine else None
+        is_ours = not pid or pid == str(os.getpid())
+        watchdog = int(microseconds) / 1e6 if microseconds.isdecimal() and is_ours else None
         return cls(address, watchdog)
 
     def show(self, report: HealthReport) -> None:
-        """Say what systemd does not know yet."""
+        """Send what has changed, and the sign of life for the watchdog."""
         lines = []
         if report.ready and "READY" not in self._sent:
             self._sent.add("READY")
@@ -63,7 +63,7 @@ class Systemd:
             self._status = status
             lines.append(f"STATUS={status}")
         if lines:
-            with suppress(OSError):  # a manager that is restarting hears the next one
+            with suppress(OSError):  # a service manager that restarts gets the next message
                 self._socket.sendto("\n".join(lines).encode(), self._address)
 
     def close(self) -> None:
