@@ -109,7 +109,7 @@ def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone
         ConfigError: the expression is not valid, or the function needs other arguments.
     """
     try:
-        inspect.signature(function).bind(**({"scheduled_time": ""} if wants_time(function) else {}))
+        inspect.signature(function).bind(**({"scheduled_time": ""} if takes_time(function) else {}))
         return Cron(expression, time_zone)
     except TypeError as error:
         raise ConfigError(
@@ -120,6 +120,6 @@ def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone
         raise ConfigError(f"task {task}: {error}") from error
 
 
-def wants_time(function: Callable[..., Any]) -> bool:
+def takes_time(function: Callable[..., Any]) -> bool:
     """Does the function have a parameter for the time of its firing?"""
     return "scheduled_time" in inspect.signature(function).parameters

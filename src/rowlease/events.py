@@ -1,4 +1,4 @@
-"""What happens inside a worker, as values, for logs, metrics, progress and tests."""
+"""The events of a worker, for logs, metrics, progress displays and tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("rowlease")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened; see the subclasses."""
+    """The base of all events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class QueueLeftOut(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
-    """Its slots are ready; it claims from now on."""
+    """The slots of the worker are ready; it claims from now on."""
 
     worker_id: str
     queues: tuple[str, ...]
@@ -37,7 +37,7 @@ class WorkerStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopping(Event):
-    """It claims no more; running tasks may finish within the grace time."""
+    """The worker claims no more; running tasks may finish within the grace time."""
 
     worker_id: str
     grace: timedelta
@@ -45,7 +45,7 @@ class WorkerStopping(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopped(Event):
-    """It has ended; `undelivered` outcomes did not reach the database (their leases run out)."""
+    """The worker has ended; `undelivered` outcomes did not reach the database before that."""
 
     worker_id: str
     undelivered: int
@@ -53,7 +53,7 @@ class WorkerStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdle(Event):
-    """It is idle: it sleeps until a notification, or until the next request is due."""
+    """The worker sleeps until a notification, or until the next request is due."""
 
     announced: bool
 
@@ -82,7 +82,7 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """A failed attempt was recorded in the database; `dead`: the request is a dead letter now."""
+    """A failed attempt was recorded; `dead` if the request became a dead letter."""
 
     request: LeasedRequest
     seconds: float
@@ -99,7 +99,7 @@ class Abandoned(Event):
 
 @dataclass(frozen=True, slots=True)
 class KindUnknown(Event):
-    """Requests of a kind that this worker does not know were declined, or are dead letters now.
+    """Requests of a kind unknown to this worker were declined; `dead` if they became dead letters.
 
     Emitted once for each kind of a queue, and once more when there are dead letters.
     """
@@ -228,9 +228,9 @@ class StoreRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class CallStuck(Event):
-    """The database has not answered a call for 10 s, or within its deadline; `caller` is a thread.
+    """The database has not answered a call for 10 s, or within the call's deadline.
 
-    Emitted once, until the database answers such a call again.
+    Emitted once for each kind of call and `caller` (a thread), until such a call is answered.
     """
 
     call: str
@@ -240,7 +240,7 @@ class CallStuck(Event):
 
 @dataclass(frozen=True, slots=True)
 class CallAnswered(Event):
-    """The database answers such a call again; `seconds` since the first stuck one began."""
+    """The database answers a call again that was stuck; `seconds` since that one began."""
 
     call: str
     caller: str
@@ -249,7 +249,7 @@ class CallAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFired(Event):
-    """A schedule's firing was enqueued, by this worker."""
+    """This worker enqueued a firing of a schedule."""
 
     schedule: str
     time: datetime
@@ -326,8 +326,8 @@ class Events:
         for kind in kinds or Event.__subclasses__():
             self._subscribers[kind] = (*self._subscribers.get(kind, ()), subscriber)
 
-    def wants(self, kind: type[Event]) -> bool:
-        """Does this kind have a subscriber?"""
+    def has_subscriber(self, kind: type[Event]) -> bool:
+        """Whether this kind of event has a subscriber."""
         return kind in self._subscribers
 
     def emit(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The values that a store takes and returns: plain, immutable, no I/O."""
+"""The values that a store takes and returns; they are immutable and do no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_PRIORITY = 255
 
 
 class Outcome(StrEnum):
-    """How a call ended for one request. It is expected, so it is a value and never an exception."""
+    """How a call ended for one request. Each is expected, so it is a value and not an exception."""
 
     OK = "ok"
     #: A call with the same token (or receipt, or load id) was done before; this one did nothing.
@@ -36,12 +36,15 @@ class Outcome(StrEnum):
     BUSY = "busy"
 
 
-#: The types that a value may have, and the advice if it has another.
-Wanted = tuple[tuple[type, ...], str]
-DURATION: Wanted = (timedelta, NoneType), "it must be a timedelta; write timedelta(seconds=5) or so"
-TEXT: Wanted = (str, NoneType), "it must be text"
+#: The types that a value may have, and the advice in the error if it has another.
+TypeRule = tuple[tuple[type, ...], str]
+DURATION: TypeRule = (
+    (timedelta, NoneType),
+    "it must be a timedelta; write timedelta(seconds=5) or so",
+)
+TEXT: TypeRule = (str, NoneType), "it must be text"
 #: The same for each field of a request.
-FIELDS: dict[str, Wanted] = {
+FIELDS: dict[str, TypeRule] = {
     "kind": ((str,), "it must be text: the name of a task"),
     "payload": ((str,), "it must be JSON text; rowlease.client.new_request takes values"),
     "priority": ((int,), "it must be an integer of 0 or more"),
@@ -57,13 +60,13 @@ FIELDS: dict[str, Wanted] = {
 }
 
 
-def check_type(name: str, value: object, wanted: Wanted) -> None:
+def check_type(name: str, value: object, rule: TypeRule) -> None:
     """Refuse a value of a wrong type.
 
     Raises:
         InvalidRequest: the type is wrong; the message says what to give.
     """
-    kinds, advice = wanted
+    kinds, advice = rule
     if not isinstance(value, kinds) or isinstance(value, bool):
         raise InvalidRequest(f"{name} is {shown(value)}; {advice}")
 
@@ -81,8 +84,8 @@ class NewRequest:
         kind: the name of the task, 1 to 200 characters.
         payload: JSON text, at most `MAX_PAYLOAD_BYTES` bytes of UTF-8.
         priority: 0 or more, bigger is more urgent; clamped to the queue's maximum.
-        delay: it may run so long from now, by the database's clock.
-        due_time: it may run from this time on (with time zone); a past one means now.
+        delay: the time from now until it is due, by the database's clock.
+        due_time: when it is due (with time zone); a past time means now.
         dedup_key: at most one live request of a queue has it.
         group_key: requests of a group run one at a time, in the order they were enqueued.
         max_attempts: None takes the queue's.
@@ -103,9 +106,9 @@ class NewRequest:
     retry_base: timedelta | None = None
 
     def __post_init__(self) -> None:
-        for name, wanted in FIELDS.items():
-            if (value := getattr(self, name)).__class__ not in wanted[0]:
-                check_type(name, value, wanted)  # a subclass is accepted
+        for name, rule in FIELDS.items():
+            if (value := getattr(self, name)).__class__ not in rule[0]:
+                check_type(name, value, rule)  # a subclass is accepted
 
 
 class Enqueued(NamedTuple):
@@ -146,10 +149,10 @@ class Claim(NamedTuple):
     """The result of one claim.
 
     Attributes:
-        requests: the leased ones, in claim order; fewer than asked for, or none.
-        more: claim again at once. Few requests alone do not mean that the queue is empty.
-        wait: until the next scheduled request is due or a lease runs out; None if none is.
-        floor: opaque; pass it to the next `dequeue`. None: no scan floor is in force.
+        requests: the leased requests in claim order; there may be fewer than asked for, or none.
+        more: whether to claim again at once. Few requests do not mean that the queue is empty.
+        wait: the time until a scheduled request is due or a lease runs out; None if there is none.
+        floor: an opaque value for the next `dequeue`; None if no floor is in force.
     """
 
     requests: list[LeasedRequest]
@@ -180,7 +183,7 @@ class Failure(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The answer to one renewed lease: `ok`, `cancel_requested`, `busy`, or it is lost."""
+    """The answer to the renewal of one lease; it is kept if `ok`, `cancel_requested` or `busy`."""
 
     request_id: int
     outcome: Outcome
@@ -188,10 +191,10 @@ class Renewal(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """What one exchange brought: the outcomes in the order given, and the claim.
+    """The result of one exchange: the outcomes in the order given, and the claim.
 
     Attributes:
-        dead: of those that failed, which are dead letters now.
+        dead: for each of `failed`, whether the request became a dead letter.
     """
 
     completed: list[Outcome]
@@ -201,7 +204,7 @@ class Exchanged(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a request is not claimed: one word for programs, one sentence for people."""
+    """Why a request is not claimed: a word for programs and a sentence for people."""
 
     reason: str
     words: str
@@ -256,7 +259,7 @@ class DueSchedule(NamedTuple):
 
     Attributes:
         next_time: the first firing that is still to come; None if none is computed yet.
-        changed_time: where next_time is None, firings count from this time.
+        changed_time: firings count from this time if next_time is None.
         claimed_time: the database's time at the claim, by which firings are due.
     """
 
@@ -271,9 +274,11 @@ class DueSchedule(NamedTuple):
 
 
 class ScheduleClaim(NamedTuple):
-    """The result of one claim of schedules; `wait`: until one may be due, None if there is none.
+    """The result of one claim of schedules.
 
-    A schedule that is made, changed or resumed meanwhile may be due earlier.
+    Attributes:
+        wait: the time until the next schedule may be due; None if there is none. A schedule that
+            is made, changed or resumed meanwhile may be due earlier.
     """
 
     due: list[DueSchedule]
@@ -310,7 +315,7 @@ class Request(NamedTuple):
     dedup_key: str | None
     group_key: str | None
     num_attempts: int
-    #: JSON text; None where a finished request's was dropped.
+    #: JSON text; None if it was dropped when the request finished.
     payload: str | None
     last_error: str | None
     result: str | None

@@ -1,4 +1,4 @@
-"""The settings of a task, checked in one place."""
+"""The settings of a task and their checks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rowlease.errors import ConfigError
 
 Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
-#: A kind has as many characters as its column.
+#: The length in characters of the column `kind`.
 MAX_NAME = 200
-#: How many missed firings can be made up.
+#: The most missed firings that can be made up.
 MAX_CATCH_UP = 1000
 
 
@@ -22,25 +22,29 @@ class TaskSettings:
     """The settings of a task.
 
     Attributes:
-        name: what a request's `kind` says.
-        queue: where its requests go unless the producer says otherwise; None means "default".
-        priority: of its requests, unless the producer says otherwise.
-        max_attempts: of the requests that are enqueued with this task itself, not with its name or
-            from SQL (docs/tasks.md), unless the producer says otherwise; None takes the queue's.
-        time_limit: how long one attempt may run; then its process is killed and the attempt fails.
-        soft_time_limit: how long it may run until SoftTimeLimitExceeded is raised in it.
-        retry_base: how long to wait after the first failed attempt, unless the producer says
-            otherwise; doubled after each, half of it random. None takes the queue's.
+        name: the `kind` of its requests.
+        queue: the queue of its requests; None means "default".
+        priority: the priority of its requests.
+        max_attempts: the most attempts of its requests; None takes the queue's setting.
+        time_limit: how long one attempt may run. After that its process is killed and the attempt
+            fails.
+        soft_time_limit: how long one attempt may run before SoftTimeLimitExceeded is raised in it.
+        retry_base: the pause after the first failed attempt. It doubles after each attempt, and
+            half of it is random. None takes the queue's setting.
         executor: what its workers run it in: "process", "thread" or "coroutine".
-        retry_on: exceptions after which another attempt may help. The default is all.
-        dead_letter_on: exceptions after which none will; they win over `retry_on`.
-        cron: when workers enqueue it: five fields, minute hour day month weekday, read by the wall
-            clock of `time_zone`. It is called without arguments; or, if it has a parameter
-            `scheduled_time`, with the time of the firing (ISO 8601, UTC).
+        retry_on: exceptions after which the request is tried again. The default is all.
+        dead_letter_on: exceptions that make the request a dead letter, even if `retry_on` has them.
+        cron: when workers enqueue it: minute, hour, day, month and weekday, by the wall clock of
+            `time_zone`. The task gets no arguments; if it has a parameter `scheduled_time`, it
+            gets the time of the firing (ISO 8601, UTC).
+        time_zone: the time zone of `cron`, by its IANA name.
         catch_up: how many missed firings are made up, the latest ones (1 to 1000).
 
+    A producer may give another queue, priority, `max_attempts` or `retry_base`. None of these four
+    applies to a request that is enqueued by the task's name or from SQL (docs/tasks.md).
+
     Raises:
-        ConfigError: one of them is wrong.
+        ConfigError: a setting is wrong.
     """
 
     name: str
@@ -79,7 +83,7 @@ class TaskSettings:
 
 
 class TaskKeywords(TypedDict, total=False):
-    """`TaskSettings` as keyword arguments, but for the name."""
+    """The fields of `TaskSettings` but `name`, as keyword arguments."""
 
     queue: str | None
     priority: int

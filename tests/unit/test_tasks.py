@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from rowlease.cron import Cron, wants_time
+from rowlease.cron import Cron, takes_time
 from rowlease.errors import ConfigError, UnknownTask, WrongArguments
 from rowlease.model import MAX_PAYLOAD_BYTES
 from rowlease.task_loading import load_tasks
@@ -288,7 +288,7 @@ def test_a_task_with_the_parameter_gets_the_time_of_its_firing() -> None:
 
     def keyword(*, scheduled_time: str) -> None: ...
 
-    assert [wants_time(f) for f in (tell, keyword, echo.function)] == [True, True, False]
+    assert [takes_time(f) for f in (tell, keyword, echo.function)] == [True, True, False]
     assert Task(keyword, cron="* * * * *").timetable == Cron("* * * * *")
 
 

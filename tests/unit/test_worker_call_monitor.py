@@ -122,11 +122,11 @@ def test_a_call_that_waits_for_long_is_told_once_and_when_it_is_answered(
     thread.start()
     assert store.begun.wait(PATIENCE)
     clock.append(100.0 + CALL_SILENT)
-    calls.look()
+    calls.check()
     assert reported == []
     for _ in range(3):
         clock.append(clock[-1] + CHECK_INTERVAL)
-        calls.look()
+        calls.check()
     stuck = CallStuck("maintain", "housekeeping", CALL_SILENT + CHECK_INTERVAL)
     assert reported == [stuck]
     store.may_end.set()
@@ -136,7 +136,7 @@ def test_a_call_that_waits_for_long_is_told_once_and_when_it_is_answered(
         CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * CHECK_INTERVAL),
     ]
     noted.maintain(1)
-    calls.look()
+    calls.check()
     assert len(reported) == 2
 
 
@@ -170,5 +170,5 @@ def test_a_call_that_ends_during_the_look_is_not_told(
     thread.join(PATIENCE)
     monkeypatch.setattr(calls, "waiting", lambda: seen)
     clock.append(clock[-1] + CALL_SILENT + CHECK_INTERVAL)
-    calls.look()
+    calls.check()
     assert reported == []

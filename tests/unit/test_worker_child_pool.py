@@ -129,11 +129,11 @@ def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: ChildPoo
     (slot,) = slots.children
     given = [lease("size", text="x" * 1_000_000) for _ in range(8)] + [lease("large")] * 8
     slot.give(given)
-    assert (slot.wants_to_write, slot.load) == (True, 16)  # a pipe holds far less
+    assert (slot.has_unsent, slot.load) == (True, 16)  # a pipe holds far less
     found = answers(slots, 16)
     assert [one.ending for one in found[:8]] == [Returned("1000000")] * 8
     assert {len(result_of(one)) for one in found[8:]} == {1_000_002}
-    assert (slot.wants_to_write, slot.load) == (False, 0)
+    assert (slot.has_unsent, slot.load) == (False, 0)
 
 
 def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: ChildPool) -> None:

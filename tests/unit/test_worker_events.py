@@ -33,10 +33,10 @@ def test_a_subscriber_hears_what_it_asked_for() -> None:
     some: list[Event] = []
     everything: list[Event] = []
     events.subscribe(some.append, Renewed, StoreRecovered)
-    assert events.wants(Renewed)
-    assert not events.wants(Finished)
+    assert events.has_subscriber(Renewed)
+    assert not events.has_subscriber(Finished)
     events.subscribe(everything.append)
-    assert events.wants(Finished)
+    assert events.has_subscriber(Finished)
     for event in (Renewed(3), Finished(REQUEST, 0.1), StoreRecovered(1.0)):
         events.emit(event)
     assert some == [Renewed(3), StoreRecovered(1.0)]
@@ -85,5 +85,5 @@ def test_what_is_not_logged_is_not_even_made(
     caplog.set_level(level, "rowlease")
     events = Events()
     log_to(events)
-    assert events.wants(Finished) is detailed
-    assert all(events.wants(kind) for kind in LEVELS)
+    assert events.has_subscriber(Finished) is detailed
+    assert all(events.has_subscriber(kind) for kind in LEVELS)

@@ -18,7 +18,7 @@ from rowlease.errors import (
 from rowlease.events import Event, Events, HousekeepingRefused
 from rowlease.worker import housekeeping as module
 from rowlease.worker import retry_policy as patience
-from rowlease.worker.housekeeping import SHORTEST, Housekeeping
+from rowlease.worker.housekeeping import SHORTEST_PAUSE, Housekeeping
 from rowlease.worker.times import HEARTBEAT_ANSWER, REFUSAL_TOLERATED
 
 
@@ -167,7 +167,7 @@ def test_schedules_are_looked_at_when_they_want_to_be(store: Records) -> None:
         due = Due(store, every)
         keeping(store, schedules=due).run()
         # Something else may be due just before: then at the next look, which is not at once.
-        assert due.steps[1] - due.steps[0] == pytest.approx(gap, abs=SHORTEST)
+        assert due.steps[1] - due.steps[0] == pytest.approx(gap, abs=SHORTEST_PAUSE)
         assert store.calls.index("schedules") < store.calls.index("maintain")  # first what is due
 
 

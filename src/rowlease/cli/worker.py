@@ -1,4 +1,4 @@
-"""`rowlease worker`."""
+"""The command `rowlease worker`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 
 
-class Ended(NamedTuple):
-    """What is said at the end, for programs and for people, and how it went."""
+class RunResult(NamedTuple):
+    """The summary as data and as text, and the exit code."""
 
     data: dict[str, Any]
     text: str
@@ -33,17 +33,16 @@ class Ended(NamedTuple):
 def named_queues(
     _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> list[str] | dict[str, int] | None:
-    """The names in order; or, if one has a weight, every name with its weight (1 if it has none).
+    """The queue names in order; if one has a weight, all names with their weights (1 by default).
 
-    None if no name is given. A name that has a = and digits at its end is written with a weight of
-    its own.
+    None if no name is given. A name that itself ends in = and digits must be given with a weight.
     """
     split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
     if not any(match and match[2] for match in split):
         return list(given) or None
     weights = {match[1]: int(match[2] or 1) for match in split if match}
     if len(weights) < len(given):
-        raise click.BadParameter("a queue is named twice")
+        raise click.BadParameter("a queue is given twice")
     return weights
 
 
@@ -68,7 +67,7 @@ def named_queues(
     type=click.Choice(["process", "thread", "coroutine"]),
     help="What a slot runs its tasks in. Default: process; coroutine if all are `async def`.",
 )
-@click.option("--prefetch", type=click.IntRange(0), help="Most requests a slot may hold ahead.")
+@click.option("--prefetch", type=click.IntRange(0), help="The most requests to prefetch per slot.")
 @click.option("--lease", type=duration, help="How long a lease lasts. Default: the queue's.")
 @click.option(
     "--consumer-priority",
@@ -89,20 +88,20 @@ def named_queues(
     type=duration,
     default="30s",
     show_default=True,
-    help="On SIGTERM or Ctrl-C: how long running tasks may go on. A second signal ends it at once.",
+    help="How long running tasks may go on after SIGTERM or Ctrl-C. A second signal ends them.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="Run so many workers, each in a process of its own, and replace those that die. "
-    "They share the usable cores.",
+    help="The number of workers. Each runs in its own process and is replaced if it dies. They "
+    "share the usable cores.",
 )
 @click.option(
     "--health",
     metavar="[HOST:]PORT",
-    help="Answer GET /live and /ready there with 200 or 503. A port alone is for this host only.",
+    help="Answer GET /live and /ready there with 200 or 503. A port alone serves only this host.",
 )
 @click.option(
     "--health-file",
@@ -116,7 +115,7 @@ def named_queues(
     default="text",
     envvar="ROWLEASE_LOG_FORMAT",
     show_default=True,
-    help="Lines on stderr. Or by ROWLEASE_LOG_FORMAT.",
+    help="The format of the lines on stderr. Also set by ROWLEASE_LOG_FORMAT.",
 )
 @click.option(
     "--log-level",
@@ -124,9 +123,9 @@ def named_queues(
     default="info",
     envvar="ROWLEASE_LOG_LEVEL",
     show_default=True,
-    help="debug has a line for every request. Or by ROWLEASE_LOG_LEVEL.",
+    help="At debug, every request has a line. Also set by ROWLEASE_LOG_LEVEL.",
 )
-@click.option("--supervised", type=int, hidden=True, help="The end of a supervisor's line.")
+@click.option("--supervised", type=int, hidden=True, help="The descriptor of the channel.")
 @dsn_option
 @json_option
 def worker(
@@ -143,14 +142,14 @@ def worker(
     concurrency: int | None,
     **others: Unpack[WorkerKeywords],
 ) -> None:
-    """Lease requests and run them with the tasks of a module.
+    """Claim requests and run the tasks of a module.
 
     TASKS is `package.module` (every task in it) or `package.module:name`.
 
 
     \b
-    SIGTERM, Ctrl-C  drain: claim no more, finish what runs; again: abandon it at once
-    SIGQUIT          write the stacks of all processes to stderr, and go on
+    SIGTERM, Ctrl-C  drain: claim no more and finish what runs; again: abandon it at once
+    SIGQUIT          write the stacks of all processes to stderr and go on
     """
     from rowlease.cli.logs import set_up_logging, write_behind_stderr
     from rowlease.cli.queue import create_missing
@@ -170,7 +169,8 @@ def worker(
     try:
         show_json(data) if as_json else click.echo(text)
     except BrokenPipeError:
-        # Nobody reads it any more, which is no failure; the interpreter flushes once more.
+        # The reader has closed the pipe, which is not an error. The interpreter flushes stdout
+        # once more at its end, so stdout must be open.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(exit_code)
 
@@ -181,29 +181,29 @@ def run_alone(
     health: str | None,
     health_file: Path | None,
     settings: WorkerSettings,
-) -> Ended:
+) -> RunResult:
     """Run one worker in this process."""
     from rowlease.worker.host.health_reporter import HealthReporter
 
     outlets, interval = outlets_of(health_file)
-    with opened(tasks, dsn, settings) as pool:
-        report, changed = pool.health.report, pool.health.changed
-        with probed(health, report), HealthReporter(report, outlets, changed, interval):
-            summary = pool.run()
-    return Ended(summary._asdict(), str(summary), 0)
+    with open_worker(tasks, dsn, settings) as worker:
+        report, changed = worker.health.report, worker.health.changed
+        with health_probes(health, report), HealthReporter(report, outlets, changed, interval):
+            summary = worker.run()
+    return RunResult(summary._asdict(), str(summary), 0)
 
 
 def run_supervised(tasks: str, dsn: str | None, fd: int, settings: WorkerSettings) -> None:
-    """Run one worker of a supervisor, and tell it how that goes."""
+    """Run one worker of a supervisor, and send it reports."""
     from rowlease.worker.host.channel import WorkerEnd
     from rowlease.worker.host.health_reporter import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
 
-    # First of all, so that a signal that asks for stacks does not end a worker that starts.
-    with stacks_on_sigquit(lambda: None), opened(tasks, dsn, settings) as pool:
-        line = WorkerEnd(fd, gone=pool.stop)
-        with HealthReporter(pool.health.report, [line], pool.health.changed):
-            line.summary(pool.run())
+    # SIGQUIT is handled before anything else, because it would end a worker that starts.
+    with stacks_on_sigquit(lambda: None), open_worker(tasks, dsn, settings) as worker:
+        channel = WorkerEnd(fd, gone=worker.stop)
+        with HealthReporter(worker.health.report, [channel], worker.health.changed):
+            channel.summary(worker.run())
 
 
 def run_supervisor(
@@ -212,8 +212,8 @@ def run_supervisor(
     health: str | None,
     health_file: Path | None,
     settings: WorkerSettings,
-) -> Ended:
-    """Run workers in processes of their own, started as this one was."""
+) -> RunResult:
+    """Run several workers, each in its own process with the options of this one."""
     from rowlease.config import configured_dsn
     from rowlease.database import connect, database
     from rowlease.events import Events, log_to
@@ -223,11 +223,11 @@ def run_supervisor(
     log_to(events)
     outlets, interval = outlets_of(health_file)
     environment = dict(os.environ)
-    # -P: this process has not looked for rowlease in the working directory either.
+    # -P, because this process did not import rowlease from the working directory either.
     command = [sys.executable, "-P", "-m", "rowlease", "worker", "--supervised", "{}"]
     with database(dsn) as place:
         with connect(place):
-            pass  # what is wrong with it is better said once
+            pass  # so that an error is reported once, and not by each worker
         if configured_dsn(dsn) is None:
             environment["ROWLEASE_DSN"] = place
         supervisor = Supervisor(
@@ -240,17 +240,17 @@ def run_supervisor(
             outlets=outlets,
             interval=interval,
         )
-        with probed(health, supervisor.report):
+        with health_probes(health, supervisor.report):
             summary = supervisor.run()
     count, restarts = settings.processes, supervisor.num_restarts
     text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
     data = {**summary._asdict(), "processes": count, "restarts": restarts}
-    return Ended(data, text, supervisor.exit_code)
+    return RunResult(data, text, supervisor.exit_code)
 
 
 @contextmanager
-def opened(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterator[Worker]:
-    """A worker on a store that is closed afterwards."""
+def open_worker(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterator[Worker]:
+    """Make a worker on a store that is closed afterwards."""
     from rowlease.database import connect, database
     from rowlease.store import redact
     from rowlease.task_loading import load_tasks
@@ -259,14 +259,14 @@ def opened(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterator[Wo
     sys.path.insert(0, "")
     found = load_tasks(tasks)
     with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
-        pool = Worker.of(store, found, settings)
+        worker = Worker.of(store, found, settings)
         logging.getLogger("rowlease").info("rowlease worker at %s", redact(place))
-        yield pool
+        yield worker
 
 
 @contextmanager
-def probed(address: str | None, report: Callable[[], HealthReport]) -> Iterator[None]:
-    """Answer probes over HTTP meanwhile, where that is asked for."""
+def health_probes(address: str | None, report: Callable[[], HealthReport]) -> Iterator[None]:
+    """Answer health probes over HTTP meanwhile, if an address is given."""
     if address is None:
         yield
         return
@@ -279,7 +279,7 @@ def probed(address: str | None, report: Callable[[], HealthReport]) -> Iterator[
 
 
 def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
-    """Who is to be told how the worker is, and every how many seconds."""
+    """The outlets for health reports, and the seconds between two reports."""
     from rowlease.worker.host.health_reporter import interval_of
     from rowlease.worker.host.probes import HealthFile
     from rowlease.worker.host.systemd import Systemd

@@ -1,9 +1,9 @@
-"""The worker: leases requests, runs their tasks, reports what became of them.
+"""The worker claims requests, runs their tasks and delivers their outcomes.
 
-`worker` puts it together from three wings: `claims` talks to the database about requests, `slots`
-runs their tasks, `host` reports its health, handles signals, and supervises several.
+`worker` assembles it from three packages: `claims` exchanges requests and outcomes with the
+database, `slots` runs tasks, and `host` reports health, handles signals and supervises workers.
 
-Names are imported when they are first used: a child process needs few of them.
+Names are imported at their first use, because a child process needs few of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
-_HOMES = {
+_MODULES = {
     "Summary": "rowlease.worker.summary",
     "Worker": "rowlease.worker.worker",
     "usable_cores": "rowlease.worker.cores",
@@ -26,8 +26,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'rowlease.worker' has no attribute {name!r}")
 
 

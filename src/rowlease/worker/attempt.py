@@ -1,4 +1,4 @@
-"""How one attempt at a request ended: a plain value, wherever the task ran."""
+"""The end of one attempt at a request, as a value, and the text of a task's error."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rowlease.errors import DeadLetter, Retry, WrongArguments
 from rowlease.model import Failure
 from rowlease.tasks import Task
 
-#: What last_error holds (characters).
+#: The most characters of `last_error`, and of the message at its beginning.
 MAX_ERROR = 8000
 MAX_MESSAGE = 2000
-#: Seconds; the database's calendar has an end.
+#: The longest pause before a retry, in seconds: a due time must be within the database's calendar.
 LONGEST_RETRY = 10 * 365 * 86_400.0
-#: Frames of these files mean nothing to a task's author.
+#: The files whose frames are left out of tracebacks: they mean nothing to a task's author.
 OWN_FOLDER, TASKS_FILE = os.path.join(os.path.dirname(__file__), ""), tasks.__file__
 
 
@@ -32,13 +32,13 @@ class NotRun(NamedTuple):
     """The request was taken back, or its lease was over, before the task began."""
 
 
-#: How an attempt ended, or that there was none.
+#: The end of an attempt, or `NotRun` if there was none.
 Ending = Returned | Failure | NotRun
 
 
 def failed(task: Task, error: BaseException) -> Failure:
-    """The failure that this exception of a task means."""
-    # isinstance would ask the exception itself, which may raise another.
+    """The failure that an exception of a task stands for."""
+    # isinstance would call methods of the exception, which may raise.
     kind, raised = type(error), cast("Any", error)
     try:
         if issubclass(kind, Retry):
@@ -54,14 +54,14 @@ def failed(task: Task, error: BaseException) -> Failure:
 
 
 def retry_after(seconds: float) -> timedelta | None:
-    """How long to wait for the next attempt, within the calendar; None for what is no number."""
+    """The pause before the next attempt, within the limits; None if `seconds` is not a number."""
     if math.isnan(seconds):
         return None
     return timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
 
 
 def describe(error: object) -> str:
-    """The text of an exception, or of what a task gave as a reason, whatever it is."""
+    """The text of an exception, or of the reason that a task gave; never raises."""
     try:
         return _encodable(_text(error))
     except BaseException as worse:

@@ -1,4 +1,4 @@
-"""Which calls of the database a worker's threads wait for, and since when."""
+"""Monitors a worker's calls to the database, and reports those that are stuck."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowlease.events import CallAnswered, CallStuck, Events
 from rowlease.store import Store
 from rowlease.worker.times import CALL_SILENT
 
-#: Seconds between two looks for such calls.
+#: Seconds between two checks for stuck calls.
 CHECK_INTERVAL = 1.0
-#: The call that RenewalsLost reports: the log must not name one cause twice.
+#: The call that `RenewalsLost` reports, so that the log does not report one cause twice.
 REPORTED_ELSEWHERE = "renew"
 
 
@@ -23,8 +23,8 @@ class Call(NamedTuple):
     """A call that is not answered yet.
 
     Attributes:
-        name: of the store's method.
-        thread: who waits.
+        name: the store's method.
+        thread: the thread that waits.
         since: when the call began.
     """
 
@@ -34,10 +34,11 @@ class Call(NamedTuple):
 
 
 class CallMonitor:
-    """Knows what every thread waits for; any thread may ask.
+    """The calls that threads wait for. Safe to use from any thread.
 
-    A call that is stuck is reported once, and once more when the database answers it, or the next
-    call of this name and thread. It is stuck after 10 s, or when its own deadline is over.
+    A call is stuck when it has not been answered for 10 s or within its own deadline. A stuck call
+    is reported once, and its end is reported when the database answers it, or the next call of the
+    same name and thread.
     """
 
     def __init__(self, events: Events) -> None:
@@ -48,15 +49,15 @@ class CallMonitor:
         self._check_at = 0.0
 
     def through(self, store: Store) -> Store:
-        """The same store, whose calls are noted here."""
+        """The same store, with its calls monitored."""
         return cast("Store", MonitoredStore(store, self, ""))
 
     def waiting(self) -> list[Call]:
-        """Those that wait now, the one that waits longest first."""
+        """The calls that are not answered yet, the longest wait first."""
         return sorted(self._waiting.values(), key=lambda call: call.since)
 
-    def look(self) -> None:
-        """Tell which calls are stuck by now. For one thread, which makes no calls itself."""
+    def check(self) -> None:
+        """Report the calls that are stuck by now. For one thread, which makes no calls itself."""
         at = now()
         if at < self._check_at:
             return
@@ -70,7 +71,7 @@ class CallMonitor:
             return
         with self._ends:
             if call[:2] in self._stuck or call not in self._waiting.values():
-                return  # reported before, or it has just ended
+                return  # it was reported before, or has just ended
             self._stuck[call[:2]] = call.since
         self._events.emit(CallStuck(call.name, call.thread, now() - call.since))
 
@@ -80,10 +81,10 @@ class CallMonitor:
             self._events.emit(CallAnswered(call.name, call.thread, now() - since))
 
     def make(self, name: str, call: Callable[[], Any]) -> Any:
-        """Make a call of this thread.
+        """Make a call in this thread.
 
         Raises:
-            StoreTimeout: its sentence names the call.
+            StoreTimeout: the message names the call.
             Exception: what the call raises.
         """
         thread = threading.current_thread()
@@ -108,26 +109,26 @@ class CallMonitor:
 
 
 class MonitoredStore:
-    """A store or its notifications, whose methods are calls."""
+    """A store, or its notifications, with every method call monitored."""
 
-    def __init__(self, of: Any, calls: CallMonitor, prefix: str) -> None:
-        self._of = of
+    def __init__(self, store: Any, calls: CallMonitor, prefix: str) -> None:
+        self._store = store
         self._calls = calls
         self._prefix = prefix
 
     def within(self, timeout: timedelta) -> MonitoredStore:
-        return MonitoredStore(self._of.within(timeout), self._calls, self._prefix)
+        return MonitoredStore(self._store.within(timeout), self._calls, self._prefix)
 
     def listen(self, *arguments: Any, **named: Any) -> MonitoredStore:
-        made = self._calls.make("listen", lambda: self._of.listen(*arguments, **named))
-        return MonitoredStore(made, self._calls, "listen.")
+        notifications = self._calls.make("listen", lambda: self._store.listen(*arguments, **named))
+        return MonitoredStore(notifications, self._calls, "listen.")
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._of, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self._store, name)
+        if not callable(attribute):
+            return attribute
 
         def call(*arguments: Any, **named: Any) -> Any:
-            return self._calls.make(self._prefix + name, lambda: found(*arguments, **named))
+            return self._calls.make(self._prefix + name, lambda: attribute(*arguments, **named))
 
         return call

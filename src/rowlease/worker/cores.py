@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""Counts the cores that this process may use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """The cores in this process's affinity mask, fewer where a cgroup's quota allows less.
+    """The number of cores in this process's affinity mask, or fewer if a cgroup has a quota.
 
-    Quotas of cgroup versions 1 and 2 count, of every group above this process as far as they can
-    be seen; a part of a core counts as a whole one.
+    It takes quotas of cgroup versions 1 and 2 into account, of this process's group and of every
+    visible group above it. A fraction of a core counts as a whole one.
 
     Args:
-        root: where /proc and /sys are.
+        root: the folder that contains proc and sys.
     """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -39,7 +39,7 @@ def _quotas(root: Path) -> Iterator[float]:
         else:
             continue
         for mount in mounts:
-            # The path may be the host's, of which a container sees only its own end: the mount.
+            # In a container the path may be that of the host, of which only the mount is visible.
             folder = mount / path.lstrip("/")
             for place in (folder, *folder.parents):
                 if place.is_relative_to(mount) and (quota := read(place)) is not None:

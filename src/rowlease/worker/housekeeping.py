@@ -1,4 +1,4 @@
-"""Housekeeping: the thread for heartbeats, schedules and `maintain`."""
+"""Housekeeping sends heartbeats, fires schedules and calls `maintain`, in its own thread."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from rowlease.worker.retry_policy import RetryPolicy, is_caused_by_data
 from rowlease.worker.schedules import Schedules
 from rowlease.worker.times import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
 
-#: Seconds between two rounds of `maintain`: while there is work, and while there is none.
+#: Seconds between two calls of `maintain`: while tasks run, and while none runs.
 MAINTAIN, MAINTAIN_IDLE = 1.0, 2.5
-#: Seconds between two rounds at least.
-SHORTEST = 0.02
+#: The shortest pause in seconds.
+SHORTEST_PAUSE = 0.02
 
 
 class Housekeeping:
-    """Calls `worker_heartbeat` and `maintain` at jittered intervals, and `remove_worker` last.
+    """Calls `worker_heartbeat` and `maintain` at jittered intervals, and at last `remove_worker`.
 
     Args:
-        busy: how many slots run something.
-        kinds: those that the worker knows; others leave requests of these to it.
-        schedules: fired from here, too, at their times.
+        busy: returns how many slots run tasks.
+        kinds: the kinds that the worker knows, sent with each heartbeat. No request of these
+            kinds becomes a dead letter because another worker does not know its kind.
+        schedules: the schedules to fire, if any.
     """
 
     def __init__(
@@ -62,35 +63,33 @@ class Housekeeping:
         self.answered_at = now()
 
     def run(self) -> None:
-        """Go on until stopped; what fails is left alone until the next time.
+        """Make the calls until stopped; one that fails is repeated at its next time.
 
         Raises:
             ConfigError: the settings of a task with a schedule are wrong.
-            AccessDenied, SchemaMismatch: at the start, or for longer than a worker bears it.
+            AccessDenied, SchemaMismatch: the database refused the first call, or has refused for a
+                minute.
         """
-        chores = [
-            self._send_heartbeat,
-            *([self._schedules.step] if self._schedules else []),
-            self._maintain,
-        ]
-        patience = [RetryPolicy() for _ in chores]
+        schedules = [self._schedules.step] if self._schedules else []
+        chores = [self._send_heartbeat, *schedules, self._maintain]
+        policies = [RetryPolicy() for _ in chores]
         due = [0.0] * len(chores)
         pause = 0.0
         while not self._stopped.wait(pause):
             for place, chore in enumerate(chores):
                 if now() < due[place]:
                     continue
-                due[place] = now() + MAINTAIN * random.uniform(0.8, 1.2)  # should it fail
+                due[place] = now() + MAINTAIN * random.uniform(0.8, 1.2)  # in case it fails
                 try:
                     due[place] = now() + chore()
                     self.answered_at = now()
-                    patience[place].answered()
+                    policies[place].answered()
                 except (StoreError, InvalidRequest) as error:
                     if is_caused_by_data(error):
                         self._report(str(error))
-                    elif not patience[place].tolerates(error):
+                    elif not policies[place].tolerates(error):
                         raise
-            pause = max(SHORTEST, min(due) - now())
+            pause = max(SHORTEST_PAUSE, min(due) - now())
         with suppress(RowleaseError):
             self._store.remove_worker(self._worker_id)
 
@@ -99,7 +98,7 @@ class Housekeeping:
         self._stopped.set()
 
     def _report(self, error: str) -> None:
-        """Emit a refusal once: nothing that one row holds may end a worker."""
+        """Emit a refusal once. It does not end the worker: the values of one row may cause it."""
         if error not in self._reported:
             self._reported.add(error)
             self._events.emit(HousekeepingRefused(error))

@@ -1,4 +1,4 @@
-"""What a worker is made of while it runs."""
+"""The parts of a running worker: starts them, wakes them and stops them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rowlease.worker.threads import Threads
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of one run; see `rowlease.worker.worker` for what each of them does.
+    """The parts of one run; `rowlease.worker.worker` describes them.
 
     Attributes:
-        listener: None in burst mode, and where the database sends no notifications.
+        listener: None in burst mode, or if the database sends no notifications.
     """
 
     calls: CallMonitor
@@ -35,7 +35,7 @@ class Parts:
     housekeeping: Housekeeping
 
     def start(self, threads: Threads) -> None:
-        """Start a thread for each part that waits; the dispatcher has the caller's."""
+        """Start a thread for each part but the dispatcher, which runs in the caller's thread."""
         threads.start("receiver", self.receiver.run)
         threads.start("sender", self.sender.run)
         threads.start("leases", self.leases.run, self.dispatcher.lost, self.receiver.go_on)
@@ -44,20 +44,20 @@ class Parts:
             threads.start("listener", self.listener.run, self.receiver)
 
     def notice(self) -> None:
-        """Wake the parts that have something to do, after a step of the dispatcher."""
+        """Wake the parts that have work after a step of the dispatcher."""
         self.receiver.notice()
         self.sender.notice()
-        self.calls.look()
+        self.calls.check()
 
     def stop(self) -> None:
-        """End every thread but the receiver's and the sender's, which are closed before."""
+        """End every thread but those of the receiver and the sender, which are closed before."""
         self.leases.stop()
         self.housekeeping.stop()
         if self.listener:
             self.listener.stop()
 
     def deliver_rest(self) -> None:
-        """Deliver what a late claim brought, or what a failed receiver left."""
+        """Deliver the outcomes that are left after a late claim or a failure of the receiver."""
         self.dispatcher.give_up()
         with suppress(RowleaseError):
             if self.pump.lost_claims.is_unsure:
@@ -67,5 +67,5 @@ class Parts:
 
     @property
     def undelivered(self) -> int:
-        """How many requests are held, or have an outcome that did not reach the database."""
+        """How many requests are held or have outcomes that did not reach the database."""
         return self.pump.undelivered + self.dispatcher.held

@@ -1,4 +1,4 @@
-"""What a worker makes of a call that the database refused: blame what was sent, bear it, or end."""
+"""Decides after a failed call whether to repeat it, to send other values, or to end the worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rowlease.worker.times import REFUSAL_TOLERATED
 
 
 class RetryPolicy:
-    """Of one thread: may the call that failed be made again later?
+    """Decides whether a failed call of one kind may be repeated later.
 
     Args:
-        worked: the database has done before what is asked of it. Until then a refusal is a mistake
-            in the settings, and is not borne.
+        worked: whether such a call has succeeded before. Until one has, a refusal is taken for a
+            mistake in the settings.
     """
 
     def __init__(self, *, worked: bool = False) -> None:
@@ -20,12 +20,12 @@ class RetryPolicy:
         self._refused_since: float | None = None
 
     def answered(self) -> None:
-        """A call has succeeded."""
+        """Record a call that succeeded."""
         self._worked = True
         self._refused_since = None
 
     def tolerates(self, error: Exception) -> bool:
-        """A database that is away is borne for ever, a refusal for a minute."""
+        """Whether to repeat the call: always in an outage, after a refusal for a minute."""
         if isinstance(error, StoreError) and error.transient:
             return True
         if not (self._worked and isinstance(error, StoreError | InvalidRequest)):
@@ -37,9 +37,10 @@ class RetryPolicy:
 
 
 def is_caused_by_data(error: Exception) -> bool:
-    """May the call succeed with other values? Not if the database is away, or denies it to us.
+    """Whether the call might succeed with other values.
 
-    Some values make the driver itself fail, so any exception may be.
+    Not in an outage, or if rights or routines are missing. Any other exception may be caused by
+    the values: some make the driver itself fail.
     """
     if isinstance(error, StoreError) and error.transient:
         return False
@@ -47,5 +48,5 @@ def is_caused_by_data(error: Exception) -> bool:
 
 
 def ascii_only(text: str) -> str:
-    """The same in characters that every database holds."""
+    """The text in ASCII, with all other characters escaped: every database accepts that."""
     return text.replace("\0", "\\0").encode("ascii", "backslashreplace").decode()

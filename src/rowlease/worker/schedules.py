@@ -1,29 +1,26 @@
-"""Schedules: whatever a schedule wants to have enqueued now, some worker enqueues.
+"""Registers the schedules of a worker's tasks, and fires schedules that are due.
 
-There is no leader to elect: a due schedule is leased like a request, by whoever comes first, and
-fired with the token of that lease. A worker that dies in between is followed by another, and one
-that comes late changes nothing.
+No leader is elected: the first worker to claim a due schedule leases it like a request, and fires
+it with the token of that lease. If that worker dies, the lease runs out and another worker claims
+the schedule. A worker that fires too late changes nothing, because its token is old.
 """
 
 from __future__ import annotations
 
-from rowlease.cron import SCHEDULED_TIME, Cron, wants_time
+from rowlease.cron import SCHEDULED_TIME, Cron, takes_time
 from rowlease.errors import ConfigError, InvalidRequest, StoreError
 from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
 from rowlease.store import Scheduling
 from rowlease.tasks import DEFAULT_QUEUE, Registry
 
-#: Seconds until to look again, at most: so late may the first firing be of a schedule that somebody
-#: has made, changed or resumed meanwhile.
+#: The longest pause between two checks, in seconds. The first firing of a schedule that was made,
+#: changed or resumed meanwhile may be late by as much.
 CHECK_INTERVAL = 15.0
 
 
 class Schedules:
-    """Registers the schedules of a worker's tasks, and fires those that are due.
-
-    It fires what others have made, too, if it knows the task.
-    """
+    """The schedules of one worker: those of its tasks, and all others whose tasks it knows."""
 
     def __init__(self, store: Scheduling, worker_id: str, tasks: Registry, events: Events) -> None:
         self._store = store
@@ -34,14 +31,14 @@ class Schedules:
         self._reported: set[tuple[str, str]] = set()
 
     def step(self) -> float:
-        """Do what is due.
+        """Register schedules that are not registered yet, and fire those that are due.
 
         Returns:
-            Seconds until to call again.
+            Seconds until the next call.
 
         Raises:
-            StoreError: the store refused, or is away.
-            ConfigError: a task's queue does not exist.
+            StoreError: the database refused a call, or is away.
+            ConfigError: the queue of a task does not exist.
         """
         while self._unregistered:
             one = self._unregistered[-1]
@@ -54,7 +51,7 @@ class Schedules:
                     queue=one.queue or DEFAULT_QUEUE,
                     time_zone=one.timetable.time_zone,
                     payload=f'{{"scheduled_time":"{SCHEDULED_TIME}"}}'
-                    if wants_time(one.function)
+                    if takes_time(one.function)
                     else "{}",
                     priority=one.priority,
                     catch_up=one.catch_up,
@@ -82,8 +79,8 @@ class Schedules:
         except Exception as error:
             if isinstance(error, StoreError) and error.transient:
                 raise
-            # Tried again, by whoever leases it next; reported once. What was written
-            # into the row by hand may be beyond the calendar: then it is no error of ours.
+            # The next worker that claims the schedule tries again. Any exception is possible:
+            # values written into the row by hand may be beyond the calendar.
             reason = str(error) or type(error).__name__
             if (due.schedule_name, reason) not in self._reported:
                 self._reported.add((due.schedule_name, reason))

@@ -1,4 +1,4 @@
-"""The settings of a worker, checked in one place."""
+"""The settings of a worker and their checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypedDict, cast
 
 from rowlease.errors import ConfigError
 
-#: The limits of a lease that a worker sets.
+#: The limits of the setting `lease`.
 SHORTEST_LEASE, LONGEST_LEASE = timedelta(milliseconds=100), timedelta(days=1)
 
 
@@ -18,27 +18,29 @@ class WorkerSettings:
     """The settings of a worker.
 
     Attributes:
-        queues: where to take requests from. A list: most important first, and one gets something
-            only when those before it are empty. A dict of weights (1 to 1000): each gets its share
-            of the claims while all of them have requests. None takes the queues that the tasks
-            name, and "default" where a task names none, with equal weights.
-        concurrency: slots; None takes the cores this process may use, 32 for threads, or 100 for
-            coroutines.
-        executor: "process" runs each slot's tasks in a child process; what crashes one harms no
-            other. "thread" and "coroutine" run all in this process, for tasks that wait for other
-            machines: plain functions in threads, which nothing can kill (past its time limit one
-            is left behind, and its soft time limit only sets `current().should_stop`), and
-            coroutines in one event loop. None takes "coroutine" if every task is an `async def`.
-        prefetch: how many short requests to hold ahead for each slot, at most (500; 30 in this
-            process). How many they are follows from how long tasks take: a slot holds 200 ms of
-            work at most, and nothing ahead while tasks take over 100 ms.
-        lease: how long leases last before they must be renewed (0.1 s to 1 day); None takes the
-            queue's. A dead worker's requests are free again after that time.
-        consumer_priority: where it is lower than another worker's, that one gets requests first.
-        burst: stop when the queues are empty and nothing runs; requests scheduled for later do
+        queues: the queues to claim from. In a list the most important comes first: a queue is
+            served only when those before it are empty. In a dict of weights (1 to 1000) each queue
+            gets its share of the claims while all of them have requests. None takes the queues of
+            the tasks ("default" for a task without one), with equal weights.
+        concurrency: how many slots. None takes one for each usable core, 32 for threads, or 100
+            for coroutines.
+        executor: "process" runs the tasks of each slot in a child process, so that a crash harms no
+            other task. "thread" and "coroutine" run all tasks in this process, for tasks that
+            wait for other machines: plain functions in threads and coroutines in one event loop.
+            A thread cannot be killed: a task past its time limit fails, but its thread runs on,
+            and a soft time limit only sets `current().should_stop`. None takes the executor that
+            the tasks name, else "coroutine" if every task is an `async def`, else "process".
+        prefetch: the most short requests to prefetch for each slot. None takes 500 for processes,
+            else 30. The run time of tasks limits it further: a slot holds at most 200 ms of work,
+            and prefetches nothing while tasks take over 100 ms.
+        lease: how long leases last before they must be renewed (0.1 s to 1 day). None takes the
+            setting of each queue. The requests of a dead worker are free again after that time.
+        consumer_priority: workers with a larger one get requests first.
+        burst: stop when the queues are empty and nothing runs; requests that are not due yet do
             not count.
         grace: how long running tasks may go on after the first `stop` (30 s).
-        poll: how long an idle worker sleeps at most without a notification.
+        poll: the longest sleep of an idle worker without a notification. None takes 5 s, or 1 s if
+            the database sends no notifications.
         processes: how many workers like this one share the host's cores (1 or more).
 
     Raises:
@@ -67,13 +69,13 @@ class WorkerSettings:
             raise ConfigError(f"prefetch is {self.prefetch}; it must be 0 or more")
 
     def keywords(self) -> WorkerKeywords:
-        """All but the first two, as `Worker` takes them."""
+        """The settings but `queues` and `concurrency`, as keyword arguments of `Worker`."""
         names = WorkerKeywords.__annotations__
         return cast("WorkerKeywords", {name: getattr(self, name) for name in names})
 
 
 class WorkerKeywords(TypedDict, total=False):
-    """`WorkerSettings` as keyword arguments, but for the first two."""
+    """The fields of `WorkerSettings` but `queues` and `concurrency`, as keyword arguments."""
 
     executor: str | None
     prefetch: int | None

@@ -1,4 +1,4 @@
-"""What a worker did in one run, in numbers."""
+"""Counts what a worker has done in one run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 @dataclass(slots=True)
 class Counts:
-    """How many requests went which way."""
+    """How many requests had which outcome so far."""
 
     claimed: int = 0
     finished: int = 0
@@ -23,17 +23,17 @@ class Summary(NamedTuple):
     """What a worker did in one run.
 
     Attributes:
-        claimed: requests leased.
-        finished: complete.
+        claimed: requests claimed.
+        finished: requests completed.
         failed: attempts that failed.
-        dead: requests that became dead letters when this worker reported on them.
-        abandoned: given up, to wait again.
-        lost: leases lost, whose outcomes did not count.
+        dead: requests that became dead letters by an outcome of this worker.
+        abandoned: requests abandoned or declined.
+        lost: leases lost; the outcomes of their requests did not count.
         crashed: child processes that died.
         undelivered: outcomes that did not reach the database; their requests run again.
-        seconds: since the children were ready.
+        seconds: the time since the slots were ready.
         slots: how many tasks could run at once.
-        task_seconds: how long tasks ran, summed over the slots.
+        task_seconds: the run time of all tasks together.
     """
 
     claimed: int
@@ -50,7 +50,7 @@ class Summary(NamedTuple):
 
     @classmethod
     def of(cls, summaries: Iterable[Summary]) -> Summary:
-        """What several workers did, taken together; `seconds` are those of the longest run."""
+        """The sum of several summaries; `seconds` is that of the longest run."""
         numbers = list(zip(*summaries, strict=True)) or [(0,)] * len(cls._fields)
         total = cls(*map(sum, numbers))
         return total._replace(seconds=max(numbers[cls._fields.index("seconds")]))

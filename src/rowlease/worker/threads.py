@@ -1,4 +1,4 @@
-"""The threads of a worker, by name."""
+"""Starts the threads of a worker, and waits for their ends."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ logger = logging.getLogger("rowlease")
 
 
 class Threads:
-    """Starts threads and waits for them.
+    """The threads of a worker, by name.
 
     Args:
-        failed: called when an error ends a thread, in that thread.
+        failed: called in a thread that ends with an error.
 
     Attributes:
-        error: the first one that ended a thread.
+        error: the first error that ended a thread, or None.
     """
 
     def __init__(self, failed: Callable[[], object]) -> None:
@@ -25,7 +25,7 @@ class Threads:
         self.error: BaseException | None = None
 
     def start(self, name: str, run: Callable[..., object], *arguments: object) -> None:
-        """Run this in a thread."""
+        """Call `run` in a new thread."""
 
         def guarded() -> None:
             try:
@@ -40,7 +40,7 @@ class Threads:
         self._threads[name] = thread
 
     def has_ended(self, name: str, within: float) -> bool:
-        """Has this thread ended after so many seconds, or was it never started?"""
+        """Wait up to `within` seconds for a thread; return whether it has ended or never began."""
         if name not in self._threads:
             return True
         self._threads[name].join(within)

@@ -1,75 +1,76 @@
-"""The time limits that depend on each other: who waits how long for whom. In seconds.
+"""The time limits that depend on each other, in seconds.
 
-Each follows from another one, or has its reason beside it; tests/unit/test_worker_times.py holds
-their order. What concerns one module alone is in that module.
+Each follows from another one, or has its reason beside it; tests/unit/test_worker_times.py checks
+their order. A time limit of one module alone is in that module.
 """
 
 from __future__ import annotations
 
-# -- Is that worker alive? -----------------------------------------------------------------------
+# -- Liveness of a worker ------------------------------------------------------------------------
 
-#: Between two heartbeats, and the share by which each comes sooner or later: many workers that
-#: started together must not call together.
+#: The time between two heartbeats, and the share by which it varies at random, so that workers
+#: that started together do not call together.
 HEARTBEAT, HEARTBEAT_SPREAD = 5.0, 0.1
-#: How long a heartbeat may take: the next is due by then.
+#: The deadline of a heartbeat: the next one is due by then.
 HEARTBEAT_ANSWER = HEARTBEAT
-#: A worker is shown as silent when its last heartbeat is older: two are missed then, surely.
+#: The age of the last heartbeat at which a worker is shown as silent: two are missing by then.
 WORKER_SILENT = 3 * HEARTBEAT
-#: It counts as gone, and others act on that: what only it knew is unknown, what it drove ends. A
-#: failover of the database, in which nobody can write a heartbeat, is often over before.
+#: The age at which it counts as dead: kinds that only it knew are unknown, and the executors of its
+#: Spark pool end. Most failovers of the database, during which no heartbeat arrives, are shorter.
 WORKER_GONE = 2 * WORKER_SILENT
-#: A worker with free slots that claimed or beat so recently gets requests before those of lower
-#: consumer priority: an idle one without notifications claims every second. Longer, and requests
-#: wait for one that has died.
+#: How recently a worker with free slots must have called to get requests before workers of lower
+#: consumer priority. An idle worker without notifications claims every second. A longer time would
+#: delay requests after the death of a worker.
 CLAIMED_LATELY = 2.0
 
-# -- Is that process alive? ----------------------------------------------------------------------
+# -- Liveness of a process -----------------------------------------------------------------------
 
-#: Between two reports of a worker to its supervisor and the probes.
+#: The time between two reports of a worker to its supervisor and the probes.
 REPORT = 1.0
-#: A supervised worker counts as stuck when its last report is older.
+#: The age of the last report at which a supervised worker counts as stuck.
 REPORT_SILENT = 10 * REPORT
-#: Between two looks of the dispatcher at everything, at most.
+#: The longest time between two steps of the dispatcher.
 STEP = 1.0
-#: A dispatcher, and a supervisor, that has not taken a step for so long is stalled.
+#: The time without a step after which a dispatcher or a supervisor is stalled.
 STALLED = 10 * STEP
 
-# -- Does the database answer? -------------------------------------------------------------------
+# -- Calls to the database -----------------------------------------------------------------------
 
-#: A call that waits so long is worth a line in the log, and its worker is not ready. A heartbeat
-#: has been given up by then, and the next has begun.
+#: The time after which an unanswered call is logged and its worker is not ready. It is longer than
+#: the deadline of a heartbeat, so that another heartbeat is under way by then.
 CALL_SILENT = 2 * HEARTBEAT
-#: After so long a worker is not live. Each of its calls has a deadline, two minutes at most:
-#: whoever waits longer has lost it, and a restart would help.
+#: The time after which the worker is not live. The longest deadline of a call is two minutes, so a
+#: call without an answer for longer has escaped its deadline, and a restart helps.
 CALL_STUCK = 180.0
-#: A worker that has worked bears a refusal for so long: a grant that is revoked and granted again,
-#: a routine that is dropped and made again.
+#: How long a worker tolerates refusals after its first success: time to grant a revoked right again
+#: or to create a dropped routine again.
 REFUSAL_TOLERATED = 60.0
 
-# -- The end -------------------------------------------------------------------------------------
+# -- Shutdown ------------------------------------------------------------------------------------
 
-#: Slots have to end by themselves when all is done.
+#: The time that slots have to end by themselves.
 SLOTS_SHUTDOWN = 2.0
-#: The last outcomes have to reach the database, whatever is left of the grace time; and then each
-#: thread has to end.
+#: The time that the last outcomes have to reach the database, even if the grace time is over, and
+#: the time that each thread has to end after that.
 WORKER_SHUTDOWN = 5.0
-#: A supervised worker may take to end, beyond the grace time: its outcomes, its threads, its slots
-#: and the interpreter.
+#: The time that a supervised worker has after the grace time: for its outcomes, its threads, its
+#: slots and the interpreter.
 SUPERVISOR_SHUTDOWN = 2 * WORKER_SHUTDOWN + SLOTS_SHUTDOWN + 3.0
-#: The executors of a Spark pool have beyond the grace time: they first notice that it is over.
+#: The time that the executors of a Spark pool have after the grace time. It is longer, because an
+#: executor notices with a delay that the pool is closed.
 POOL_SHUTDOWN = SUPERVISOR_SHUTDOWN + 5.0
 
-# -- A lease -------------------------------------------------------------------------------------
+# -- Leases --------------------------------------------------------------------------------------
 
-#: Shares of a lease: renewed at the first look past the first; so many looks.
+#: The share of a lease after which it is renewed, and how many checks fall into one lease.
 RENEW_AFTER, CHECKS_PER_LEASE = 1 / 3, 12
-#: Between two looks at the leases at most.
+#: The longest time between two checks of the leases.
 LONGEST_CHECK_PAUSE = 1.0
-#: Shares of the shortest lease that a renewal, and an exchange, may take, and seconds at least. A
-#: renewal that has not answered goes out again, on a new connection: a lease has time for three.
-#: A claim that took longer than half of a lease would bring leases that are about to end.
+#: The time limits of a renewal and of an exchange: a share of the shortest lease, and the least. A
+#: renewal that is not answered is repeated on a new connection; a lease has time for three. After
+#: half of a lease, the answer to a claim would bring leases that are about to end.
 RENEW_TIMEOUT_SHARE, RENEW_TIMEOUT_LEAST = 1 / 6, 0.25
 EXCHANGE_TIMEOUT_SHARE, EXCHANGE_TIMEOUT_LEAST = 1 / 2, 1.0
-#: Before the end of a lease that was not renewed its task is killed: seconds, less where leases
-#: are short.
+#: The time before the end of a lease at which its task is killed if it was not renewed: in seconds,
+#: and as the largest share of a lease.
 LEASE_MARGIN, LEASE_MARGIN_SHARE = 1.0, 0.05

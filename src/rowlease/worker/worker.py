@@ -1,15 +1,15 @@
-"""The worker: leases requests, runs their tasks in child processes, reports what became of them.
+"""The worker: assembles the parts that claim requests, run their tasks and deliver the outcomes.
 
-A thread for each thing that waits::
+Each part that waits has its own thread::
 
-    the caller's  dispatcher    shares requests out among the slots; time limits, deaths, signals
-    receiver      receiver      decides when to exchange; its pump calls the database
+    the caller's  dispatcher    gives requests to slots; time limits, deaths, signals
+    receiver      receiver      decides when to claim; its pump calls the database
     sender        sender        delivers outcomes while the receiver waits for a claim
-    leases        leases        renews what is held
+    leases        leases        renews leases and writes progress
     housekeeping  housekeeping  heartbeats, schedules and `maintain`
     listener      listener      waits for notifications (not in burst mode)
 
-Requests go receiver -> pump -> dispatcher -> slots (child processes, or coroutines), outcomes back
+Requests pass from the receiver through the pump and the dispatcher to the slots; outcomes go back
 the same way.
 """
 
@@ -56,21 +56,22 @@ __all__ = ["Summary", "Worker", "usable_cores"]
 
 
 class Worker:
-    """Leases requests of some queues and runs their tasks, as many at once as it has slots.
+    """Claims requests of some queues and runs their tasks, as many at once as it has slots.
 
-    Several workers may share queues, on one host or many; each has leases of its own. A request
-    runs again if its worker dies, so tasks must bear being run twice.
+    Several workers may share queues, on one host or many. A request runs again if its worker dies,
+    so a task must be safe to run twice.
 
     Args:
-        store: a store, or the DSN of one, which is then opened and closed by `run`.
-        tasks: what `load_tasks` takes or gives, or tasks. For the executor "process" they must be
-            importable by child processes: at the top level of a module, or of the script.
-        events: gets every event; None makes one that writes to the logger `rowlease`.
+        store: a store, or a DSN, which `run` then opens and closes.
+        tasks: tasks, a registry, or the name of a module as `load_tasks` takes it. For the executor
+            "process", child processes must be able to import them: from the top level of a module
+            or of the script.
+        events: receives every event; None makes one that writes to the logger `rowlease`.
         queues, concurrency, executor, prefetch, lease, consumer_priority, burst, grace, poll,
             processes: as in `rowlease.worker.settings.WorkerSettings`.
 
     Attributes:
-        health: whether it is alive, and ready for work. For any thread.
+        health: whether it is live and ready. Safe to use from any thread.
 
     Raises:
         ConfigError, UnknownTask: an argument is wrong.
@@ -113,7 +114,7 @@ class Worker:
     def stop(self) -> None:
         """Drain: claim no more, let running tasks finish within the grace time, abandon the rest.
 
-        Called again: abandon at once what still runs. Safe from any thread and signal handler.
+        A second call abandons at once what still runs. Safe in any thread and in signal handlers.
         """
         self._stop_at = now() + (
             self._settings.grace.total_seconds() if self._stop_at is None else 0.0
@@ -180,7 +181,7 @@ class Worker:
             events,
             listener=listener,
             poll=settings.poll.total_seconds() if settings.poll else longest_sleep,
-            # In time, whatever the lease: those of queues are a second or more.
+            # Well before a lease of the worker ends; leases of queues last at least a second.
             flush=min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH,
             drained=self._stop_unless_stopping if is_burst else None,
         )
@@ -231,7 +232,7 @@ class Worker:
         dispatcher.give_up()
 
     def _end(self, parts: Parts, threads: Threads) -> None:
-        """Deliver what is left and end the threads; leave one behind that takes too long."""
+        """Deliver what is left and end the threads; do not wait for one that takes too long."""
         until = max(now() + WORKER_SHUTDOWN, self._stop_at or 0.0)
         parts.sender.close()
         parts.receiver.close(until)
@@ -259,7 +260,7 @@ class Worker:
 
     @property
     def _time_left(self) -> float:
-        """Seconds until what still runs is abandoned."""
+        """Seconds until running tasks are abandoned."""
         return math.inf if self._stop_at is None else self._stop_at - now()
 
     def _stop_unless_stopping(self) -> None:

@@ -30,7 +30,7 @@ class DeliveredOutcomes:
     def done(self, done: Sequence[Done], answers: Sequence[Outcome]) -> None:
         with self._lock:
             self._counts.finished += self._count_accepted([one.lease for one in done], answers)
-            if self._events.wants(Finished):
+            if self._events.has_subscriber(Finished):
                 for one, answer in zip(done, answers, strict=True):
                     if answer in ACCEPTED:
                         self._events.emit(Finished(one.lease.request, one.seconds))

@@ -264,6 +264,6 @@ class Pump:
         if unknown:
             self.deliver(Outcomes(declined=unknown))
         self.counts.claimed += len(claim.requests)
-        if claim.requests and self._events.wants(Claimed):
+        if claim.requests and self._events.has_subscriber(Claimed):
             self._events.emit(Claimed(tuple(claim.requests)))
         return leases

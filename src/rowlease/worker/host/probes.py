@@ -129,7 +129,7 @@ class HealthFile:
             raise ConfigError(f"cannot keep the health file {path}: {error.strerror}") from error
 
     def show(self, report: HealthReport) -> None:
-        """Touch a file for each state that holds; delete `path.ready` if the worker is not ready."""
+        """Touch the file of each state that holds; delete `path.ready` if it is not ready."""
         with suppress(OSError):  # if the file cannot be touched, its age shows that
             if report.live:
                 self._live.touch()

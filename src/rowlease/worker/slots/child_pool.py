@@ -118,10 +118,10 @@ class ChildPool:
         self._starts.append((now() + self._restart_pause, slot))
 
     def _watch_writing(self, child: ChildProcess) -> None:
-        if child.wants_to_write == child.is_watched_for_writing:
+        if child.has_unsent == child.is_watched_for_writing:
             return
-        child.is_watched_for_writing = child.wants_to_write
-        if child.wants_to_write:
+        child.is_watched_for_writing = child.has_unsent
+        if child.has_unsent:
             self._selector.register(child.requests_fd, selectors.EVENT_WRITE, child.write)
         else:
             self._selector.unregister(child.requests_fd)

@@ -130,7 +130,7 @@ class ChildProcess:
         return self.ready and not blocked and self.end_reason is None and self.take_back_at is None
 
     @property
-    def wants_to_write(self) -> bool:
+    def has_unsent(self) -> bool:
         return bool(self._outgoing)
 
     @property

@@ -63,7 +63,7 @@ class Dispatcher:
         self._slots = slots
         self._pump = pump
         self._events = events
-        self._wants_started = events.wants(Started)
+        self._emits_started = events.has_subscriber(Started)
         self._prefetch = prefetch
         self._inbox: deque[list[Lease]] = deque()
         self._backlog: deque[Lease] = deque()
@@ -203,7 +203,7 @@ class Dispatcher:
             if share:
                 was_idle = one.load == 0
                 one.give(share)
-                if self._wants_started and was_idle:
+                if self._emits_started and was_idle:
                     self._emit_started(share[0])
 
     def _next(self, at: float) -> Lease | None:
@@ -236,7 +236,7 @@ class Dispatcher:
             if isinstance(ending, NotRun):
                 again.append(lease)
                 continue
-            if self._wants_started:
+            if self._emits_started:
                 self._emit_started(lease)
             self._over.append(lease)
             self.task_seconds += seconds
@@ -246,7 +246,7 @@ class Dispatcher:
             self._outcomes.add(lease, ending, seconds)
         self._average = average
         self._backlog.extendleft(reversed(again))
-        if self._wants_started:
+        if self._emits_started:
             for slot in {answer.slot for answer in answers}:
                 if slot.held and (head := slot.held[0]):
                     self._emit_started(head)
