@@ -1,8 +1,8 @@
-"""Interleavings: two or three sessions at one request, in every order of their steps.
+"""Two or three sessions make calls about one request, in every order of their steps.
 
-`LIFE` says what one session alone would be told, and where that leaves the request. From it follows
-what any order of steps must come to: who meets a locked row waits for it and then finds the request
-as the other left it, or passes over it and has done nothing.
+`STATES` has the answer to each call that runs alone, and the state that it leads to. The expected
+result of every interleaving follows from it: a call that meets a locked row either waits for the
+lock, and then finds the state that the other call has left, or skips the row and does nothing.
 """
 
 from __future__ import annotations
@@ -24,92 +24,96 @@ from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
 
 AT_ONCE = Failure("x", after=timedelta(0))
-#: Of the 90 orders of three transactions a run draws so many, by the seed of pytest-randomly.
+#: How many of the 90 orders of three transactions a run draws, by the seed of pytest-randomly.
 DRAWN = int(os.environ.get("ROWLEASE_INTERLEAVINGS", "30"))
 
 
 class State(NamedTuple):
-    """A request as the worker `one` knows it, who has (or had) the lease.
+    """A state of a request that the worker `one` has, or had, leased.
 
     Attributes:
-        status: None if the request is gone.
-        late: what `one` is told when its word changes nothing any more.
-        moves: for each word that finds something to do: the answer, and the state it leaves.
+        status: the status of its row; None if the row is deleted.
+        late: the answer to a call of `one` that changes nothing any more.
+        transitions: for each call that has an effect: its answer, and the state that follows.
     """
 
     status: str | None
     late: str
-    moves: dict[str, tuple[str, str]]
+    transitions: dict[str, tuple[str, str]]
 
 
-HANDED_BACK = {
+RETURNED = {
     "cancel": ("ok", "cancelled"),
-    "purge": ("purged", "gone"),
-    "dequeue": ("took", "theirs"),
+    "purge": ("purged", "deleted"),
+    "dequeue": ("claimed", "leased by two"),
 }
 RUNNING = {
     "complete": ("ok", "complete"),
-    "fail": ("ok", "handed back"),
+    "fail": ("ok", "returned"),
     "give up": ("ok", "dead"),
-    "abandon": ("ok", "handed back"),
+    "abandon": ("ok", "returned"),
     "renew": ("ok", "running"),
-    "cancel": ("cancel_requested", "asked"),
+    "cancel": ("cancel_requested", "cancel requested"),
 }
-ASKED = {
+CANCEL_REQUESTED = {
     "complete": ("ok", "complete"),
     "fail": ("ok", "cancelled"),
     "give up": ("ok", "cancelled"),
     "abandon": ("ok", "cancelled"),
-    "renew": ("cancel_requested", "asked"),
-    "cancel": ("cancel_requested", "asked"),
+    "renew": ("cancel_requested", "cancel requested"),
+    "cancel": ("cancel_requested", "cancel requested"),
 }
-LIFE = {
-    "new": State("Pending", "lease_lost", HANDED_BACK | {"cancel": ("ok", "cancelled too late")}),
+STATES = {
+    "new": State("Pending", "lease_lost", RETURNED | {"cancel": ("ok", "cancelled, lease lost")}),
     "running": State("Processing", "", RUNNING),
     "expired": State(
         "Processing",
         "",
         RUNNING
         | {
-            "cancel": ("cancel_requested", "asked and expired"),
-            "dequeue": ("took", "theirs"),
-            "maintain": ("broke", "taken back"),
+            "cancel": ("cancel_requested", "cancel requested, expired"),
+            "dequeue": ("claimed", "leased by two"),
+            "maintain": ("broken", "lease broken"),
         },
     ),
-    "asked": State("Processing", "", ASKED),
-    "asked and expired": State(
+    "cancel requested": State("Processing", "", CANCEL_REQUESTED),
+    "cancel requested, expired": State(
         "Processing",
         "",
-        ASKED
+        CANCEL_REQUESTED
         | {
-            "cancel": ("cancel_requested", "asked and expired"),
-            "dequeue": ("nothing", "cancelled too late"),
-            "maintain": ("broke", "cancelled too late"),
+            "cancel": ("cancel_requested", "cancel requested, expired"),
+            "dequeue": ("nothing", "cancelled, lease lost"),
+            "maintain": ("broken", "cancelled, lease lost"),
         },
     ),
-    "handed back": State("Pending", "repeat", HANDED_BACK),
-    "taken back": State(
-        "Pending", "lease_lost", HANDED_BACK | {"cancel": ("ok", "cancelled too late")}
+    "returned": State("Pending", "repeat", RETURNED),
+    "lease broken": State(
+        "Pending", "lease_lost", RETURNED | {"cancel": ("ok", "cancelled, lease lost")}
     ),
-    "theirs": State(
-        "Processing", "lease_lost", {"cancel": ("cancel_requested", "theirs and asked")}
+    "leased by two": State(
+        "Processing",
+        "lease_lost",
+        {"cancel": ("cancel_requested", "leased by two, cancel requested")},
     ),
-    "theirs and asked": State(
-        "Processing", "lease_lost", {"cancel": ("cancel_requested", "theirs and asked")}
+    "leased by two, cancel requested": State(
+        "Processing",
+        "lease_lost",
+        {"cancel": ("cancel_requested", "leased by two, cancel requested")},
     ),
     "dead": State(
         "Failed",
         "repeat",
         {
             "cancel": ("ok", "cancelled"),
-            "purge": ("purged", "gone"),
-            "requeue": ("ok", "handed back"),
+            "purge": ("purged", "deleted"),
+            "requeue": ("ok", "returned"),
         },
     ),
     "complete": State("Complete", "repeat", {}),
     "cancelled": State("Cancelled", "repeat", {}),
-    "cancelled too late": State("Cancelled", "lease_lost", {}),
-    "gone": State(None, "not_found", {}),
+    "cancelled, lease lost": State("Cancelled", "lease_lost", {}),
+    "deleted": State(None, "not_found", {}),
 }
 
 
@@ -118,8 +122,8 @@ def one(outcomes: Sequence[str]) -> str:
     return str(outcome)
 
 
-#: What can be said, by the worker `one` or by anybody else, and the answer in one word.
-WORDS: dict[str, Callable[[Session, Held], str]] = {
+#: The calls that the worker `one` and others can make; each returns its answer as one word.
+CALLS: dict[str, Callable[[Session, Held], str]] = {
     "complete": lambda session, held: one(session.complete([held])),
     "fail": lambda session, held: one(session.fail([held], [AT_ONCE])),
     "give up": lambda session, held: one(session.fail([held], [Failure("x", dead=True)])),
@@ -130,22 +134,22 @@ WORDS: dict[str, Callable[[Session, Held], str]] = {
     "purge": lambda session, held: (
         "purged" if session.purge("default", ["Scheduled", "Pending", "Failed"]) else "nothing"
     ),
-    "dequeue": lambda session, held: "took" if session.claim("two") else "nothing",
+    "dequeue": lambda session, held: "claimed" if session.claim("two") else "nothing",
     "maintain": lambda session, held: (
-        "broke" if any(done.what == "leases broken" for done in session.maintain()) else "nothing"
+        "broken" if any(done.what == "leases broken" for done in session.maintain()) else "nothing"
     ),
 }
-#: The words that never wait: they pass over a row that is locked, and say this.
-PASSING = {"renew": "busy", "purge": "nothing", "dequeue": "nothing", "maintain": "nothing"}
+#: The calls that never wait, and their answers when they skip a locked row.
+SKIPPING = {"renew": "busy", "purge": "nothing", "dequeue": "nothing", "maintain": "nothing"}
 
 
-def alone(state: str, word: str) -> tuple[str, str]:
-    """The answer to a word that nobody disturbs, and the state it leaves."""
-    if word in LIFE[state].moves:
-        return LIFE[state].moves[word]
-    if word in ("complete", "fail", "give up", "abandon", "renew"):
-        return LIFE[state].late, state
-    return ("not_found" if word in ("cancel", "requeue") else "nothing"), state
+def alone(state: str, name: str) -> tuple[str, str]:
+    """The answer to a call that runs alone, and the state that follows."""
+    if name in STATES[state].transitions:
+        return STATES[state].transitions[name]
+    if name in ("complete", "fail", "give up", "abandon", "renew"):
+        return STATES[state].late, state
+    return ("not_found" if name in ("cancel", "requeue") else "nothing"), state
 
 
 class Scene:
@@ -156,9 +160,10 @@ class Scene:
         self.sessions = [another() for _ in range(3)]
         self.noon = clock.now
         self.held = Held(0, 0)
-        store.maintain()  # today's history partition is not made in a transaction left open
+        store.maintain()  # makes today's history partition before a transaction is open
 
     def set(self, state: str) -> None:
+        """Replace the request by a new one in this state."""
         self.store.reset()
         self.clock.now = self.noon
         self.clock.advance()
@@ -169,26 +174,26 @@ class Scene:
         (self.held,) = [Held(held.request_id, held.lock_token) for held in self.store.claim("one")]
         if state == "expired":
             self.clock.advance(seconds=31)
-        elif state == "handed back":
+        elif state == "returned":
             self.store.abandon([self.held])
         elif state == "dead":
             self.store.fail([self.held], [Failure("x", dead=True)])
 
-    def say(self, session: Session, word: str) -> str:
-        return WORDS[word](session, self.held)
+    def call(self, session: Session, name: str) -> str:
+        return CALLS[name](session, self.held)
 
-    def say_aside(self, session: Session, word: str) -> Future[str]:
-        return session.in_background(lambda: self.say(session, word))
+    def call_in_background(self, session: Session, name: str) -> Future[str]:
+        return session.in_background(lambda: self.call(session, name))
 
     def check(self, state: str, reported: object) -> None:
-        """The request is in this state, and nothing was lost or left hanging."""
+        """Check the state of the request and the counts, and that the request can be finished."""
         rows = self.store.rows("requests", "status", "lock_token")
-        assert [row[0] for row in rows] == [s for s in (LIFE[state].status,) if s], reported
+        assert [row[0] for row in rows] == [s for s in (STATES[state].status,) if s], reported
         assert len(rows) <= 1, reported
         assert self.store.depth() == self.store.counted(), reported
-        if late := LIFE[state].late:
-            assert self.say(self.store, "complete") == late, reported
-        # Whatever is neither finished nor dead comes to its end when time has passed.
+        if late := STATES[state].late:
+            assert self.call(self.store, "complete") == late, reported
+        # After the lease has run out, any request that is not finished or dead can be completed.
         self.clock.advance(seconds=62)
         self.store.complete(self.store.claim("three"))
         left = self.store.rows("queue", "status")
@@ -201,38 +206,40 @@ def scene(store: Session, clock: Clock, another: Callable[[], Session]) -> Scene
     return Scene(store, clock, another)
 
 
-STARTS = ["new", "running", "expired", "handed back", "dead"]
-ORDERS = ["one after the other", "while the first is open", "while the first is undone"]
+STARTS = ["new", "running", "expired", "returned", "dead"]
+ORDERS = ["one after the other", "while the first is open", "before the first rolls back"]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("start", STARTS)
 def test_two_concurrent_calls_are_linearizable(scene: Scene, start: str, order: str) -> None:
     one, two, _ = scene.sessions
-    for first, second in product(WORDS, WORDS):
+    for first, second in product(CALLS, CALLS):
         reported = (start, first, second, order)
         scene.set(start)
         answer, between = alone(start, first)
-        found = start if order == "while the first is undone" else between
+        found = start if order == "before the first rolls back" else between
         one.begin()
-        assert scene.say(one, first) == answer, reported
+        assert scene.call(one, first) == answer, reported
         if order == "one after the other":
             one.commit()
         two.begin()
-        call = scene.say_aside(two, second)
+        call = scene.call_in_background(two, second)
         settled = two.settles(call)
         if order != "one after the other":
-            # Only what both would change is locked; what the first has not committed is not seen.
-            locked = {first, second} <= LIFE[start].moves.keys() or first == second == "maintain"
-            passes = second in PASSING and (settled or two.skips_locked)
+            # A call waits only for a row that both change, and sees no uncommitted change.
+            locked = {first, second} <= STATES[
+                start
+            ].transitions.keys() or first == second == "maintain"
+            skips = second in SKIPPING and (settled or two.skips_locked)
             if not locked:
                 expected = alone(start, second)[0]
-                end = alone(start, second)[1] if second in LIFE[start].moves else found
-            elif passes:
-                expected, end = PASSING[second], found
+                end = alone(start, second)[1] if second in STATES[start].transitions else found
+            elif skips:
+                expected, end = SKIPPING[second], found
             else:
                 expected, end = alone(found, second)
-            assert settled == (not locked or passes), reported
+            assert settled == (not locked or skips), reported
             one.commit() if order == "while the first is open" else one.rollback()
         else:
             expected, end = alone(found, second)
@@ -244,21 +251,21 @@ def test_two_concurrent_calls_are_linearizable(scene: Scene, start: str, order: 
 
 # -- three sessions, every order of their steps ----------------------------------------------------
 
-#: Where the request stands, and three words, each said in a transaction of its own.
+#: The state of the request, and three calls, each in its own transaction.
 TRIOS = [
     ("running", "complete", "fail", "abandon"),
     ("running", "complete", "cancel", "dequeue"),
     ("running", "renew", "cancel", "complete"),
     ("running", "give up", "requeue", "dequeue"),
     ("running", "give up", "purge", "cancel"),
-    ("running", "abandon", "dequeue, undone", "cancel"),
-    ("running", "complete, undone", "fail", "dequeue"),
+    ("running", "abandon", "dequeue, rolled back", "cancel"),
+    ("running", "complete, rolled back", "fail", "dequeue"),
     ("expired", "complete", "dequeue", "cancel"),
     ("expired", "complete", "maintain", "requeue"),
     ("expired", "renew", "maintain", "dequeue"),
     ("expired", "fail", "dequeue", "maintain"),
-    ("expired", "complete, undone", "maintain", "cancel"),
-    ("expired", "dequeue, undone", "complete", "cancel"),
+    ("expired", "complete, rolled back", "maintain", "cancel"),
+    ("expired", "dequeue, rolled back", "complete", "cancel"),
     ("dead", "requeue", "cancel", "dequeue"),
 ]
 
@@ -271,85 +278,86 @@ def orders(count: int) -> Iterator[tuple[int, ...]]:
 class Interleaving:
     """Transactions of one call each, driven step by step."""
 
-    def __init__(self, scene: Scene, words: Sequence[str]) -> None:
+    def __init__(self, scene: Scene, names: Sequence[str]) -> None:
         self.scene = scene
-        self.words = [word.removesuffix(", undone") for word in words]
-        self.undone = [word.endswith(", undone") for word in words]
+        self.names = [name.removesuffix(", rolled back") for name in names]
+        self.rolls_back = [name.endswith(", rolled back") for name in names]
         self.calls: dict[int, Future[str]] = {}
         self.ends: list[int] = []
         self.reported: dict[int, str] = {}
 
     def run(self, order: Sequence[int]) -> None:
-        """Make the steps in this order; who waits for a lock ends as soon as it has it."""
+        """Make the steps in this order; a call that waits for a lock ends as soon as it has it."""
         for number in order:
             if number not in self.calls:
                 session = self.scene.sessions[number]
                 session.begin()
-                self.calls[number] = self.scene.say_aside(session, self.words[number])
+                name = self.names[number]
+                self.calls[number] = self.scene.call_in_background(session, name)
             else:
                 self.ends.append(number)
             self.settle()
-        assert len(self.reported) == len(self.words), "nobody waits for ever"
+        assert len(self.reported) == len(self.names), "a call still waits"
 
     def settle(self) -> None:
-        """Let everybody go on who can, until all others wait for them."""
-        moved = True
-        while moved:
-            moved = False
+        """End the calls that can end, until only calls that wait for a lock or a step are left."""
+        has_ended = True
+        while has_ended:
+            has_ended = False
             for number, call in self.calls.items():
                 settled = number in self.reported or self.scene.sessions[number].settles(call)
                 if settled and number in self.ends and number not in self.reported:
                     self.reported[number] = call.result()
                     session = self.scene.sessions[number]
-                    session.rollback() if self.undone[number] else session.commit()
-                    moved = True
+                    session.rollback() if self.rolls_back[number] else session.commit()
+                    has_ended = True
 
     def explained(self, start: str) -> set[str]:
-        """The states in which some order of the calls, one by one, ends with these answers.
+        """The final states of those sequential orders of the calls that give these answers.
 
-        A word that passes over locked rows may have found the request locked. What was undone has
-        told the truth, but changed nothing.
+        A call that skips locked rows may have found the request locked. A call that was rolled
+        back gave an answer that was true at the time, but it changed nothing.
         """
         found = set()
         for sequence in permutations(self.reported):
             ends = {start}
             for number in sequence:
-                word, answer = self.words[number], self.reported[number]
+                name, answer = self.names[number], self.reported[number]
                 after = set()
                 for state in ends:
-                    expected, end = alone(state, word)
+                    expected, end = alone(state, name)
                     if answer == expected:
-                        after.add(state if self.undone[number] else end)
-                    if answer == PASSING.get(word):
+                        after.add(state if self.rolls_back[number] else end)
+                    if answer == SKIPPING.get(name):
                         after.add(state)
                 ends = after
             found |= ends
         return found
 
 
-@pytest.mark.parametrize(("start", "words"), [(t[0], t[1:]) for t in TRIOS], ids=str)
+@pytest.mark.parametrize(("start", "names"), [(t[0], t[1:]) for t in TRIOS], ids=str)
 def test_three_concurrent_calls_are_linearizable(
-    scene: Scene, start: str, words: tuple[str, str, str]
+    scene: Scene, start: str, names: tuple[str, str, str]
 ) -> None:
     every = [*orders(3)]
     for order in random.sample(every, min(DRAWN, len(every))):
         scene.set(start)
-        interleaving = Interleaving(scene, words)
+        interleaving = Interleaving(scene, names)
         interleaving.run(order)
         reported = (start, order, [interleaving.reported[number] for number in range(3)])
         ends = interleaving.explained(start)
         status = [status for (status,) in scene.store.rows("requests", "status")]
-        ends = {end for end in ends if [s for s in (LIFE[end].status,) if s] == status}
+        ends = {end for end in ends if [s for s in (STATES[end].status,) if s] == status}
         assert ends, reported
-        late = scene.say(scene.store, "complete") if all(LIFE[end].late for end in ends) else ""
-        ends = {end for end in ends if LIFE[end].late == late}
+        late = scene.call(scene.store, "complete") if all(STATES[end].late for end in ends) else ""
+        ends = {end for end in ends if STATES[end].late == late}
         assert ends, (reported, late)
         scene.check(ends.pop(), reported)
 
 
 # -- batches that cross ----------------------------------------------------------------------------
 
-#: Words about two requests at once, named in the order in which a deadlock would need them.
+#: Calls about two requests at once, in the order of requests in which two calls could deadlock.
 BATCHES: dict[str, Callable[[Session, Held, Held], Sequence[str]]] = {
     "complete": lambda session, low, high: session.complete([high, low]),
     "fail": lambda session, low, high: session.fail([high, low], [AT_ONCE] * 2),
@@ -370,8 +378,8 @@ def test_batches_that_name_the_same_requests_in_any_order_do_not_block_each_othe
     one, two, gate = another(), another(), another()
     deadlocks = 0
 
-    def say(session: Session, word: str, held: list[Held]) -> Future[Sequence[str]]:
-        call = session.in_background(lambda: BATCHES[word](session, *held))
+    def start(session: Session, name: str, held: list[Held]) -> Future[Sequence[str]]:
+        call = session.in_background(lambda: BATCHES[name](session, *held))
         session.settles(call)
         return call
 
@@ -381,7 +389,7 @@ def test_batches_that_name_the_same_requests_in_any_order_do_not_block_each_othe
         held = [Held(request.request_id, request.lock_token) for request in store.claim("one", 2)]
         gate.begin()
         gate.forge("queue", held[locked].request_id, priority=0)
-        calls = [say(one, first, held), say(two, second, held)]
+        calls = [start(one, first, held), start(two, second, held)]
         gate.rollback()
         reported: list[Sequence[str]] = []
         for call in calls:
@@ -395,8 +403,8 @@ def test_batches_that_name_the_same_requests_in_any_order_do_not_block_each_othe
         settled = [
             sum(
                 answers[place] == Outcome.OK
-                for word, answers in zip((first, second), reported, strict=True)
-                if word in ("complete", "fail", "abandon", "exchange")
+                for name, answers in zip((first, second), reported, strict=True)
+                if name in ("complete", "fail", "abandon", "exchange")
             )
             for place in (0, 1)
         ]
@@ -425,8 +433,8 @@ def test_a_batch_of_dead_letters_can_be_requeued_and_cancelled_at_once(
 
 # -- groups ----------------------------------------------------------------------------------------
 
-#: What may happen around the head of a group at one moment, each in a transaction of its own.
-GROUP_WORDS: dict[str, Callable[[Session, list[Held]], object]] = {
+#: Calls that may overlap at the head of a group, each in its own transaction.
+GROUP_CALLS: dict[str, Callable[[Session, list[Held]], object]] = {
     "complete the head": lambda session, ids: session.complete([ids[0]]),
     "give the head up": lambda session, ids: session.fail([ids[0]], [Failure("x", dead=True)]),
     "cancel the next": lambda session, ids: session.cancel([ids[1].request_id]),
@@ -436,9 +444,9 @@ GROUP_WORDS: dict[str, Callable[[Session, list[Held]], object]] = {
 }
 
 
-@pytest.mark.parametrize("words", [*combinations(GROUP_WORDS, 2)], ids=" | ".join)
+@pytest.mark.parametrize("names", [*combinations(GROUP_CALLS, 2)], ids=" | ".join)
 def test_no_request_of_a_group_is_forgotten_whatever_happens_at_its_head(
-    store: Session, another: Callable[[], Session], clock: Clock, words: tuple[str, str]
+    store: Session, another: Callable[[], Session], clock: Clock, names: tuple[str, str]
 ) -> None:
     sessions = [another(), another()]
     store.maintain()
@@ -450,28 +458,28 @@ def test_no_request_of_a_group_is_forgotten_whatever_happens_at_its_head(
         ids = [Held(id, first.lock_token) for id in group]
         calls: dict[int, Future[object]] = {}
         ends: set[int] = set()
-        for number in [*order, *order]:  # twice: who waited ends in the second round
+        for number in [*order, *order]:  # twice: a call that waited ends in the second round
             session = sessions[number]
             if number not in calls:
                 session.begin()
                 calls[number] = session.in_background(
-                    partial(GROUP_WORDS[words[number]], session, ids)
+                    partial(GROUP_CALLS[names[number]], session, ids)
                 )
                 session.settles(calls[number])
             elif number not in ends and session.settles(calls[number]):
                 calls[number].result()
                 session.commit()
                 ends.add(number)
-        assert ends == {0, 1}, (words, order)
-        flying = store.rows("queue", "request_id", status="Processing")
-        assert len(flying) <= 1, (words, order)
-        # Whoever is left comes to its turn, one at a time.
+        assert ends == {0, 1}, (names, order)
+        in_flight = store.rows("queue", "request_id", status="Processing")
+        assert len(in_flight) <= 1, (names, order)
+        # The remaining requests can be claimed one at a time.
         clock.advance(seconds=62)
         for _ in range(4):
             held = store.claim("three", 9)
-            assert len(held) <= 1, (words, order)
+            assert len(held) <= 1, (names, order)
             store.complete(held)
             clock.advance(seconds=2)
         left = store.rows("queue", "status")
-        assert left == [("Failed",)] * left.count(("Failed",)), (words, order)
-        assert store.depth() == store.counted(), (words, order)
+        assert left == [("Failed",)] * left.count(("Failed",)), (names, order)
+        assert store.depth() == store.counted(), (names, order)
