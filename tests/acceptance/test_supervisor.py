@@ -1,6 +1,6 @@
 """`rowlease worker --processes N` with real processes and real signals.
 
-Nothing sleeps: tests wait for a line of the log, which is JSON, or at a pipe that a task waits at.
+No test sleeps: each waits for a line of the log, which is JSON, or for a pipe that a task reads.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Command:
         self._lines.put(None)  # every process that could write has ended
 
     def until(self, accepts: Callable[[str], Any]) -> Any:
-        """The first line from here on that is accepted, as what `accepts` makes of it."""
+        """The result of `accepts` for the next line that it accepts."""
         while (line := self._lines.get(timeout=PATIENCE)) is not None:
             self.printed.append(line)
             if found := accepts(line):
@@ -102,7 +102,7 @@ class Command:
         return found
 
     def all_ended(self) -> None:
-        """Wait until nothing of it runs any more, the workers and their children included."""
+        """Wait until all its processes have ended, the workers and their children included."""
         while (line := self._lines.get(timeout=PATIENCE)) is not None:
             self.printed.append(line)
 
@@ -197,7 +197,7 @@ def test_the_workers_share_the_cores_and_drain_together(dsn: str, tmp_path: Path
     assert summary["slots"] == 2 * started[0]["slots"]
 
 
-def test_a_burst_ends_by_itself_and_its_summary_counts_all(
+def test_a_burst_ends_by_itself_and_its_summary_counts_all_requests(
     dsn: str, tmp_path: Path, client: Client
 ) -> None:
     client.enqueue_many([rowlease.NewRequest(kind="pid")] * 20)
@@ -206,10 +206,10 @@ def test_a_burst_ends_by_itself_and_its_summary_counts_all(
     assert (code, summary["finished"], summary["restarts"]) == (0, 20, 0)
 
 
-def test_a_worker_that_dies_is_replaced_also_in_a_burst(
+def test_a_worker_that_dies_in_a_burst_is_replaced(
     dsn: str, tmp_path: Path, client: Client, sql: Sql
 ) -> None:
-    # When its lease runs out, it is a dead letter, or no worker is left.
+    # One crash makes a dead letter. Otherwise the request would kill the other worker, too.
     sql("select rowlease.configure_queue('default', '{\"max_crashes\": 1}')")
     client.enqueue("end_the_worker")
     client.enqueue("pid")
@@ -254,7 +254,7 @@ def test_workers_whose_supervisor_is_killed_drain_and_end(
     assert sql("select count(*) from rowlease.worker") == [(0,)]
 
 
-def test_sigquit_shows_all_stacks_and_stops_nothing(
+def test_sigquit_writes_all_stacks_and_stops_nothing(
     dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
 ) -> None:
     ((request_id,),) = [client.enqueue("wait_at_the_gate", {"gate": str(gate)})[:1]]
@@ -265,8 +265,8 @@ def test_sigquit_shows_all_stacks_and_stops_nothing(
             pass
         with gate.open("w") as opened:  # by the task, too, which waits there now
             command.process.send_signal(signal.SIGQUIT)
-            # On a busy machine one may begin before the other has written everything.
-            wanted = [
+            # On a busy machine one process may begin before another has written everything.
+            missing = [
                 ("supervisor.py", "_wait"),
                 ("\nworker 1 (process ",),
                 ("\nworker 2 (process ",),
@@ -275,10 +275,10 @@ def test_sigquit_shows_all_stacks_and_stops_nothing(
             ]
 
             def is_last(line: str) -> bool:
-                wanted[:] = [
-                    parts for parts in wanted if not all(part in f"\n{line}" for part in parts)
+                missing[:] = [
+                    parts for parts in missing if not all(part in f"\n{line}" for part in parts)
                 ]
-                return not wanted
+                return not missing
 
             command.until(is_last)
             running = f"has been running request {request_id} (wait_at_the_gate) for "
@@ -291,7 +291,7 @@ def test_sigquit_shows_all_stacks_and_stops_nothing(
     assert sql("select num_attempts from rowlease.queue_history") == [(1,)]
 
 
-def test_a_worker_alone_shows_its_stacks_too(
+def test_a_worker_without_a_supervisor_writes_its_stacks(
     dsn: str, tmp_path: Path, client: Client, gate: Path
 ) -> None:
     client.enqueue("wait_at_the_gate", {"gate": str(gate)})
@@ -303,13 +303,13 @@ def test_a_worker_alone_shows_its_stacks_too(
         command.event("finished")
 
 
-def test_sigquit_harms_no_busy_threads(
+def test_sigquit_does_not_crash_a_process_with_busy_threads(
     dsn: str, tmp_path: Path, client: Client, gate: Path
 ) -> None:
     for _ in range(2):
         client.enqueue("be_busy", {"gate": str(gate)})
     options = ("--executor", "thread", "--concurrency", "2", "--log-level", "debug")
-    with working(dsn, tmp_path, *options) as command, gone_after(gate):
+    with working(dsn, tmp_path, *options) as command, deleted_after(gate):
         while len(list(gate.parent.glob("gate.*"))) < 2:
             pass
         for _ in range(3):
@@ -323,15 +323,17 @@ def test_sigquit_harms_no_busy_threads(
 
 
 @contextmanager
-def gone_after(gate: Path) -> Iterator[None]:
-    """Nothing is busy any more when the test is over, however it went."""
+def deleted_after(gate: Path) -> Iterator[None]:
+    """Delete the gate at the end of the test, so that busy tasks end even if the test fails."""
     try:
         yield
     finally:
         gate.unlink(missing_ok=True)
 
 
-def test_a_mistake_ends_all_of_it_with_its_exit_code(dsn: str, tmp_path: Path) -> None:
+def test_a_usage_error_of_a_worker_ends_the_supervisor_with_its_exit_code(
+    dsn: str, tmp_path: Path
+) -> None:
     with working(dsn, tmp_path, "--processes", "2", tasks="nothing_of_that_name") as command:
         code, _ = command.ended()
         command.all_ended()
@@ -378,9 +380,9 @@ def test_probes_are_answered_over_http(
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_files_say_whether_it_is_live_and_ready(processes: str, dsn: str, tmp_path: Path) -> None:
+def test_health_files_show_live_and_ready(processes: str, dsn: str, tmp_path: Path) -> None:
     live, ready = tmp_path / "health", tmp_path / "health.ready"
-    ready.touch()  # left behind by one that was killed
+    ready.touch()  # as a killed worker leaves it
     options = ("--processes", processes, "--health-file", str(live))
     with working(dsn, tmp_path, *options) as command:
         command.event("worker_started")

@@ -21,7 +21,7 @@ from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.receiver import Receiver
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-SAID = "no task is named 'nobody'; known are: print"
+UNKNOWN_KIND = "no task is named 'nobody'; known are: print"
 EMPTY = Claim([], more=False, wait=None, floor="f")
 
 
@@ -33,7 +33,7 @@ def request(number: int, kind: str = "print") -> LeasedRequest:
 
 
 class World:
-    """A store, slots, leases and a listener in one, and a receiver with its pump among them."""
+    """A receiver with its pump, and the store, slots, leases and listener that they use, in one."""
 
     def __init__(self, *, burst: bool = False, can_listen: bool = True) -> None:
         self.time = 1000.0
@@ -41,7 +41,7 @@ class World:
         self.claims: list[Claim] = []
         self.calls: list[dict[str, Any]] = []
         self.error: Exception | None = None
-        self.took = 0.0
+        self.call_seconds = 0.0
         self.meanwhile: Callable[[], object] = lambda: None
         self.outcomes: dict[int, Outcome] = {}
         self.refuses: Callable[[str | None], bool] = lambda answered: False
@@ -58,9 +58,9 @@ class World:
         self.is_announced = False
         self.ended = False
         self.num_wakes = 0
-        self.heard: list[Event] = []
+        self.emitted: list[Event] = []
         events = Events()
-        events.subscribe(self.heard.append)
+        events.subscribe(self.emitted.append)
         this: Any = self
         self.pump = Pump(this, "w", QueueOrder(["default"]), Registry([Task(print)]), this, events)
         self.receiver = Receiver(
@@ -73,7 +73,7 @@ class World:
             drained=self.end if burst else None,
         )
 
-    # What the receiver and the pump use of their neighbours.
+    # The methods that the receiver and the pump call.
 
     def within(self, timeout: timedelta) -> World:
         self.times.append(timeout)
@@ -82,7 +82,7 @@ class World:
     def exchange(self, worker: str, queues: list[str], limit: int, **given: Any) -> Exchanged:
         given = {"completed": (), "failed": (), **given}
         self.calls.append({"limit": limit, **given})
-        self.time += self.took
+        self.time += self.call_seconds
         self.meanwhile()
         if self.error:
             raise self.error
@@ -154,7 +154,7 @@ class World:
     def end(self) -> None:
         self.ended = True
 
-    # What a test does.
+    # The methods that a test calls.
 
     def pause(self) -> float:
         self.receiver._read_inbox()
@@ -166,7 +166,7 @@ class World:
         return self.calls[-1]
 
     def finish(self, *leases: Lease) -> None:
-        """As the dispatcher does when tasks have returned."""
+        """Deliver outcomes as the dispatcher does when tasks have returned."""
         over = [one for one in leases if one in self.renewed]
         self.pump.deliver(Outcomes(done=[Done(one, None, 0.1) for one in leases]), over)
         self.held -= len(leases)

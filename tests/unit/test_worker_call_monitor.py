@@ -16,7 +16,7 @@ PATIENCE = 30.0  # seconds; only a failing test waits that long
 
 
 class Slow:
-    """A store and its notifications, whose calls last until the test lets them end."""
+    """A store and its notifications; each call lasts until the test ends it."""
 
     where = "here"
 
@@ -47,7 +47,7 @@ def through(calls: CallMonitor, store: Slow) -> Any:
     return calls.through(this)
 
 
-def test_what_a_thread_waits_for_can_be_seen() -> None:
+def test_the_call_that_a_thread_waits_for_is_listed() -> None:
     store, calls, answers = Slow(), CallMonitor(Events()), []
     listener = through(calls, store).within(timedelta(seconds=1)).listen([], room=False)
     for noted, name in ((through(calls, store), "maintain"), (listener, "listen.maintain")):
@@ -69,19 +69,19 @@ def test_what_a_thread_waits_for_can_be_seen() -> None:
     assert through(calls, store).where == "here"
 
 
-def test_a_renewal_that_was_not_answered_is_left_to_the_event_of_its_own() -> None:
-    heard: list[Event] = []
+def test_an_unanswered_renewal_is_reported_only_by_its_own_event() -> None:
+    emitted: list[Event] = []
     events = Events()
-    events.subscribe(heard.append)
+    events.subscribe(emitted.append)
     store = Slow()
     store.may_end.set()
     store.error = StoreTimeout("no answer within 1 s")
     with pytest.raises(StoreTimeout, match=r"^renew: "):
         through(CallMonitor(events), store).renew(1)
-    assert heard == []
+    assert emitted == []
 
 
-def test_a_call_that_was_not_answered_is_named() -> None:
+def test_the_error_of_an_unanswered_call_names_the_call() -> None:
     store, calls = Slow(), CallMonitor(Events())
     store.may_end.set()
     store.error = StoreTimeout("no answer within 1 s")
@@ -95,7 +95,7 @@ def test_a_call_that_was_not_answered_is_named() -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Its last number is the time."""
+    """The clock: its last number is the time."""
     times = [100.0]
     monkeypatch.setattr(module, "now", lambda: times[-1])
     return times
@@ -113,7 +113,7 @@ def calls(reported: list[Event]) -> CallMonitor:
     return CallMonitor(events)
 
 
-def test_a_call_that_waits_for_long_is_told_once_and_when_it_is_answered(
+def test_a_stuck_call_is_reported_once_and_so_is_its_answer(
     calls: CallMonitor, reported: list[Event], clock: list[float]
 ) -> None:
     store = Slow()
@@ -140,7 +140,7 @@ def test_a_call_that_waits_for_long_is_told_once_and_when_it_is_answered(
     assert len(reported) == 2
 
 
-def test_a_call_past_its_own_deadline_is_told_once_until_the_database_answers(
+def test_a_call_past_its_own_deadline_is_reported_once_until_the_database_answers(
     calls: CallMonitor, reported: list[Event], clock: list[float]
 ) -> None:
     store, here = Slow(), threading.current_thread().name
@@ -158,7 +158,7 @@ def test_a_call_past_its_own_deadline_is_told_once_until_the_database_answers(
     assert reported[1:] == [CallAnswered("maintain", here, 15.0)]
 
 
-def test_a_call_that_ends_during_the_look_is_not_told(
+def test_a_call_that_ends_during_the_check_is_not_reported(
     calls: CallMonitor, reported: list[Event], clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Slow()

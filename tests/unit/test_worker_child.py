@@ -1,4 +1,4 @@
-"""The child's side of the pipe, in this process."""
+"""The loop of a child process, run in this process."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Wordless(Exception):
 
 
 class Nameless(Exception):
-    """Not even its arguments can be looked at."""
+    """An exception whose attributes cannot be read."""
 
     def __getattribute__(self, name: str) -> Any:
         raise ValueError(name)
 
 
 def as_task(call: Any, **settings: Any) -> Task:
-    """A task that gets the payload as it came."""
+    """A task that gets the payload as text."""
     made = Task(call if inspect.isroutine(call) else lambda: None, "a", **settings)
     made.run = call  # type: ignore[method-assign]
     return made
@@ -51,7 +51,7 @@ def run(call: Any, payload: bytes = b"{}") -> Returned | Failure:
 
 
 def failure(call: Any) -> str:
-    """The text of a failure that is tried again."""
+    """The text of a failure after which the request is tried again."""
     ending = run(call)
     assert isinstance(ending, Failure)
     assert ending == Failure(ending.error)
@@ -65,7 +65,7 @@ def raising(error: BaseException) -> Any:
     return call
 
 
-def test_an_outcome_says_what_became_of_the_call() -> None:
+def test_a_returned_result_and_a_raised_error_become_outcomes() -> None:
     assert run(lambda payload: None) == Returned(None)
     assert run(lambda payload: payload.upper(), '"ä"'.encode()) == Returned('"Ä"')
     assert run(raising(DeadLetter("give up"))) == Failure("give up", dead=True)
@@ -87,7 +87,7 @@ def test_an_outcome_says_what_became_of_the_call() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_whatever_is_raised_becomes_text(error: BaseException, message: str) -> None:
+def test_any_exception_becomes_text(error: BaseException, message: str) -> None:
     assert message in failure(raising(error))
 
 
@@ -97,7 +97,7 @@ def test_a_traceback_begins_with_the_task() -> None:
     assert "in call" in text
 
 
-def test_a_long_story_is_cut_to_its_first_words_and_its_last() -> None:
+def test_a_long_error_is_cut_to_its_beginning_and_its_end() -> None:
     def deep(n: int) -> None:
         if n == 0:
             raise ValueError("x" * 50_000)
@@ -115,7 +115,7 @@ def test_an_endless_recursion_is_a_failure() -> None:
     assert failure(endless).startswith("RecursionError: maximum recursion depth exceeded")
 
 
-def test_what_a_task_says_of_its_progress_is_read_from_the_shared_memory() -> None:
+def test_the_progress_of_a_task_is_read_from_shared_memory() -> None:
     with a_line() as line:
         line.send(b"1", b"2", b"3")
         seen = []
@@ -153,7 +153,7 @@ class Line:
 
     def serve(self, call: Any) -> list[tuple[int, bytes]]:
         os.close(self.worker)
-        # In a context of its own: what runs there must not seem to run in the next test.
+        # In its own context, so that the next test does not see a running request.
         copy_context().run(
             child_loop.serve,
             [as_task(call)],
@@ -193,7 +193,7 @@ def test_requests_are_run_in_order_and_each_is_marked_before_it_runs() -> None:
     assert seen == [1, 2, 3, 4]
 
 
-def test_what_was_taken_back_is_not_run() -> None:
+def test_a_request_that_was_taken_back_is_not_run() -> None:
     with a_line() as line:
         line.send(b"1", b"2", b"3", b"4")
         line.marks[shared_memory.TAKEN_FROM] = 2
@@ -202,7 +202,7 @@ def test_what_was_taken_back_is_not_run() -> None:
     assert [code for code, _ in answers] == [wire.DONE, wire.NOT_RUN, wire.NOT_RUN, wire.DONE]
 
 
-def test_what_is_taken_back_while_a_task_runs_is_not_run() -> None:
+def test_a_request_that_is_taken_back_while_another_runs_is_not_run() -> None:
     with a_line() as line:
         line.send(b"1", b"2")
 
@@ -214,7 +214,7 @@ def test_what_is_taken_back_while_a_task_runs_is_not_run() -> None:
     assert [code for code, _ in answers] == [wire.DONE, wire.NOT_RUN]
 
 
-def test_a_process_that_a_task_forked_ends_when_it_comes_back(
+def test_a_process_that_a_task_forked_ends_when_the_task_returns_in_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Ended(Exception): ...
@@ -274,7 +274,7 @@ def test_a_task_can_ask_about_its_attempt() -> None:
         ({"dead_letter_on": OSError}, False),
     ],
 )
-def test_an_exception_says_whether_another_attempt_helps(
+def test_the_exception_decides_whether_another_attempt_follows(
     settings: dict[str, Any], dead: bool
 ) -> None:
     ending = child_loop.run(as_task(raising(KeyError("k")), **settings), b"{}")
@@ -282,13 +282,13 @@ def test_an_exception_says_whether_another_attempt_helps(
     assert (ending.dead, ending.error[:12]) == (dead, "KeyError: 'k")
 
 
-def test_a_task_is_told_in_itself_that_its_soft_time_limit_is_over() -> None:
+def test_a_soft_time_limit_raises_an_exception_in_the_task() -> None:
     tidied = []
     left = []
 
     def call(payload: str) -> None:
         try:
-            # It is over from here on: a short limit might be over before, on a busy machine.
+            # The limit ends here. A short limit could end too early on a busy machine.
             left.append(signal.setitimer(signal.ITIMER_REAL, 0.001)[0])
             while True:
                 time.sleep(60)
@@ -306,7 +306,7 @@ def test_a_task_is_told_in_itself_that_its_soft_time_limit_is_over() -> None:
     assert run(lambda payload: None) == Returned(None)
 
 
-def test_a_failure_is_read_from_the_pipe_whatever_a_task_wrote_there() -> None:
+def test_any_bytes_from_the_pipe_can_be_read_as_a_failure() -> None:
     after = wire.SECONDS.pack(90.0)
     assert wire.unpacked(wire.FAILED, b"no") == Failure("no", None, dead=False)
     assert wire.unpacked(wire.DEAD, b"no") == Failure("no", None, dead=True)
@@ -333,17 +333,17 @@ def test_a_failure_is_read_from_the_pipe_whatever_a_task_wrote_there() -> None:
         Failure("", timedelta(0)),
     ],
 )
-def test_the_pipe_changes_nothing(ending: Ending) -> None:
+def test_an_ending_is_the_same_after_the_pipe(ending: Ending) -> None:
     assert wire.unpacked(*wire.packed(ending)) == ending
 
 
 def test_the_program_reads_the_set_up_in_the_form_in_which_it_is_written() -> None:
-    """It cannot import the module of the class."""
+    """The program has a copy of the form, because it cannot import the module `wire`."""
     assert child_main.SET_UP.format == wire.SET_UP.format
 
 
 def test_a_child_starts_without_the_modules_of_the_worker() -> None:
-    """They take longer to import than all else that a child needs."""
+    """Importing them would take longer than everything that a child needs."""
     program = (
         "import sys, rowlease.worker.slots.child_loop;"
         "print([name for name in ('sqlalchemy', 'rowlease.store', 'asyncio')"

@@ -1,4 +1,4 @@
-"""A slot's child process, without a database."""
+"""Child processes and their pool, without a database."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def inherited(fd: int) -> bool | None:
     try:
         return os.get_inheritable(fd)
     except OSError:
-        return None  # it was there for the listing only
+        return None  # the descriptor of the listing itself
 
 
 def lease(do: str, **given: Any) -> Lease:
@@ -72,21 +72,21 @@ def lease(do: str, **given: Any) -> Lease:
 
 
 @pytest.fixture
-def heard() -> list[Event]:
+def emitted() -> list[Event]:
     return []
 
 
 @pytest.fixture
-def slots(heard: list[Event]) -> Iterator[ChildPool]:
+def slots(emitted: list[Event]) -> Iterator[ChildPool]:
     events = Events()
-    events.subscribe(heard.append)
+    events.subscribe(emitted.append)
     with closing(ChildPool(set_up(Registry([act])), 1, events)) as slots:
         slots.start(cancelled=lambda: False)
         yield slots
 
 
 def answers(slots: ChildPool, count: int) -> list[Answer]:
-    """The next `count` outcomes; nothing may die."""
+    """The next `count` answers; no child may die."""
     found: list[Answer] = []
     until = time.monotonic() + PATIENCE
     while len(found) < count:
@@ -125,7 +125,7 @@ def result_of(answer: Answer) -> str:
     return answer.ending.result
 
 
-def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: ChildPool) -> None:
+def test_large_payloads_and_results_pass_without_blocking(slots: ChildPool) -> None:
     (slot,) = slots.children
     given = [lease("size", text="x" * 1_000_000) for _ in range(8)] + [lease("large")] * 8
     slot.give(given)
@@ -136,7 +136,7 @@ def test_large_payloads_and_results_go_through_and_nobody_blocks(slots: ChildPoo
     assert (slot.has_unsent, slot.load) == (False, 0)
 
 
-def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: ChildPool) -> None:
+def test_a_stopped_child_does_not_delay_the_worker(slots: ChildPool) -> None:
     (slot,) = slots.children
     stop = lease("stop")
     slot.give([stop, *(lease("size", text="x" * 1_000_000) for _ in range(3))])
@@ -148,7 +148,7 @@ def test_a_child_that_is_stopped_does_not_hold_up_the_worker(slots: ChildPool) -
     assert len(left.others) == 3
 
 
-def test_what_waits_behind_a_long_request_can_be_taken_back(slots: ChildPool, gate: Path) -> None:
+def test_requests_behind_a_long_one_can_be_taken_back(slots: ChildPool, gate: Path) -> None:
     (slot,) = slots.children
     long, *others = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
@@ -165,8 +165,10 @@ def test_what_waits_behind_a_long_request_can_be_taken_back(slots: ChildPool, ga
     assert all(isinstance(one.ending, Returned) for one in found)
 
 
-def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: ChildPool, gate: Path) -> None:
-    """The child continued in between: it reports that it did not take the others."""
+def test_a_request_that_the_child_skipped_is_answered_as_not_run(
+    slots: ChildPool, gate: Path
+) -> None:
+    """The child goes on in between, and answers NOT_RUN for the others."""
     (slot,) = slots.children
     long, *_ = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
@@ -180,8 +182,8 @@ def test_what_was_let_go_but_not_reported_as_taken_comes_back(slots: ChildPool, 
     assert slot.load == 0
 
 
-def test_the_dead_leave_what_they_were_running_and_what_they_never_began(
-    slots: ChildPool, heard: list[Event], gate: Path
+def test_a_death_returns_the_running_request_and_those_not_begun(
+    slots: ChildPool, emitted: list[Event], gate: Path
 ) -> None:
     (slot,) = slots.children
     quick, long, *others = given = [lease("a"), lease("wait", gate=str(gate)), lease("b")]
@@ -196,14 +198,14 @@ def test_the_dead_leave_what_they_were_running_and_what_they_never_began(
     assert deaths[0].running
     assert deaths[0].running[0] is long
     assert deaths[0].others == others
-    assert heard[1] == ChildDied(0, slot.pid, "was killed by signal 9 (SIGKILL)", long.request)
+    assert emitted[1] == ChildDied(0, slot.pid, "was killed by signal 9 (SIGKILL)", long.request)
     (successor,) = slots.children
     successor.give(others)
     answers(slots, 1)
 
 
-def test_a_death_takes_along_what_the_task_has_started(slots: ChildPool) -> None:
-    """Otherwise the orphan, which also has the pipes, would run unnoticed."""
+def test_a_death_also_ends_the_processes_that_the_task_has_started(slots: ChildPool) -> None:
+    """Otherwise an orphan process would run on, and keep the pipes open."""
     (slot,) = slots.children
     slot.give([lease("orphan")])
     assert death(slots).how == "exited with code 1"
@@ -220,14 +222,14 @@ def group_exists(number: int) -> bool:
     return True
 
 
-def test_what_a_task_starts_inherits_no_pipe(slots: ChildPool) -> None:
+def test_a_process_that_a_task_starts_inherits_no_pipe(slots: ChildPool) -> None:
     (slot,) = slots.children
     slot.give([lease("descriptors")])
     (answer,) = answers(slots, 1)
     assert json.loads(result_of(answer)) == [0, 1, 2]
 
 
-def test_children_hold_their_own_pipes_only(slots: ChildPool, heard: list[Event]) -> None:
+def test_children_hold_their_own_pipes_only(slots: ChildPool, emitted: list[Event]) -> None:
     """Requests, outcomes and the kill pipe: one end of each is the child's."""
     with closing(ChildPool(set_up(Registry([act])), 1, Events())) as others:
         others.start(cancelled=lambda: False)
@@ -243,8 +245,8 @@ def pipes(pid: int) -> set[str]:
     return {name for name in found if name.startswith("pipe:")}
 
 
-def test_the_last_words_of_the_dead_are_heard(slots: ChildPool) -> None:
-    """In any order of the reports and the death."""
+def test_the_last_answers_of_a_dead_child_are_read(slots: ChildPool) -> None:
+    """The answers and the death may arrive in any order."""
     (slot,) = slots.children
     assert slot.pidfd is not None
     slot.give([first := lease("a"), last := lease("exit")])
@@ -256,8 +258,8 @@ def test_the_last_words_of_the_dead_are_heard(slots: ChildPool) -> None:
     assert deaths[0].running[0] is last
 
 
-def test_nothing_leaks_over_many_deaths(slots: ChildPool, heard: list[Event]) -> None:
-    gc.collect()  # what other tests have left open is closed now, not in the middle
+def test_nothing_leaks_over_many_deaths(slots: ChildPool, emitted: list[Event]) -> None:
+    gc.collect()  # closes now what other tests have left open
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         slots.children[0].give([lease("hang")])
@@ -267,11 +269,11 @@ def test_nothing_leaks_over_many_deaths(slots: ChildPool, heard: list[Event]) ->
             slots.poll(1.0)
     assert len(os.listdir("/proc/self/fd")) == before
     assert slots.num_deaths == 5
-    pids = [event.pid for event in heard if isinstance(event, ChildStarted)]
+    pids = [event.pid for event in emitted if isinstance(event, ChildStarted)]
     assert len(set(pids)) == 6
 
 
-def test_a_child_ends_when_its_worker_lets_go_of_the_pipe(slots: ChildPool) -> None:
+def test_a_child_ends_when_its_worker_closes_the_pipe(slots: ChildPool) -> None:
     (slot,) = slots.children
     assert slot.pidfd is not None
     slot.close_requests()

@@ -16,7 +16,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_here_it_is_what_the_scheduler_allows_at_most() -> None:
+def test_there_are_no_more_cores_than_the_affinity_mask_has() -> None:
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
 
 

@@ -31,7 +31,7 @@ class Clock:
 
 
 class Slot:
-    """A child process that runs nothing."""
+    """A slot that runs nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -95,7 +95,7 @@ class Slot:
 
 
 class World:
-    """Slots, pump and leases at once, and a dispatcher among them."""
+    """A dispatcher, and the slots, the pump and the leases that it uses, in one object."""
 
     def __init__(self, clock: Clock, slots: int, prefetch: int = 100) -> None:
         self.clock = clock
@@ -105,14 +105,14 @@ class World:
         self.answers: list[Answer] = []
         self.deaths: list[Death] = []
         self.pause = 0.0
-        self.heard: list[Event] = []
+        self.emitted: list[Event] = []
         self.ids = iter(range(1, 10_000))
         events = Events()
-        events.subscribe(self.heard.append)
+        events.subscribe(self.emitted.append)
         this: Any = self
         self.dispatcher = Dispatcher(this, this, events, prefetch=prefetch)
 
-    # What the dispatcher uses of its neighbours.
+    # The methods that the dispatcher calls.
 
     unit = "process"
 
@@ -128,7 +128,7 @@ class World:
         self.outcomes.extend(outcomes)
         self.dropped += over
 
-    # What a test does.
+    # The methods that a test calls.
 
     def leases(self, count: int, limit: float | None = None) -> list[Lease]:
         ends = AT + timedelta(seconds=30)
@@ -160,7 +160,7 @@ class World:
         self.answers.append(Answer(slot, lease, ending, seconds))
 
     def learn(self, seconds: float, count: int = 200) -> None:
-        """Have run many requests that took so long."""
+        """Run `count` requests that take `seconds` each."""
         for _ in range(count):
             self.take(1)
             self.answer(next(slot for slot in self.children if slot.held), seconds=seconds)
@@ -181,7 +181,7 @@ def ids(leases: Sequence[Lease | None]) -> list[int]:
     return [one.request.request_id for one in leases if one]
 
 
-def test_before_anything_is_known_only_free_slots_are_filled(clock: Clock) -> None:
+def test_before_run_times_are_known_only_free_slots_are_filled(clock: Clock) -> None:
     world = World(clock, slots=4)
     world.step()
     assert (world.dispatcher.capacity, world.dispatcher.idle) == (4, 4)
@@ -201,9 +201,7 @@ def test_a_slot_holds_a_fifth_of_a_second_of_work(clock: Clock, seconds: float, 
 
 
 @pytest.mark.parametrize("seconds", [0.02, 0.05, 0.08, 0.099, 0.12, 0.18, 0.25])
-def test_nothing_is_handed_back_while_requests_take_as_long_as_before(
-    clock: Clock, seconds: float
-) -> None:
+def test_nothing_is_taken_back_while_run_times_stay_the_same(clock: Clock, seconds: float) -> None:
     world = World(clock, slots=1)
     world.learn(seconds)
     for _ in range(20):
@@ -214,14 +212,14 @@ def test_nothing_is_handed_back_while_requests_take_as_long_as_before(
             clock.time += 0.005
             world.step()
         world.answer(world.children[0], seconds=seconds)
-        world.step()  # hears it
-        world.step()  # passes it on
+        world.step()  # reads the answer
+        world.step()  # delivers the outcome
     assert not world.outcomes.abandoned
     assert len(world.outcomes.done) == 20
 
 
-def test_what_was_held_ahead_is_handed_back_when_requests_take_longer(clock: Clock) -> None:
-    """None of them blocks its slot, but together they would take minutes."""
+def test_prefetched_requests_are_abandoned_when_requests_take_longer(clock: Clock) -> None:
+    """None of them blocks its slot, but together they would take minutes to run."""
     world = World(clock, slots=2)
     world.learn(TINY)
     world.take(202)
@@ -247,13 +245,13 @@ def test_prefetch_is_a_bound(clock: Clock) -> None:
     assert world.dispatcher.capacity == 2
 
 
-def test_what_is_held_ahead_grows_with_what_is_known(clock: Clock) -> None:
+def test_prefetch_grows_with_the_number_of_known_run_times(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.learn(TINY, count=3)
     assert world.dispatcher.ahead == 3
 
 
-def test_a_batch_is_dealt_out_in_order_and_idle_slots_come_first(clock: Clock) -> None:
+def test_a_batch_is_distributed_in_order_and_idle_slots_come_first(clock: Clock) -> None:
     world = World(clock, slots=3)
     world.learn(TINY)
     world.children[1].give(world.leases(2))
@@ -266,8 +264,8 @@ def test_a_batch_is_dealt_out_in_order_and_idle_slots_come_first(clock: Clock) -
     assert len(rest) == 6
 
 
-def test_a_request_whose_lease_is_over_is_handed_back_and_not_started(clock: Clock) -> None:
-    """As after an hour of SIGSTOP."""
+def test_a_request_whose_lease_is_over_is_abandoned_and_not_started(clock: Clock) -> None:
+    """This happens after an hour of SIGSTOP."""
     world = World(clock, slots=1)
     held = world.take(3)
     clock.time += 3600
@@ -279,7 +277,7 @@ def test_a_request_whose_lease_is_over_is_handed_back_and_not_started(clock: Clo
     assert world.dispatcher.held == 0
 
 
-def test_a_lost_lease_is_not_started_and_has_no_outcome(clock: Clock) -> None:
+def test_a_request_with_a_lost_lease_is_not_started_and_has_no_outcome(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.step()
     running, waiting = world.take(2)
@@ -293,7 +291,7 @@ def test_a_lost_lease_is_not_started_and_has_no_outcome(clock: Clock) -> None:
     assert world.children[0].load == 0
 
 
-def test_a_lost_lease_is_taken_back_from_its_slot(clock: Clock) -> None:
+def test_a_request_with_a_lost_lease_is_taken_back_from_its_slot(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.learn(TINY)
     first, second, third = world.take(3)
@@ -306,7 +304,7 @@ def test_a_lost_lease_is_taken_back_from_its_slot(clock: Clock) -> None:
     assert ids(world.children[0].held) == ids([first, third])
 
 
-def test_short_requests_are_taken_from_behind_a_long_one_and_given_to_others(clock: Clock) -> None:
+def test_short_requests_behind_a_long_one_are_given_to_other_slots(clock: Clock) -> None:
     world = World(clock, slots=2)
     world.learn(TINY)
     held = world.take(8)
@@ -318,14 +316,14 @@ def test_short_requests_are_taken_from_behind_a_long_one_and_given_to_others(clo
     clock.time += 0.201
     world.step()
     assert world.pause == pytest.approx(0.01)
-    assert world.dispatcher.capacity == 2 + 100  # the blocked slot fetches nothing ahead
+    assert world.dispatcher.capacity == 2 + 100  # the blocked slot prefetches nothing
     clock.time += 0.01
     world.step()
     assert ids(blocked.held) == ids(held[:1])
     assert ids(other.held) == ids(held[2::2])
 
 
-def test_what_no_slot_can_take_up_is_abandoned(clock: Clock) -> None:
+def test_requests_that_no_slot_can_run_are_abandoned(clock: Clock) -> None:
     world = World(clock, slots=2)
     world.learn(TINY)
     held = world.take(6)
@@ -339,7 +337,7 @@ def test_what_no_slot_can_take_up_is_abandoned(clock: Clock) -> None:
     assert world.dispatcher.held == 2
 
 
-def test_a_task_past_its_time_limit_is_killed_and_nothing_before(clock: Clock) -> None:
+def test_a_task_is_killed_at_its_time_limit_and_not_before(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.take(1, limit=3.0)
     (slot,) = world.children
@@ -353,7 +351,7 @@ def test_a_task_past_its_time_limit_is_killed_and_nothing_before(clock: Clock) -
     assert slot.end_reason == "was given up because the task ran past its time limit of 0:00:03"
 
 
-def test_of_what_a_dead_child_held_only_the_running_request_fails(clock: Clock) -> None:
+def test_of_the_requests_of_a_dead_child_only_the_running_one_fails(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.learn(TINY)
     running, *others = world.take(4)
@@ -370,7 +368,7 @@ def test_of_what_a_dead_child_held_only_the_running_request_fails(clock: Clock) 
     assert ids(world.children[0].held) == ids(others)
 
 
-def test_draining_lets_run_what_runs_and_hands_back_the_rest(clock: Clock) -> None:
+def test_draining_lets_running_tasks_finish_and_abandons_the_rest(clock: Clock) -> None:
     world = World(clock, slots=2)
     world.learn(TINY)
     held = world.take(6)
@@ -389,7 +387,7 @@ def test_draining_lets_run_what_runs_and_hands_back_the_rest(clock: Clock) -> No
     assert world.pause == DRAINED_PAUSE  # it ends at once
 
 
-def test_what_died_just_before_giving_up_is_not_forgotten(clock: Clock) -> None:
+def test_a_death_just_before_giving_up_is_delivered(clock: Clock) -> None:
     world = World(clock, slots=1)
     (held,) = world.take(1)
     slot = world.children[0]
@@ -400,7 +398,7 @@ def test_what_died_just_before_giving_up_is_not_forgotten(clock: Clock) -> None:
     assert world.dispatcher.held == 0
 
 
-def test_giving_up_kills_what_runs_and_hands_everything_back(clock: Clock) -> None:
+def test_giving_up_kills_running_tasks_and_abandons_all_requests(clock: Clock) -> None:
     world = World(clock, slots=2)
     world.learn(TINY)
     held = world.take(5)
@@ -413,21 +411,21 @@ def test_giving_up_kills_what_runs_and_hands_everything_back(clock: Clock) -> No
     assert world.dispatcher.held == 0
 
 
-def test_every_request_is_told_to_have_started_once(clock: Clock) -> None:
+def test_started_is_emitted_once_for_each_request(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.learn(TINY)
-    world.heard.clear()
+    world.emitted.clear()
     held = world.take(4)
     for _ in held:
         world.answer(world.children[0])
         if len(world.answers) == 2:
             world.step()
     world.step()
-    started = [event.request for event in world.heard if isinstance(event, Started)]
+    started = [event.request for event in world.emitted if isinstance(event, Started)]
     assert started == [one.request for one in held]
 
 
-def test_a_task_whose_lease_is_not_renewed_is_killed_before_it_ends_and_handed_back(
+def test_a_task_whose_lease_is_not_renewed_is_killed_in_time_and_its_request_abandoned(
     clock: Clock,
 ) -> None:
     world = World(clock, slots=2)
@@ -451,7 +449,7 @@ def test_a_task_whose_lease_is_not_renewed_is_killed_before_it_ends_and_handed_b
     assert world.outcomes.not_done == []
 
 
-def test_a_task_whose_lease_is_lost_is_told_and_not_killed(clock: Clock) -> None:
+def test_a_task_whose_lease_is_lost_is_asked_to_stop_and_not_killed(clock: Clock) -> None:
     world = World(clock, slots=1)
     (lease,) = world.take(1)
     lease.lost = True

@@ -28,7 +28,7 @@ REQUEST = LeasedRequest(
 )
 
 
-def test_a_subscriber_hears_what_it_asked_for() -> None:
+def test_a_subscriber_gets_the_events_that_it_subscribed_to() -> None:
     events = Events()
     some: list[Event] = []
     everything: list[Event] = []
@@ -43,13 +43,15 @@ def test_a_subscriber_hears_what_it_asked_for() -> None:
     assert everything == [Renewed(3), Finished(REQUEST, 0.1), StoreRecovered(1.0)]
 
 
-def test_a_subscriber_that_raises_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_a_subscriber_is_logged_and_not_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     events = Events()
-    heard: list[Event] = []
+    emitted: list[Event] = []
     events.subscribe(lambda event: 1 / 0)
-    events.subscribe(heard.append)
+    events.subscribe(emitted.append)
     events.emit(Renewed(1))
-    assert heard == [Renewed(1)]
+    assert emitted == [Renewed(1)]
     assert "a subscriber to Renewed failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
@@ -72,14 +74,14 @@ def test_a_line_has_the_event_and_its_fields_and_no_payload(
     assert vars(caplog.records[2])["event"] == "worker_started"
 
 
-def test_every_field_can_travel_on_a_log_record() -> None:
+def test_every_field_can_be_an_attribute_of_a_log_record() -> None:
     reserved = {*vars(logging.makeLogRecord({})), "message", "asctime"}
     for kind in Event.__subclasses__():
         assert not reserved & {field.name for field in fields(kind)}
 
 
 @pytest.mark.parametrize(("level", "detailed"), [(logging.INFO, False), (logging.DEBUG, True)])
-def test_what_is_not_logged_is_not_even_made(
+def test_events_below_the_log_level_are_not_made(
     level: int, detailed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(level, "rowlease")

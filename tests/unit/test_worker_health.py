@@ -1,4 +1,4 @@
-"""Live, ready, and why not; and the reports to systemd, files and HTTP."""
+"""The health of a worker, and its reports to systemd, health files and HTTP clients."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def parts() -> Parts:
 
 @pytest.fixture
 def health(events: Events, parts: Parts, clock: list[float]) -> Health:
-    """Of a worker that runs."""
+    """The health of a running worker."""
     found = Health(events, 4)
     calls: Any = parts
     found.watch(parts, calls, parts, lambda: 1234)
@@ -75,23 +75,23 @@ def health(events: Events, parts: Parts, clock: list[float]) -> Health:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Its last number is the time."""
+    """The clock: its last number is the time."""
     times = [0.0]
     monkeypatch.setattr(module, "now", lambda: times[-1])
     return times
 
 
-def test_before_its_slots_are_warm_a_worker_is_live_and_not_ready(events: Events) -> None:
+def test_a_starting_worker_is_live_and_not_ready(events: Events) -> None:
     report = Health(events, 4).report()
     assert report == HealthReport(True, False, ("its slots are not ready yet",), slots=4)
 
 
-def test_a_worker_that_runs_is_ready(health: Health) -> None:
+def test_a_running_worker_is_ready(health: Health) -> None:
     assert health.report() == READY
     assert str(READY) == "1 of 4 slots busy, 1,234 finished"
 
 
-def test_a_dispatcher_that_stands_still_is_not_live(
+def test_a_worker_whose_dispatcher_is_stalled_is_not_live(
     health: Health, parts: Parts, clock: list[float]
 ) -> None:
     parts.answered_at = 100.0
@@ -105,7 +105,7 @@ def test_a_dispatcher_that_stands_still_is_not_live(
     )
 
 
-def test_a_call_of_any_thread_may_take_long_but_not_for_ever(
+def test_a_worker_with_a_slow_call_is_not_ready_and_with_a_stuck_call_not_live(
     health: Health, parts: Parts, clock: list[float]
 ) -> None:
     parts.calls = [Call("maintain", "housekeeping", 0.0), Call("exchange", "receiver", CALL_STUCK)]
@@ -136,7 +136,7 @@ def test_a_worker_that_cannot_renew_leases_is_live_and_not_ready(
     assert health.report().ready
 
 
-def test_a_database_that_is_away_makes_it_not_ready_and_leaves_it_live(
+def test_a_worker_is_live_and_not_ready_while_the_database_is_away(
     health: Health, parts: Parts, events: Events, clock: list[float]
 ) -> None:
     events.emit(StoreLost("no route to host\nmore"))
@@ -149,7 +149,7 @@ def test_a_database_that_is_away_makes_it_not_ready_and_leaves_it_live(
     assert report[:3] == (True, False, ("the database has not answered for 11 s",))
 
 
-def test_without_a_slot_it_is_not_ready(health: Health, parts: Parts) -> None:
+def test_a_worker_without_a_ready_slot_is_not_ready(health: Health, parts: Parts) -> None:
     parts.slots_able = 0
     report = health.report()
     assert report.live
@@ -157,7 +157,7 @@ def test_without_a_slot_it_is_not_ready(health: Health, parts: Parts) -> None:
     assert "no slot is ready" in report.why[0]
 
 
-def test_one_that_drains_is_live_to_its_end(
+def test_a_draining_worker_is_live_to_its_end(
     health: Health, events: Events, clock: list[float]
 ) -> None:
     health.changed.clear()
@@ -185,11 +185,11 @@ def test_one_that_drains_is_live_to_its_end(
         ("/_replace", READY, 404),
     ],
 )
-def test_a_path_is_answered(path: str, report: HealthReport, code: int) -> None:
+def test_a_probe_is_answered_by_its_path(path: str, report: HealthReport, code: int) -> None:
     assert answer(path, report)[0] == code
 
 
-def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
+def test_a_silent_client_does_not_delay_other_clients() -> None:
     with (
         HealthServer("127.0.0.1", 0, lambda: READY) as server,
         socket.create_connection(("127.0.0.1", server.port)),
@@ -211,12 +211,12 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
         ("host:0", ("host", 0)),
     ],
 )
-def test_addresses_that_can_be_read(text: str, address: tuple[str, int]) -> None:
+def test_a_valid_address_is_read(text: str, address: tuple[str, int]) -> None:
     assert read_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["", ":8080", "host", "host:", "host:http", "99999", "1:-1"])
-def test_addresses_that_cannot(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not an address for health probes"):
         read_address(text)
 
@@ -237,12 +237,12 @@ def test_files_follow_the_reports(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_health_file_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_health_file_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot keep the health file .*No such file"):
         HealthFile(tmp_path / "nowhere" / "file")
 
 
-def test_systemd_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
+def test_systemd_gets_each_change_once(tmp_path: Path) -> None:
     path = str(tmp_path / "notify")
     environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "30000000", "OTHER": "1"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -273,7 +273,7 @@ def test_systemd_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
         systemd.show(READY._replace(draining=True))
         assert hear()[0] == "STOPPING=1"
     os.unlink(path)
-    systemd.show(READY)  # it is being restarted: nothing is raised
+    systemd.show(READY)  # nothing is raised while systemd restarts
     systemd.close()
 
 
@@ -281,11 +281,11 @@ def test_systemd_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
     "environment",
     [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:2:1", "WATCHDOG_USEC": "1"}],
 )
-def test_without_a_socket_nobody_is_told(environment: dict[str, str]) -> None:
+def test_without_a_socket_systemd_gets_no_notification(environment: dict[str, str]) -> None:
     assert Systemd.of_environment(environment) is None
 
 
-def test_a_watchdog_of_another_process_is_not_fed(tmp_path: Path) -> None:
+def test_the_watchdog_of_another_process_gets_no_notification(tmp_path: Path) -> None:
     systemd = Systemd.of_environment(
         {"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
     )
@@ -294,7 +294,7 @@ def test_a_watchdog_of_another_process_is_not_fed(tmp_path: Path) -> None:
     systemd.close()
 
 
-def test_a_beacon_shows_at_once_what_has_changed() -> None:
+def test_the_health_reporter_reports_a_change_at_once() -> None:
     changed = threading.Event()
     shown: queue.Queue[HealthReport | None] = queue.Queue()
 
@@ -312,7 +312,7 @@ def test_a_beacon_shows_at_once_what_has_changed() -> None:
     assert shown.get(timeout=30) is None
 
 
-def test_watchdogs_hear_twice_within_their_time() -> None:
+def test_a_watchdog_gets_two_reports_within_its_time() -> None:
     assert interval_of([]) == 1.0
     assert interval_of([30.0]) == 1.0
     assert interval_of([0.5]) == 0.25

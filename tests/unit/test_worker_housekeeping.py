@@ -23,7 +23,7 @@ from rowlease.worker.times import HEARTBEAT_ANSWER, REFUSAL_TOLERATED
 
 
 class Records:
-    """A store that remembers its calls, and a clock that each wait moves."""
+    """A store that records its calls, and a clock that each wait moves."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -65,7 +65,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Records:
 
 
 class Due:
-    """Schedules that are due every so often."""
+    """Schedules that are due every `every` seconds."""
 
     def __init__(self, store: Records, every: float) -> None:
         self.store = store
@@ -82,12 +82,12 @@ class Due:
 
 
 def keeping(
-    store: Records, busy: int = 1, schedules: Any = None, heard: list[Event] | None = None
+    store: Records, busy: int = 1, schedules: Any = None, emitted: list[Event] | None = None
 ) -> Housekeeping:
     this: Any = store
     events = Events()
-    if heard is not None:
-        events.subscribe(heard.append)
+    if emitted is not None:
+        events.subscribe(emitted.append)
     house = Housekeeping(
         this,
         "w",
@@ -113,7 +113,9 @@ def test_it_maintains_every_second_and_less_often_when_idle(
     assert len(set(gaps)) > 1  # jittered
 
 
-def test_it_says_what_the_worker_is_every_five_seconds_and_bye_at_the_end(store: Records) -> None:
+def test_it_sends_a_heartbeat_every_five_seconds_and_removes_the_worker_at_the_end(
+    store: Records,
+) -> None:
     keeping(store).run()
     first, second, *_ = store.beats
     assert first["at"] == 1000.0
@@ -125,7 +127,7 @@ def test_it_says_what_the_worker_is_every_five_seconds_and_bye_at_the_end(store:
     assert store.calls[-1] == "bye"
 
 
-def test_a_database_that_is_away_is_left_alone_until_the_next_time(store: Records) -> None:
+def test_a_call_that_fails_in_an_outage_is_repeated_at_its_next_time(store: Records) -> None:
     store.errors = {3: StoreUnavailable()}
     keeping(store).run()
     assert len(store.rounds) == 12
@@ -139,7 +141,7 @@ def test_a_grant_that_is_missing_at_the_start_ends_it(store: Records) -> None:
 
 
 @pytest.mark.parametrize("error", [AccessDenied("no"), SchemaMismatch("no")])
-def test_a_grant_that_goes_missing_is_waited_for_a_minute(
+def test_a_grant_that_is_revoked_later_is_tolerated_for_a_minute(
     store: Records, error: StoreError
 ) -> None:
     store.most = 200
@@ -153,31 +155,31 @@ def test_a_grant_that_goes_missing_is_waited_for_a_minute(
     assert REFUSAL_TOLERATED <= store.rounds[-1] - store.rounds[1] < REFUSAL_TOLERATED + 2
 
 
-def test_what_it_is_refused_for_the_sake_of_one_row_is_told_once(store: Records) -> None:
-    heard: list[Event] = []
+def test_a_refusal_caused_by_one_row_is_reported_once(store: Records) -> None:
+    emitted: list[Event] = []
     store.errors = {1: StoreError("odd"), 2: StoreError("odd"), 5: InvalidRequest("odder")}
-    keeping(store, heard=heard).run()
+    keeping(store, emitted=emitted).run()
     assert len(store.rounds) == 12
-    assert heard == [HousekeepingRefused("odd"), HousekeepingRefused("odder")]
+    assert emitted == [HousekeepingRefused("odd"), HousekeepingRefused("odder")]
 
 
-def test_schedules_are_looked_at_when_they_want_to_be(store: Records) -> None:
+def test_schedules_are_checked_at_the_time_they_return(store: Records) -> None:
     for every, gap in ((0.25, 0.25), (5.0, 5.0)):
         store.rounds, store.calls = [], []
         due = Due(store, every)
         keeping(store, schedules=due).run()
-        # Something else may be due just before: then at the next look, which is not at once.
+        # Another call may be due just before; then the schedules follow after the shortest pause.
         assert due.steps[1] - due.steps[0] == pytest.approx(gap, abs=SHORTEST_PAUSE)
-        assert store.calls.index("schedules") < store.calls.index("maintain")  # first what is due
+        assert store.calls.index("schedules") < store.calls.index("maintain")  # schedules first
 
 
-def test_a_schedule_that_is_due_at_once_makes_nobody_run_hot(store: Records) -> None:
+def test_a_schedule_that_is_always_due_causes_no_busy_loop(store: Records) -> None:
     due = Due(store, 0.0)
     keeping(store, schedules=due).run()
     assert due.steps[-1] - due.steps[0] >= 0.02 * (len(due.steps) - 2)
 
 
-def test_a_database_that_is_away_does_not_make_schedules_run_hot(store: Records) -> None:
+def test_schedules_cause_no_busy_loop_in_an_outage(store: Records) -> None:
     due = Due(store, 60.0)
     due.errors = {n: StoreUnavailable() for n in range(2, 30)}
     due.every = 0.5

@@ -81,19 +81,19 @@ def store() -> Records:
 
 
 @pytest.fixture
-def heard() -> list[Event]:
+def emitted() -> list[Event]:
     return []
 
 
 @pytest.fixture
-def leases(store: Records, heard: list[Event]) -> Leases:
+def leases(store: Records, emitted: list[Event]) -> Leases:
     events = Events()
-    events.subscribe(heard.append)
+    events.subscribe(emitted.append)
     return Leases(store, events)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("seconds", "margin"), [(1.0, 0.05), (10.0, 0.5), (60.0, 1.0)])
-def test_a_task_is_given_up_shortly_before_its_lease_ends(seconds: float, margin: float) -> None:
+def test_a_task_is_ended_shortly_before_its_lease(seconds: float, margin: float) -> None:
     held = Lease(request(1, seconds), 0, None, claimed_at=100.0)
     why, left = held.overdue(100.0, 100.0)
     assert why is None
@@ -127,7 +127,7 @@ class Begun:
         (Outcome.LEASE_LOST, [(1, None)]),
     ],
 )
-def test_a_running_task_hears_what_became_of_its_lease(
+def test_a_running_task_learns_of_a_lost_or_renewed_lease(
     leases: Leases, store: Records, clock: Clock, outcome: Outcome, reported: Any
 ) -> None:
     slot = Begun()
@@ -142,7 +142,7 @@ def test_a_running_task_hears_what_became_of_its_lease(
 
 
 def test_leases_past_a_third_of_their_time_are_renewed_in_one_call(
-    leases: Leases, store: Records, heard: list[Event], clock: Clock
+    leases: Leases, store: Records, emitted: list[Event], clock: Clock
 ) -> None:
     old = [Lease(request(n), 0, None, clock.time) for n in (1, 2)]
     old[0].slot, old[0].number = Begun(), 1
@@ -157,11 +157,11 @@ def test_leases_past_a_third_of_their_time_are_renewed_in_one_call(
     ((ids, length, started),) = store.calls
     assert dict(zip(ids, started, strict=True)) == {1: True, 2: False}
     assert length == timedelta(seconds=30)
-    assert heard == [Renewed(2)]
+    assert emitted == [Renewed(2)]
     assert [one.ends for one in old] == [clock.time + 30] * 2
 
 
-def test_leases_of_different_lengths_keep_them(
+def test_each_length_of_lease_is_renewed_in_its_own_call(
     leases: Leases, store: Records, clock: Clock
 ) -> None:
     leases.add([Lease(request(n, n), 0, None, clock.time) for n in (3, 6)])
@@ -173,8 +173,8 @@ def test_leases_of_different_lengths_keep_them(
     ]
 
 
-def test_a_lost_lease_is_told_once_and_renewed_no_more(
-    leases: Leases, store: Records, heard: list[Event], clock: Clock
+def test_a_lost_lease_is_reported_once_and_not_renewed_again(
+    leases: Leases, store: Records, emitted: list[Event], clock: Clock
 ) -> None:
     held = [Lease(request(n), 0, None, clock.time) for n in (1, 2, 3, 4)]
     leases.add(held)
@@ -182,7 +182,7 @@ def test_a_lost_lease_is_told_once_and_renewed_no_more(
     clock.time += 15
     assert leases.renew() == [held[0]]
     assert [one.lost for one in held] == [True, False, False, False]
-    assert set(heard) == {
+    assert set(emitted) == {
         LeaseLost(held[0].request, Outcome.LEASE_LOST),
         CancelRequested(held[2].request),
         Renewed(3),
@@ -193,8 +193,8 @@ def test_a_lost_lease_is_told_once_and_renewed_no_more(
     assert store.calls[1][0] == [2]
 
 
-def test_what_was_finished_meanwhile_is_not_lost(
-    leases: Leases, store: Records, heard: list[Event], clock: Clock
+def test_a_lease_whose_request_finished_meanwhile_is_not_lost(
+    leases: Leases, store: Records, emitted: list[Event], clock: Clock
 ) -> None:
     held = Lease(request(1), 0, None, clock.time)
     leases.add([held])
@@ -203,11 +203,11 @@ def test_what_was_finished_meanwhile_is_not_lost(
     clock.time += 15
     assert leases.renew() == []
     assert not held.lost
-    assert heard == [Renewed(1)]
+    assert emitted == [Renewed(1)]
 
 
-def test_what_its_task_has_completed_is_neither_lost_nor_renewed_again(
-    leases: Leases, store: Records, heard: list[Event], clock: Clock
+def test_a_lease_whose_task_completed_the_request_is_neither_lost_nor_renewed(
+    leases: Leases, store: Records, emitted: list[Event], clock: Clock
 ) -> None:
     held = Lease(request(1), 0, None, clock.time)
     slot = Begun()
@@ -217,14 +217,16 @@ def test_what_its_task_has_completed_is_neither_lost_nor_renewed_again(
     clock.time += 15
     assert leases.renew() == []
     assert slot.reported == [(1, math.inf)]
-    assert heard == [Renewed(1)]
+    assert emitted == [Renewed(1)]
     clock.time += 1000
     assert leases.renew() == []
     assert len(store.calls) == 1
     assert held.overdue(clock.time - 1000, clock.time) == (None, math.inf)
 
 
-def test_a_store_that_is_away_is_asked_again(leases: Leases, store: Records, clock: Clock) -> None:
+def test_a_renewal_that_fails_in_an_outage_is_repeated(
+    leases: Leases, store: Records, clock: Clock
+) -> None:
     leases.add([Lease(request(1), 0, None, clock.time)])
     clock.time += 15
     store.error = StoreUnavailable()
@@ -238,8 +240,8 @@ def failing_since(leases: Leases) -> float | None:
     return leases.failing_since
 
 
-def test_renewals_that_do_not_pass_are_told_once_and_tried_until_they_do(
-    leases: Leases, store: Records, heard: list[Event], clock: Clock
+def test_failing_renewals_are_reported_once_and_repeated_until_they_succeed(
+    leases: Leases, store: Records, emitted: list[Event], clock: Clock
 ) -> None:
     held = [Lease(request(n, n), 0, None, clock.time) for n in (6, 12)]
     leases.add(held)
@@ -250,13 +252,13 @@ def test_renewals_that_do_not_pass_are_told_once_and_tried_until_they_do(
         leases.renew()
         assert failing_since(leases) == 1005.0
         clock.time += 0.1
-    (lost,) = heard
+    (lost,) = emitted
     assert isinstance(lost, RenewalsLost)
     assert (lost.call, lost.error) == ("renew", "renew: no answer")
     assert abs(lost.since - began) < timedelta(seconds=5)
-    # The other length of lease need not be tried to know that.
+    # After the first failure the other lengths of lease are not tried.
     assert [ids for ids, _, _ in store.calls] == [[6]] * 3
-    leases.drop(held)  # they were given up
+    leases.drop(held)  # as if the tasks had been ended
     leases.renew()
     assert failing_since(leases) == 1005.0
     store.error = None
@@ -264,7 +266,7 @@ def test_renewals_that_do_not_pass_are_told_once_and_tried_until_they_do(
     leases.renew()
     assert store.calls[-1][0] == []
     assert failing_since(leases) is None
-    assert heard[1:] == [RenewalsRecovered(pytest.approx(1.0))]  # type: ignore[arg-type]
+    assert emitted[1:] == [RenewalsRecovered(pytest.approx(1.0))]  # type: ignore[arg-type]
     assert len(store.calls) == 5
     leases.renew()
     assert len(store.calls) == 5
@@ -283,7 +285,7 @@ def test_a_renewal_may_take_a_sixth_of_the_shortest_lease(
     assert store.times[0] == pytest.approx(answer)
 
 
-def test_a_refusal_is_borne_for_a_minute(leases: Leases, store: Records, clock: Clock) -> None:
+def test_a_refusal_is_tolerated_for_a_minute(leases: Leases, store: Records, clock: Clock) -> None:
     leases.add([Lease(request(1, 600), 0, None, clock.time)])
     clock.time += 300
     store.error = AccessDenied("revoked")
@@ -295,8 +297,8 @@ def test_a_refusal_is_borne_for_a_minute(leases: Leases, store: Records, clock: 
         leases.renew()
 
 
-def test_short_leases_are_looked_after_in_time(leases: Leases, store: Records) -> None:
-    """With the real clock: an added lease of 0.3 s shortens a sleep of a second."""
+def test_a_short_lease_is_checked_in_time(leases: Leases, store: Records) -> None:
+    """With the real clock: a new lease of 0.3 s shortens a pause of one second."""
     renewed = threading.Event()
     store.meanwhile = renewed.set
     thread = threading.Thread(target=leases.run, args=[lambda lease: None, lambda: None])

@@ -1,4 +1,4 @@
-"""Which queue is looked at first."""
+"""The order in which a claim tries the queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowlease.worker.claims.queue_order import QueueOrder
 
 
 def claim(queues: QueueOrder, waiting: Counter[str], limit: int) -> Counter[str]:
-    """What `dequeue` does with an order: each queue gives all it has before the next is asked."""
+    """Claim as `dequeue` does: each queue is emptied before the next is tried."""
     got: list[str] = []
     for name in queues.order():
         count = min(limit - len(got), waiting[name])
@@ -34,12 +34,14 @@ def test_a_list_keeps_its_order() -> None:
     weights=st.dictionaries(st.sampled_from("abcde"), st.integers(1, 1000), min_size=1),
     limit=st.integers(1, 50),
 )
-def test_while_all_have_requests_each_gets_its_share(weights: dict[str, int], limit: int) -> None:
+def test_each_queue_gets_its_share_while_all_have_requests(
+    weights: dict[str, int], limit: int
+) -> None:
     queues = QueueOrder(weights)
     got: Counter[str] = Counter()
     for _ in range(300):
         got += claim(queues, Counter(dict.fromkeys(weights, limit)), limit)
-    # None is further ahead of another than one claim takes it.
+    # No queue is ahead of another by more than one claim.
     distances = {name: got[name] / weight for name, weight in weights.items()}
     step = limit / min(weights.values())
     assert max(distances.values()) - min(distances.values()) <= step + 1e-9
@@ -57,7 +59,7 @@ def test_a_queue_that_was_empty_does_not_catch_up() -> None:
     assert got == {"a": 50, "b": 50}
 
 
-def test_when_all_is_done_nobody_has_anything_to_catch_up_on() -> None:
+def test_no_queue_catches_up_after_all_were_empty() -> None:
     queues = QueueOrder({"a": 1, "b": 1})
     claim(queues, Counter(a=7), 10)
     assert queues.order() == ["a", "b"]
@@ -74,6 +76,6 @@ def test_when_all_is_done_nobody_has_anything_to_catch_up_on() -> None:
         ({"a": 1001}, "the weight of queue a is 1001; it must be 1 to 1000"),
     ],
 )
-def test_wrong_queues_are_refused_in_a_sentence(queues: Any, expected: str) -> None:
+def test_wrong_queues_are_refused_with_advice(queues: Any, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         QueueOrder(queues)

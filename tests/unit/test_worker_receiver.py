@@ -1,4 +1,4 @@
-"""When the receiver exchanges, by a clock that a test moves; and the pump below it."""
+"""The receiver and its pump, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from rowlease.worker.claims.outage import FIRST_RETRY, LAST_RETRY
 from rowlease.worker.claims.outcomes import Done, NotDone, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.times import REFUSAL_TOLERATED
-from tests.unit.receiver_world import SAID, World, found, request, world
+from tests.unit.receiver_world import UNKNOWN_KIND, World, found, request, world
 
 __all__ = ["world"]
 
@@ -62,7 +62,7 @@ def test_free_slots_are_filled_at_once_and_full_ones_wait(world: World) -> None:
     assert [held.request_id for held, _ in call["completed"]] == [1]
 
 
-def test_half_of_what_is_held_ahead_is_used_up_before_more_is_claimed(world: World) -> None:
+def test_more_is_claimed_when_half_of_the_prefetched_requests_are_finished(world: World) -> None:
     world.capacity, world.idle, world.held = 102, 0, 52
     assert world.pause() == float("inf")
     world.held = 51
@@ -71,7 +71,7 @@ def test_half_of_what_is_held_ahead_is_used_up_before_more_is_claimed(world: Wor
     assert world.pause() <= 0
 
 
-def test_outcomes_wait_a_little_for_a_claim_to_travel_with(world: World) -> None:
+def test_outcomes_wait_a_moment_for_the_next_claim(world: World) -> None:
     world.capacity, world.idle, world.held = 102, 0, 102
     world.finish(Lease(request(1), 0, None, world.time))
     world.idle = 0
@@ -81,7 +81,7 @@ def test_outcomes_wait_a_little_for_a_claim_to_travel_with(world: World) -> None
 
 
 def test_the_next_claim_goes_out_while_the_other_half_runs(world: World) -> None:
-    world.capacity, world.took = 102, 0.010
+    world.capacity, world.call_seconds = 102, 0.010
     world.claims = [found(*range(1, 103))]
     world.exchange_now()
     world.idle = 0
@@ -93,7 +93,7 @@ def test_the_next_claim_goes_out_while_the_other_half_runs(world: World) -> None
     assert world.pause() <= 0
 
 
-def test_outcomes_go_out_at_once_when_the_queue_was_empty(world: World) -> None:
+def test_outcomes_are_sent_at_once_after_the_queue_was_empty(world: World) -> None:
     world.claims = [found(1)]
     world.exchange_now()
     world.exchange_now()
@@ -102,7 +102,7 @@ def test_outcomes_go_out_at_once_when_the_queue_was_empty(world: World) -> None:
     assert len(world.exchange_now()["completed"]) == 1
 
 
-def test_an_idle_worker_announces_itself_and_looks_three_times_more(world: World) -> None:
+def test_an_idle_worker_announces_itself_and_claims_three_times_more(world: World) -> None:
     world.exchange_now()
     assert world.idleness == ["announce"]
     assert world.pause() == pytest.approx(5.0, rel=0.2)
@@ -115,10 +115,10 @@ def test_an_idle_worker_announces_itself_and_looks_three_times_more(world: World
         world.time += max(0.0, pauses[-1])
         world.exchange_now()
     assert pauses == [pytest.approx(0.0), pytest.approx(0.02), pytest.approx(0.2)]
-    assert world.heard[-1] == WorkerIdle(announced=True)
+    assert world.emitted[-1] == WorkerIdle(announced=True)
 
 
-def test_a_sleeper_looks_once_more_when_its_floor_is_dropped(world: World) -> None:
+def test_a_sleeping_worker_claims_once_more_when_its_floor_is_dropped(world: World) -> None:
     world.receiver.notified()
     world.claims = [Claim([], more=False, wait=timedelta(seconds=0.5), floor="f")]
     world.exchange_now()
@@ -133,7 +133,7 @@ def test_a_sleeper_looks_once_more_when_its_floor_is_dropped(world: World) -> No
 @pytest.mark.parametrize(
     ("wait", "pause"), [(0.0, 0.02), (0.7, 0.7), (60.0, 5.0)], ids=["now", "soon", "far"]
 )
-def test_an_idle_worker_wakes_when_something_is_due(
+def test_an_idle_worker_wakes_when_a_request_is_due(
     world: World, wait: float, pause: float
 ) -> None:
     world.claims = [Claim([], more=False, wait=timedelta(seconds=wait), floor=None)]
@@ -141,7 +141,7 @@ def test_an_idle_worker_wakes_when_something_is_due(
     assert world.pause() == pytest.approx(pause, rel=0.21)
 
 
-def test_an_answer_that_says_more_is_asked_again_at_once(world: World) -> None:
+def test_a_claim_that_left_requests_is_followed_by_another_at_once(world: World) -> None:
     world.claims = [Claim([], more=True, wait=None, floor=None), found(1)]
     world.exchange_now()
     assert world.exchange_now()["limit"] == 2
@@ -162,10 +162,10 @@ def test_after_claiming_a_single_request_it_waits_for_a_notification(world: Worl
     world.claims = [found(3)]
     world.exchange_now()
     assert world.taken[-1].request.request_id == 3
-    assert len([event for event in world.heard if isinstance(event, WorkerIdle)]) == 1
+    assert len([event for event in world.emitted if isinstance(event, WorkerIdle)]) == 1
 
 
-def test_who_took_several_claims_on(world: World) -> None:
+def test_a_worker_that_claimed_several_requests_claims_again(world: World) -> None:
     world.exchange_now()
     world.is_announced = True
     world.capacity = world.idle = 5
@@ -182,7 +182,7 @@ def test_without_notifications_it_claims_until_nothing_is_left(world: World) -> 
     assert world.pause() <= 0
 
 
-def test_who_is_busy_for_long_is_announced_no_more(world: World) -> None:
+def test_a_worker_that_is_busy_for_long_retracts_its_announcement(world: World) -> None:
     world.exchange_now()
     world.is_announced = True
     world.claims = [found(1), found(2), found(3)]
@@ -195,7 +195,7 @@ def test_who_is_busy_for_long_is_announced_no_more(world: World) -> None:
     assert world.idleness == ["announce", "retract"]
 
 
-def test_full_slots_are_busy_too(world: World) -> None:
+def test_a_worker_with_full_slots_is_busy(world: World) -> None:
     world.exchange_now()
     world.held = 2
     world.time += AWAKE_SECONDS + 0.1
@@ -204,7 +204,7 @@ def test_full_slots_are_busy_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("world", [{"burst": True, "can_listen": False}], indirect=True)
-def test_a_burst_ends_when_nothing_is_found_and_nothing_held(world: World) -> None:
+def test_a_burst_ends_when_no_request_is_found_or_held(world: World) -> None:
     world.claims = [found(1)]
     world.exchange_now()
     world.exchange_now()
@@ -216,8 +216,8 @@ def test_a_burst_ends_when_nothing_is_found_and_nothing_held(world: World) -> No
     assert world.ended
 
 
-def test_a_ring_during_a_claim_is_not_lost(world: World) -> None:
-    """The claim may have looked before the announced request was there."""
+def test_a_notification_during_a_claim_is_not_lost(world: World) -> None:
+    """The claim may have read the queue before the announced request was committed."""
     world.exchange_now()
     world.meanwhile = world.receiver.notified
     world.receiver.notified()
@@ -227,7 +227,7 @@ def test_a_ring_during_a_claim_is_not_lost(world: World) -> None:
     assert world.pause() > 0
 
 
-def test_a_store_that_is_away_is_tried_again_ever_later(world: World) -> None:
+def test_the_pauses_between_calls_grow_in_an_outage(world: World) -> None:
     world.claims = [found(1)]
     world.exchange_now()
     world.finish(world.taken[0])
@@ -243,14 +243,14 @@ def test_a_store_that_is_away_is_tried_again_ever_later(world: World) -> None:
     world.error = None
     call = world.exchange_now()
     assert [held.request_id for held, _ in call["completed"]] == [1]
-    assert [type(event) for event in world.heard if "Store" in type(event).__name__] == [
+    assert [type(event) for event in world.emitted if "Store" in type(event).__name__] == [
         StoreLost,
         StoreRecovered,
     ]
     assert world.pump.undelivered == 0
 
 
-def test_a_ring_is_not_lost_with_a_claim_that_failed(world: World) -> None:
+def test_a_notification_is_not_lost_with_a_claim_that_failed(world: World) -> None:
     world.exchange_now()
     world.receiver.notified()
     world.error = StoreUnavailable("away")
@@ -272,7 +272,9 @@ def test_a_store_that_refuses_for_good_ends_the_receiver(world: World) -> None:
 @pytest.mark.parametrize(
     "error", [AccessDenied("no"), SchemaMismatch("no"), StoreError("no"), InvalidRequest("no")]
 )
-def test_a_store_that_has_answered_may_refuse_for_a_minute(world: World, error: Exception) -> None:
+def test_a_refusal_after_an_answer_is_tolerated_for_a_minute(
+    world: World, error: Exception
+) -> None:
     world.exchange_now()
     world.receiver.notified()
     world.error = error
@@ -286,10 +288,10 @@ def test_a_store_that_has_answered_may_refuse_for_a_minute(world: World, error: 
     with pytest.raises(type(error)):
         go_on()
     assert REFUSAL_TOLERATED <= world.time - began < REFUSAL_TOLERATED + LAST_RETRY
-    assert [event for event in world.heard if isinstance(event, StoreLost)] == [StoreLost("no")]
+    assert [event for event in world.emitted if isinstance(event, StoreLost)] == [StoreLost("no")]
 
 
-def test_what_is_refused_is_found_by_halves_and_fails_while_the_rest_goes_through(
+def test_a_refused_outcome_is_found_by_halves_and_fails_while_the_others_are_delivered(
     world: World,
 ) -> None:
     leases = [Lease(request(number), 0, None, 0.0) for number in range(100)]
@@ -311,23 +313,25 @@ def test_what_is_refused_is_found_by_halves_and_fails_while_the_rest_goes_throug
     counts = world.pump.counts
     assert (counts.finished, counts.failed, counts.lost) == (78, 22, 0)
     reported = {
-        event.request.request_id: event.error for event in world.heard if isinstance(event, Failed)
+        event.request.request_id: event.error
+        for event in world.emitted
+        if isinstance(event, Failed)
     }
     assert reported[17] == reported[60] == "the database refused the result: no such character"
     assert reported[85] == "5 \\u20ac"
     assert len(world.calls) < 60
 
 
-def test_what_is_refused_in_any_form_is_let_go(world: World) -> None:
+def test_an_outcome_that_is_refused_in_every_form_is_dropped(world: World) -> None:
     lease = Lease(request(1), 0, None, 0.0)
     world.refuses = lambda answered: answered is not None
     world.pump.deliver(Outcomes([Done(lease, "1", 0.1)]))
     world.pump.exchange(0, 0)
-    assert OutcomeRefused(lease.request, "no such character") in world.heard
+    assert OutcomeRefused(lease.request, "no such character") in world.emitted
     assert (world.pump.undelivered, world.pump.counts.lost) == (0, 1)
 
 
-def test_what_was_not_refused_is_sent_again_where_the_database_goes_away_meanwhile(
+def test_outcomes_not_refused_are_sent_again_after_an_outage(
     world: World,
 ) -> None:
     leases = [Lease(request(number), 0, None, 0.0) for number in range(4)]
@@ -347,7 +351,7 @@ def test_what_was_not_refused_is_sent_again_where_the_database_goes_away_meanwhi
     assert (world.pump.undelivered, world.pump.counts.finished) == (0, 4)
 
 
-def test_while_leases_cannot_be_renewed_nothing_is_claimed_and_outcomes_go_out(
+def test_while_renewals_fail_nothing_is_claimed_and_outcomes_are_sent(
     world: World,
 ) -> None:
     world.claims = [found(1)]
@@ -363,7 +367,7 @@ def test_while_leases_cannot_be_renewed_nothing_is_claimed_and_outcomes_go_out(
     assert world.exchange_now()["limit"] == 2
 
 
-def test_when_renewals_pass_again_an_exchange_need_not_wait_for_its_turn(world: World) -> None:
+def test_the_next_call_is_made_at_once_when_renewals_succeed_again(world: World) -> None:
     world.error = StoreUnavailable("away")
     for _ in range(9):
         world.exchange_now()
@@ -386,7 +390,7 @@ def test_an_exchange_may_take_half_of_the_shortest_lease(
 
 
 def leave_an_outcome(world: World) -> None:
-    """It drains, and then holds an outcome that the database has not answered."""
+    """Drain, and leave an outcome that the database has not answered."""
     world.claims = [found(1)]
     world.exchange_now()
     world.receiver.drain()
@@ -397,14 +401,14 @@ def leave_an_outcome(world: World) -> None:
     world.exchange_now()
 
 
-def test_what_is_left_at_the_end_is_given_up_in_time(world: World) -> None:
+def test_outcomes_left_at_the_end_are_given_up_in_time(world: World) -> None:
     leave_an_outcome(world)
     world.time += 8
     world.receiver.run()
     assert world.pump.undelivered == 1
 
 
-def test_what_is_left_at_the_end_is_delivered_once_the_database_is_back(world: World) -> None:
+def test_outcomes_left_at_the_end_are_delivered_once_the_database_answers(world: World) -> None:
     leave_an_outcome(world)
     world.error = None
     world.time += world.pause()
@@ -417,7 +421,7 @@ def test_what_is_left_at_the_end_is_delivered_once_the_database_is_back(world: W
 
 
 def lose_a_claim(world: World, error: StoreError | None = None) -> None:
-    """It holds requests 1 and 2, and waits for its next try."""
+    """Hold requests 1 and 2, lose the answer to a claim, and wait for the next call."""
     world.capacity = 4
     world.idle = 4
     world.claims = [found(1, 2)]
@@ -429,7 +433,7 @@ def lose_a_claim(world: World, error: StoreError | None = None) -> None:
     world.time += world.pause()
 
 
-def test_what_a_lost_claim_leased_is_handed_back_before_the_next_claim(world: World) -> None:
+def test_a_lost_claim_is_disowned_before_the_next_claim(world: World) -> None:
     lose_a_claim(world)
     num_claims = len(world.calls)
     world.late = [3]
@@ -437,7 +441,7 @@ def test_what_a_lost_claim_leased_is_handed_back_before_the_next_claim(world: Wo
     world.exchange_now()
     assert world.disowned == [[1, 2], []]
     assert len(world.calls) == num_claims + 1
-    assert [event for event in world.heard if isinstance(event, Disowned)] == [Disowned(1)]
+    assert [event for event in world.emitted if isinstance(event, Disowned)] == [Disowned(1)]
 
 
 def test_a_lost_claim_that_commits_late_is_found_for_ten_seconds(world: World) -> None:
@@ -458,7 +462,7 @@ def test_a_lost_claim_that_commits_late_is_found_for_ten_seconds(world: World) -
     assert 9 <= len(looked_at) <= 10
 
 
-def test_what_is_found_late_is_claimed_at_once(world: World) -> None:
+def test_requests_disowned_late_are_claimed_at_once(world: World) -> None:
     lose_a_claim(world)
     world.exchange_now()
     world.late = [9]
@@ -469,13 +473,13 @@ def test_what_is_found_late_is_claimed_at_once(world: World) -> None:
     assert world.taken[-1].request.request_id == 9
 
 
-def test_a_call_that_did_nothing_leaves_nothing_to_hand_back(world: World) -> None:
+def test_a_call_that_did_nothing_is_not_disowned(world: World) -> None:
     lose_a_claim(world, StoreUnavailable("not reached"))
     world.exchange_now()
     assert world.disowned == []
 
 
-def test_while_the_database_is_away_nothing_is_claimed_before_the_look(world: World) -> None:
+def test_after_an_outage_a_lost_claim_is_disowned_before_the_next_claim(world: World) -> None:
     lose_a_claim(world)
     num_calls = len(world.calls)
     world.error = StoreUnavailable("not reached")
@@ -491,7 +495,7 @@ def test_while_the_database_is_away_nothing_is_claimed_before_the_look(world: Wo
     assert len(world.disowned) == 2  # the lost claim has ended long ago
 
 
-def test_who_ends_after_a_lost_claim_hands_it_back_first(world: World) -> None:
+def test_a_worker_that_ends_after_a_lost_claim_disowns_it_first(world: World) -> None:
     lose_a_claim(world)
     world.receiver.close(world.time + 7)
     world.receiver.run()
@@ -499,7 +503,7 @@ def test_who_ends_after_a_lost_claim_hands_it_back_first(world: World) -> None:
     assert world.pump.undelivered == 0
 
 
-def test_an_outcome_on_its_way_counts_as_held(world: World) -> None:
+def test_a_request_whose_outcome_is_being_sent_counts_as_held(world: World) -> None:
     lose_a_claim(world)
     world.finish(*world.taken)
 
@@ -514,7 +518,7 @@ def test_an_outcome_on_its_way_counts_as_held(world: World) -> None:
     assert world.disowned[-1] == []
 
 
-def test_outcomes_that_are_sent_apart_count_as_held(world: World) -> None:
+def test_requests_whose_outcomes_are_sent_in_parts_count_as_held(world: World) -> None:
     lose_a_claim(world)
     one, two = world.taken
     world.pump.deliver(Outcomes(done=[Done(one, "1", 0.1), Done(two, "bad", 0.1)]), [one, two])
@@ -531,7 +535,7 @@ def test_outcomes_that_are_sent_apart_count_as_held(world: World) -> None:
 # -- the pump ------------------------------------------------------------------------------------
 
 
-def test_outcomes_are_counted_and_told_by_what_the_database_said(world: World) -> None:
+def test_outcomes_are_counted_and_emitted_by_the_answers_of_the_database(world: World) -> None:
     leases = [Lease(request(n), 0, None, world.time) for n in range(1, 7)]
     world.outcomes = {
         2: Outcome.LEASE_LOST,
@@ -550,7 +554,7 @@ def test_outcomes_are_counted_and_told_by_what_the_database_said(world: World) -
     assert world.pump.undelivered == 6
     assert world.pump.exchange(0, 0) == ([], None)
     assert world.pump.undelivered == 0
-    assert world.heard == [
+    assert world.emitted == [
         LeaseLost(leases[5].request, Outcome.LEASE_LOST),
         LeaseLost(leases[1].request, Outcome.LEASE_LOST),
         Finished(leases[0].request, 0.5),
@@ -562,37 +566,37 @@ def test_outcomes_are_counted_and_told_by_what_the_database_said(world: World) -
     assert (counts.finished, counts.failed, counts.abandoned, counts.lost) == (2, 1, 0, 3)
 
 
-def test_an_exchange_without_anything_to_say_is_no_call(world: World) -> None:
+def test_an_exchange_of_nothing_makes_no_call(world: World) -> None:
     assert world.pump.exchange(0, 0) == ([], None)
     world.pump.deliver(Outcomes(abandoned=[Lease(request(1), 0, None, world.time)]))
     world.pump.exchange(0, 0)
     assert world.calls == [{"abandoned": [1]}]
-    assert world.heard == [Abandoned(request(1))]
+    assert world.emitted == [Abandoned(request(1))]
 
 
-def test_requests_of_an_unknown_kind_are_left_to_others_and_the_kind_is_told_once(
+def test_requests_of_an_unknown_kind_are_declined_and_the_kind_is_reported_once(
     world: World,
 ) -> None:
     world.claims = [found(1, 2, kind="nobody"), found(3, kind="nobody")]
     world.exchange_now()
     assert (world.taken, world.renewed) == ([], [])
     assert world.pump.counts.claimed == 2
-    assert [type(event) for event in world.heard] == [Claimed]
+    assert [type(event) for event in world.emitted] == [Claimed]
     assert world.pump.undelivered == 2
     world.exchange_now()
-    assert world.declined == [(1, SAID), (2, SAID)]
+    assert world.declined == [(1, UNKNOWN_KIND), (2, UNKNOWN_KIND)]
     world.dead = True
     world.exchange_now()
-    assert world.declined[2:] == [(3, SAID)]
+    assert world.declined[2:] == [(3, UNKNOWN_KIND)]
     counts = world.pump.counts
     assert (counts.abandoned, counts.failed, counts.dead) == (2, 0, 1)
-    assert [event for event in world.heard if isinstance(event, KindUnknown)] == [
+    assert [event for event in world.emitted if isinstance(event, KindUnknown)] == [
         KindUnknown("default", "nobody", dead=False),
         KindUnknown("default", "nobody", dead=True),
     ]
 
 
-def test_what_is_to_be_declined_is_sent_again_where_the_database_goes_away(world: World) -> None:
+def test_a_decline_that_fails_in_an_outage_is_sent_again(world: World) -> None:
     world.claims = [found(1, kind="nobody")]
     world.exchange_now()
     world.error = StoreUnavailable("away")
@@ -600,7 +604,7 @@ def test_what_is_to_be_declined_is_sent_again_where_the_database_goes_away(world
     world.error = None
     world.time += world.pause()
     world.exchange_now()
-    assert world.declined == [(1, SAID)]
+    assert world.declined == [(1, UNKNOWN_KIND)]
     assert world.pump.undelivered == 0
 
 
@@ -615,7 +619,7 @@ def test_results_that_are_all_empty_are_not_sent_as_null_json(world: World) -> N
 
 
 class ScriptedNotifications:
-    """A store whose notifications follow a script, step by step."""
+    """A store whose notifications follow a script."""
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
@@ -658,9 +662,9 @@ def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
     monkeypatch.setattr("rowlease.worker.claims.listener.FIRST_RETRY", 0.0)
     lost = OSError("cut off")
     store = ScriptedNotifications("announce", "notify", "retract", "announce", lost, lost, "notify")
-    heard: list[Event] = []
+    emitted: list[Event] = []
     events = Events()
-    events.subscribe(heard.append)
+    events.subscribe(emitted.append)
     store.listener = Listener(store, ["default"], events)  # type: ignore[arg-type]
     monkeypatch.setattr("rowlease.worker.claims.listener.DISCARD_INTERVAL", 0.0)
     store.listener.run(store)
@@ -669,5 +673,5 @@ def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
         *("connect", "idle", "announced", "close"),
         *("connect", "idle", "announced", "notified", "close"),
     ]
-    assert heard == [NotificationsLost("cut off"), NotificationsLost("cut off")]
+    assert emitted == [NotificationsLost("cut off"), NotificationsLost("cut off")]
     assert not store.listener.is_announced

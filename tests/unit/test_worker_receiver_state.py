@@ -1,4 +1,4 @@
-"""Every transition of the receiver's states, each brought about as in a worker."""
+"""Every transition of the receiver's states, each caused as in a worker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def claim_nothing(world: World) -> None:
     world.exchange_now()
 
 
-def hear_that_producers_notify(world: World) -> None:
+def announce(world: World) -> None:
     world.receiver.announced()
     world.pause()
 
@@ -66,11 +66,11 @@ def close(world: World) -> None:
 
 
 class Broken(BaseException):
-    """What nobody catches."""
+    """An error that no part of the worker catches."""
 
 
 def end(world: World) -> None:
-    """It has delivered all, where it was closed; otherwise it fails."""
+    """End the receiver: by delivering everything if it was closed, else by an error."""
 
     def fail() -> None:
         raise Broken
@@ -88,12 +88,12 @@ CAUSES: dict[Event, Callable[[World], None]] = {
     Event.STILL_MORE: claim_more_a_second_later,
     Event.LAST: claim_the_last,
     Event.NOTHING: claim_nothing,
-    Event.ANNOUNCED: hear_that_producers_notify,
+    Event.ANNOUNCED: announce,
     Event.DRAIN: drain,
     Event.CLOSE: close,
     Event.END: end,
 }
-#: How a receiver comes into a state, from the start.
+#: The events that lead a new receiver to each state.
 WAYS: dict[State, list[Event]] = {
     State.BUSY: [],
     State.AWAKE: [Event.NOTHING, Event.MORE],
@@ -109,12 +109,12 @@ KNOWN = [(state, event) for state, events in TRANSITIONS.items() for event in ev
 @pytest.mark.parametrize(
     ("state", "event"), KNOWN, ids=[f"{state.name}-{event.name}" for state, event in KNOWN]
 )
-def test_a_receiver_goes_through_every_transition(world: World, state: State, event: Event) -> None:
+def test_a_receiver_makes_every_transition(world: World, state: State, event: Event) -> None:
     for each in WAYS[state]:
         CAUSES[each](world)
     assert world.receiver._state is state
     world.idleness.clear()
-    world.heard.clear()
+    world.emitted.clear()
     world.num_wakes = 0
     CAUSES[event](world)
     now_in = TRANSITIONS[state][event]
@@ -124,33 +124,33 @@ def test_a_receiver_goes_through_every_transition(world: World, state: State, ev
     retracts = ["retract"] if state in IDLE and now_in is State.BUSY else []
     assert world.idleness == announces + retracts
     falls_asleep = now_in is State.ASLEEP and state is not now_in
-    assert [one for one in world.heard if isinstance(one, WorkerIdle)] == (
+    assert [one for one in world.emitted if isinstance(one, WorkerIdle)] == (
         [WorkerIdle(world.is_announced)] if falls_asleep else []
     )
     assert world.num_wakes == (state in CLAIMING and now_in not in CLAIMING)
 
 
 @pytest.mark.parametrize("state", State)
-def test_an_event_that_a_state_does_not_know_is_refused(state: State) -> None:
+def test_an_event_without_a_transition_is_refused(state: State) -> None:
     for event in set(Event) - set(TRANSITIONS[state]):
         with pytest.raises(RuntimeError, match=f"is {state.name}, where {event.name} is unknown"):
             following(state, event)
 
 
-def test_a_receiver_that_is_busy_is_not_told_that_the_queues_were_empty(world: World) -> None:
+def test_a_busy_receiver_refuses_the_event_more(world: World) -> None:
     with pytest.raises(RuntimeError, match="is BUSY, where MORE is unknown"):
         world.receiver._on(Event.MORE)
     assert world.receiver._state is State.BUSY
 
 
-def test_full_slots_are_more_than_enough(world: World) -> None:
+def test_full_slots_wake_the_receiver(world: World) -> None:
     claim_nothing(world)
     world.held = world.capacity
     world.receiver._wait(0.0)
     assert world.receiver._state is State.AWAKE
 
 
-def test_messages_change_nothing_before_its_thread_reads_them(world: World) -> None:
+def test_messages_take_effect_when_the_thread_reads_them(world: World) -> None:
     world.receiver.drain()
     assert not world.receiver.is_quiet
     world.pause()

@@ -1,4 +1,4 @@
-"""What a worker bears of its database, and what it blames on what it has sent."""
+"""Which errors of the database a worker tolerates, and which it takes for errors in the data."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REFUSED = AccessDenied("no")
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Its last number is the time."""
+    """The clock: its last number is the time."""
     times = [0.0]
     monkeypatch.setattr(module, "now", lambda: times[-1])
     return times
 
 
-def test_a_refusal_is_borne_once_the_database_has_answered(clock: list[float]) -> None:
+def test_a_refusal_is_tolerated_once_a_call_has_succeeded(clock: list[float]) -> None:
     patience = RetryPolicy()
     assert not patience.tolerates(REFUSED)
     patience.answered()
@@ -35,7 +35,7 @@ def test_a_refusal_is_borne_once_the_database_has_answered(clock: list[float]) -
     assert RetryPolicy(worked=True).tolerates(REFUSED)
 
 
-def test_a_refusal_is_borne_for_a_minute_and_every_answer_begins_another(
+def test_a_refusal_is_tolerated_for_a_minute_after_every_success(
     clock: list[float],
 ) -> None:
     patience = RetryPolicy(worked=True)
@@ -49,14 +49,14 @@ def test_a_refusal_is_borne_for_a_minute_and_every_answer_begins_another(
     assert not patience.tolerates(REFUSED)
 
 
-def test_a_database_that_is_away_is_borne_for_ever(clock: list[float]) -> None:
+def test_an_outage_is_tolerated_for_ever(clock: list[float]) -> None:
     patience = RetryPolicy()
     for _ in range(3):
         assert patience.tolerates(StoreUnavailable("away"))
         clock.append(clock[-1] + 2 * REFUSAL_TOLERATED)
 
 
-def test_a_mistake_of_our_own_is_not_borne() -> None:
+def test_a_bug_is_not_tolerated() -> None:
     assert not RetryPolicy(worked=True).tolerates(ValueError("no"))
 
 
@@ -73,11 +73,11 @@ def test_a_mistake_of_our_own_is_not_borne() -> None:
     ],
     ids=repr,
 )
-def test_only_what_other_values_would_mend_is_blamed_on_the_values(
+def test_only_an_error_that_other_values_may_avoid_is_caused_by_data(
     error: Exception, blamed: bool
 ) -> None:
     assert is_caused_by_data(error) is blamed
 
 
-def test_a_text_is_plain_when_every_database_holds_it() -> None:
+def test_a_text_is_escaped_to_ascii() -> None:
     assert ascii_only("a\0b € \ud800") == "a\\0b \\u20ac \\ud800"

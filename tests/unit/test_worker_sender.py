@@ -1,4 +1,4 @@
-"""What the sender delivers, and what it leaves to the receiver."""
+"""Which outcomes the sender delivers, and which it leaves to the receiver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANY = FEW + 1
 
 
 class World:
-    """A store and a receiver, and between them a sender with its pump."""
+    """A sender with its pump, and the store and the receiver that they use, in one object."""
 
     def __init__(self) -> None:
         self.is_calling = True
@@ -60,7 +60,7 @@ class World:
         self.num_sent += 1
 
     def finish(self, count: int) -> list[int]:
-        """As the dispatcher does when so many tasks have returned."""
+        """Deliver outcomes as the dispatcher does when `count` tasks have returned."""
         ids = list(range(self.next_id, self.next_id + count))
         self.next_id += count
         ends = AT + timedelta(seconds=30)
@@ -85,7 +85,7 @@ class World:
         return ids
 
     def run(self) -> None:
-        """Let it look once, and end."""
+        """Run the sender once."""
         self.sender.notice()
         if self.sender._wake.is_set():
             self.sender._serve()
@@ -112,14 +112,14 @@ def test_many_outcomes_do_not_wait_for_the_claim(world: World) -> None:
     assert (world.pump.undelivered, world.num_sent) == (0, 1)
 
 
-def test_few_wait_for_the_next_claim(world: World) -> None:
+def test_few_outcomes_wait_for_the_next_claim(world: World) -> None:
     world.finish(FEW)
     world.run()
     assert world.calls == []
 
 
 @pytest.mark.parametrize("what", ["away", "closed"])
-def test_what_the_receiver_can_take_along_is_left_to_it(world: World, what: str) -> None:
+def test_outcomes_that_the_receiver_can_send_are_left_to_it(world: World, what: str) -> None:
     world.finish(MANY)
     if what == "away":
         world.is_calling = False
@@ -129,7 +129,7 @@ def test_what_the_receiver_can_take_along_is_left_to_it(world: World, what: str)
     assert world.calls == []
 
 
-def test_what_came_meanwhile_follows_if_it_is_many(world: World) -> None:
+def test_outcomes_that_came_meanwhile_follow_if_they_are_many(world: World) -> None:
     first = world.finish(MANY)
     second: list[int] = []
 
@@ -142,8 +142,8 @@ def test_what_came_meanwhile_follows_if_it_is_many(world: World) -> None:
     assert world.pump.undelivered == FEW
 
 
-def test_what_did_not_arrive_comes_back_in_its_order(world: World) -> None:
-    """Its outcome may have been recorded: the next exchange then gets `repeat`."""
+def test_outcomes_that_were_not_delivered_keep_their_order(world: World) -> None:
+    """An outcome may have been recorded; the next exchange then gets `repeat`."""
     first = world.finish(MANY)
 
     def away() -> None:
@@ -161,7 +161,7 @@ def test_what_did_not_arrive_comes_back_in_its_order(world: World) -> None:
     assert world.pump.undelivered == 0
 
 
-def test_after_any_error_all_is_left_to_the_receiver_for_a_while(
+def test_after_an_error_only_the_receiver_makes_calls_for_a_while(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = [1000.0]
@@ -181,7 +181,7 @@ def test_after_any_error_all_is_left_to_the_receiver_for_a_while(
     assert world.pump.undelivered == MANY
 
 
-def test_what_is_on_its_way_beside_a_claim_is_not_sent_twice(world: World) -> None:
+def test_outcomes_that_are_being_sent_beside_a_claim_are_not_sent_twice(world: World) -> None:
     first = world.finish(MANY)
     on_its_way, answered = threading.Event(), threading.Event()
 
@@ -203,7 +203,7 @@ def test_what_is_on_its_way_beside_a_claim_is_not_sent_twice(world: World) -> No
     assert world.pump.counts.finished == MANY + 2
 
 
-def test_it_ends_when_it_is_closed(world: World) -> None:
+def test_the_sender_ends_when_it_is_closed(world: World) -> None:
     with in_a_thread(world.sender.run):
         world.finish(MANY)
         world.sender.notice()

@@ -1,4 +1,4 @@
-"""The settings of a worker: what is refused, and that they arrive as they were given."""
+"""The settings of a worker: wrong ones are refused, others reach the worker unchanged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_keywords_of_a_worker_are_its_settings() -> None:
 
 
 @pytest.mark.parametrize("settings", [WorkerSettings(), OTHERS], ids=["defaults", "others"])
-def test_a_worker_made_of_settings_has_them(settings: WorkerSettings) -> None:
+def test_a_worker_has_the_settings_that_it_was_made_with(settings: WorkerSettings) -> None:
     assert Worker.of("", nothing, settings)._settings == settings
 
 

@@ -1,4 +1,4 @@
-"""The supervisor's rules, with programs that end in every way in the place of workers."""
+"""The rules of the supervisor, with small programs in place of workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from rowlease.clock import now
 from rowlease.events import Event, Events, WorkerDied, WorkerSpawned
-from rowlease.worker.host import supervised as seat_module
+from rowlease.worker.host import supervised as supervised_module
 from rowlease.worker.host import supervisor as module
 from rowlease.worker.host.channel import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.health import HealthReport
@@ -22,9 +22,9 @@ from rowlease.worker.times import REPORT_SILENT, STALLED
 
 REPORTING = """
 import json, socket, sys
-line = socket.socket(fileno=int(sys.argv[1]))
-say = lambda **message: line.sendall(json.dumps(message).encode() + b"\\n")
-say(report=[True, True, [], False, 2, 1, 5])
+channel = socket.socket(fileno=int(sys.argv[1]))
+send = lambda **message: channel.sendall(json.dumps(message).encode() + b"\\n")
+send(report=[True, True, [], False, 2, 1, 5])
 """
 SUMMARY = Summary(3, 2, 1, 0, 0, 0, 0, 0, 4.0, 2, 1.5)
 
@@ -39,7 +39,7 @@ def supervisor(code: str, events: Events | None = None, **options: object) -> Su
 
 
 def deaths_of(code: str, count: int, **options: object) -> tuple[Supervisor, list[WorkerDied]]:
-    """Run until so many have died, then stop."""
+    """Run until `count` workers have died, then stop."""
     events, died = Events(), list[WorkerDied]()
 
     def note(event: Event) -> None:
@@ -55,8 +55,8 @@ def deaths_of(code: str, count: int, **options: object) -> tuple[Supervisor, lis
 
 
 def test_each_death_in_a_row_doubles_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
-    monkeypatch.setattr(seat_module, "LAST_RESTART", 0.04)
+    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "LAST_RESTART", 0.04)
     run, died = deaths_of("raise SystemExit(1)", 4)
     pauses = [each.restart or 0 for each in died]
     for pause, most in zip(pauses, (0.01, 0.02, 0.04, 0.04), strict=True):
@@ -65,9 +65,9 @@ def test_each_death_in_a_row_doubles_the_pause(monkeypatch: pytest.MonkeyPatch) 
     assert run.exit_code == 0
 
 
-def test_one_that_has_lived_for_long_is_replaced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
-    monkeypatch.setattr(seat_module, "STABLE_AFTER", 0.0)
+def test_a_worker_that_was_stable_is_replaced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "STABLE_AFTER", 0.0)
     _, died = deaths_of("raise SystemExit(1)", 4)
     assert all((each.restart or 1) <= 0.01 for each in died)
 
@@ -76,50 +76,52 @@ def test_one_that_has_lived_for_long_is_replaced_soon(monkeypatch: pytest.Monkey
     ("code", "how"),
     [("", "exited with code 0"), ("import os; os.kill(os.getpid(), 9)", "SIGKILL")],
 )
-def test_whoever_ends_unasked_is_replaced(
+def test_a_worker_that_ends_unexpectedly_is_replaced(
     code: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
     run, died = deaths_of(code, 2)
     assert how in died[0].how
     assert run.num_restarts == 2
 
 
-def test_a_mistake_before_anybody_was_ready_ends_it_all() -> None:
+def test_a_usage_error_before_any_worker_was_ready_ends_the_supervisor() -> None:
     run = supervisor("raise SystemExit(2)")
     run.run()
     assert (run.exit_code, run.num_restarts) == (2, 0)
 
 
-def test_a_mistake_later_on_may_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+def test_a_usage_error_later_is_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
     run, died = deaths_of(REPORTING + "raise SystemExit(2)", 2)
     assert run.num_restarts == 2
     assert died[0].restart
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [("", 0), ("raise SystemExit(3)", 3)])
-def test_a_burst_replaces_nobody_that_says_why_it_ends(code: str, exit_code: int) -> None:
+def test_a_burst_does_not_replace_a_worker_that_exits(code: str, exit_code: int) -> None:
     run = supervisor(code, burst=True)
     run.run()
     assert (run.exit_code, run.num_restarts) == (exit_code, 0)
 
 
-def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SUPERVISOR_SHUTDOWN", 0.1)
-    deaf = (
+    ignores_signals = (
         "import signal; signal.signal(15, signal.SIG_IGN); signal.signal(2, signal.SIG_IGN)\n"
         + REPORTING
         + "signal.pause()"
     )
-    run = supervisor(deaf, grace=timedelta(0), interval=0.01, outlets=[stop_when_ready := Stop()])
+    run = supervisor(
+        ignores_signals, grace=timedelta(0), interval=0.01, outlets=[stop_when_ready := Stop()]
+    )
     stop_when_ready.run = run
     run.run()
     assert run.exit_code == 1
 
 
 class Stop:
-    """An outlet that stops the supervisor once all is ready."""
+    """An outlet that stops the supervisor once all workers are ready."""
 
     run: Supervisor
     closed = False
@@ -139,8 +141,8 @@ class Stop:
         self.closed = True
 
 
-def test_what_the_workers_say_is_put_together() -> None:
-    code = REPORTING + f"import signal; signal.sigwait([15]); say(summary={list(SUMMARY)})"
+def test_the_reports_and_summaries_of_the_workers_are_added_up() -> None:
+    code = REPORTING + f"import signal; signal.sigwait([15]); send(summary={list(SUMMARY)})"
     code = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [15])\n" + code
     run = Supervisor(
         [sys.executable, "-S", "-c", code, "{}"],
@@ -164,7 +166,7 @@ def test_what_the_workers_say_is_put_together() -> None:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_the_second_stop_reaches_a_worker_as_another_signal(times: int) -> None:
-    """Two of one kind may arrive as one."""
+    """Two pending signals of one kind are delivered as one."""
     code = (
         "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [2, 15])\n"
         + REPORTING
@@ -177,7 +179,7 @@ def test_the_second_stop_reaches_a_worker_as_another_signal(times: int) -> None:
 
 
 def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seat_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
     events, died = Events(), list[Event]()
     events.subscribe(died.append, WorkerDied)
     events.subscribe(lambda event: run.stop(), WorkerDied)
@@ -187,7 +189,7 @@ def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Mon
     assert "could not be started" in str(died[0])
 
 
-def test_silence_makes_a_worker_not_live() -> None:
+def test_a_silent_worker_is_not_live() -> None:
     worker = SupervisedWorker(7)
     worker.process = object()  # type: ignore[assignment]
     worker.channel = SupervisorEnd()
@@ -201,7 +203,7 @@ def test_silence_makes_a_worker_not_live() -> None:
     worker.channel.close()
 
 
-def test_the_supervisor_itself_must_look_around(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_supervisor_is_not_live(monkeypatch: pytest.MonkeyPatch) -> None:
     run = supervisor("")
     assert run.report().live
     later = now() + 2 * STALLED
@@ -210,7 +212,7 @@ def test_the_supervisor_itself_must_look_around(monkeypatch: pytest.MonkeyPatch)
     assert "the supervisor has been stalled for 20 s" in run.report().why
 
 
-def test_the_line_carries_reports_and_its_end() -> None:
+def test_the_channel_carries_reports_and_shows_its_end() -> None:
     ends = SupervisorEnd()
     gone = threading.Event()
     worker = WorkerEnd(ends.worker_socket.detach(), gone=gone.set)
@@ -219,8 +221,8 @@ def test_the_line_carries_reports_and_its_end() -> None:
     worker.summary(SUMMARY)
     assert ends.read()
     assert (ends.report, ends.summary) == (sent, SUMMARY)
-    assert ends.read()  # nothing has come
+    assert ends.read()  # no message, but the channel is open
     ends.close()
     assert gone.wait(30)
-    worker.show(sent)  # there is no listener, and nothing is raised
+    worker.show(sent)  # nothing is raised without a supervisor
     worker.close()

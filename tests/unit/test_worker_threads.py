@@ -1,4 +1,4 @@
-"""The threads of a worker: what ends one of them, and who hears of it."""
+"""The threads of a worker, and the errors that end them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_first_error_is_kept_and_reported() -> None:
     assert len(failures) == 2
 
 
-def test_a_thread_that_runs_on_is_not_waited_for_longer_than_asked() -> None:
+def test_the_wait_for_a_thread_ends_in_time() -> None:
     threads, may_end = Threads(failed=lambda: None), Event()
     threads.start("slow", may_end.wait, 60)
     assert not threads.has_ended("slow", 0.0)

@@ -13,8 +13,8 @@ from rowlease.worker import times
 from rowlease.worker.claims import next_claim
 from rowlease.worker.host.health_reporter import interval_of
 
-SLOWEST_BEAT = times.HEARTBEAT * (1 + times.HEARTBEAT_SPREAD)
-#: Where a worker is looked for in SQL, and how long it may have been silent.
+LONGEST_BEAT_PAUSE = times.HEARTBEAT * (1 + times.HEARTBEAT_SPREAD)
+#: The routines that check the age of a worker's last call, and the time limit that they use.
 SILENCES = {
     "finish/internal/note_unknown.sql": times.WORKER_GONE,
     "operate/internal/explain_waiting.sql": times.WORKER_GONE,
@@ -22,8 +22,8 @@ SILENCES = {
 }
 
 
-def test_a_worker_is_called_silent_when_two_heartbeats_are_missed_and_gone_later() -> None:
-    assert 2 * SLOWEST_BEAT < times.WORKER_SILENT
+def test_a_worker_is_silent_after_two_missed_heartbeats_and_dead_later() -> None:
+    assert 2 * LONGEST_BEAT_PAUSE < times.WORKER_SILENT
     assert times.HEARTBEAT_ANSWER <= times.HEARTBEAT
     assert times.WORKER_SILENT < times.WORKER_GONE
 
@@ -32,19 +32,19 @@ def test_an_idle_worker_without_notifications_claims_often_enough_to_be_served_f
     assert 1.2 * next_claim.POLL_WITHOUT_NOTIFICATIONS < times.CLAIMED_LATELY
 
 
-def test_a_process_is_called_stuck_when_it_has_missed_several_chances() -> None:
+def test_a_process_is_stuck_after_several_missed_reports() -> None:
     assert 5 * times.REPORT <= times.REPORT_SILENT
     assert 5 * times.STEP <= times.STALLED
     assert interval_of([]) == times.REPORT
 
 
-def test_a_call_is_worth_a_line_before_it_is_given_up_and_stuck_only_after() -> None:
+def test_a_call_is_reported_before_its_deadline_and_stuck_only_after() -> None:
     longest = deadlines.of("maintain", deadlines.CALL)  # no other call of a worker takes longer
-    assert SLOWEST_BEAT < times.CALL_SILENT
+    assert LONGEST_BEAT_PAUSE < times.CALL_SILENT
     assert timedelta(seconds=times.CALL_SILENT) < longest < timedelta(seconds=times.CALL_STUCK)
 
 
-def test_whoever_waits_for_an_end_waits_longer_than_what_it_waits_for() -> None:
+def test_each_wait_for_an_end_is_longer_than_the_wait_inside_it() -> None:
     inside = times.WORKER_SHUTDOWN + times.WORKER_SHUTDOWN + times.SLOTS_SHUTDOWN
     assert inside < times.SUPERVISOR_SHUTDOWN < times.POOL_SHUTDOWN
 
@@ -62,7 +62,7 @@ def test_a_renewal_goes_out_twice_before_the_task_is_killed(lease: float) -> Non
 
 
 @pytest.mark.parametrize("share", [times.RENEW_TIMEOUT_SHARE, times.EXCHANGE_TIMEOUT_SHARE])
-def test_a_call_that_leases_hang_on_leaves_time_of_the_lease(share: float) -> None:
+def test_the_time_limit_of_a_call_leaves_time_of_the_lease(share: float) -> None:
     assert share <= 1 / 2
 
 
@@ -73,7 +73,7 @@ def test_a_call_that_leases_hang_on_leaves_time_of_the_lease(share: float) -> No
         ("sqlserver", "dequeue_one", r"HeartbeatTime > dateadd\(second, -(\d+), @p_now\)"),
     ],
 )
-def test_the_routines_have_the_same_silences(
+def test_the_routines_have_the_same_time_limits(
     engine: str, held_back: str, pattern: str, repository: Path
 ) -> None:
     for file, seconds in SILENCES.items():
