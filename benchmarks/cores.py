@@ -1,11 +1,11 @@
-"""How much of the cores' time goes into tasks that compute?
+"""Measures the share of the cores' time that is spent inside computing tasks.
 
     python -m benchmarks.cores [--tasks 2000] [--runs 5] [--dsn postgresql://...]
 
-One worker at its defaults, a child process for each core, and tasks that compute for about 20 ms.
-Each task says how much processor time it used by itself. The share is the sum of that over the
-cores' time from the first claim to the last completion; the worker, and PostgreSQL, are on the same
-cores.
+One worker with its default settings has a child process for each core. Each task computes for about
+20 ms and returns the processor time that it used. The share is the sum of these times divided by
+the time of all cores from the first claim to the last completion. The worker and PostgreSQL run on
+the same cores.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from benchmarks.tables import Table, at_least, finish
 from rowlease import task
 from rowlease.worker import usable_cores
 
-#: Of processor time, that each task uses.
+#: The processor time that each task uses.
 SECONDS = 0.02
 
 
 @task
 def computing(n: int) -> float:
-    """Computes until it has used 20 ms of its core; what it used, in seconds."""
+    """Compute for 20 ms of processor time, and return the time that was used, in seconds."""
     began = time.process_time()
     number = n
     while (used := time.process_time() - began) < SECONDS:

@@ -1,4 +1,4 @@
-"""Fills the queue past the routines, for benchmarks that need millions of rows in it."""
+"""Fills the queue by plain inserts, for benchmarks that need millions of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ insert into rowlease.queue (
 select 'default', 'noop', 'Pending', place %% 10, t.at, t.at, 5, '{"n":1}'
   from (select clock_timestamp() as at) t, generate_series(1, %s) place
 """
-#: Rows that must not be in a claim's way: above all others by priority and by time.
+# The rows below would come first by priority and time if a claim had to pass over them.
 SCHEDULED = """
 insert into rowlease.queue (
   queue_name, kind, status, priority, requested_time, due_time, max_attempts, payload)
@@ -34,7 +34,8 @@ select 'default', 'noop', 'Failed', 9, now() - interval '1 hour', now() - interv
        '{"n":1}', 5, 5, 'Boom', now()
   from generate_series(1, %s)
 """
-COUNT_ANEW = """
+#: Counts the rows, because plain inserts do not append to `queue_depth`.
+RECOUNT = """
 with emptied as (delete from rowlease.queue_depth)
 insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
 select queue_name, priority, count(*) filter (where status = 'Scheduled'),
@@ -45,7 +46,7 @@ select queue_name, priority, count(*) filter (where status = 'Scheduled'),
 
 
 def fill(dsn: str, pending: int, scheduled: int = 0, in_flight: int = 0, dead: int = 0) -> None:
-    """Put so many rows of each status into the queue; what waits has ten priorities."""
+    """Insert a number of rows of each status; the pending ones have ten priorities."""
     with psycopg.connect(dsn, autocommit=True) as sql:
         sql.execute("set synchronous_commit = off")
         for statement, count in (
@@ -56,4 +57,4 @@ def fill(dsn: str, pending: int, scheduled: int = 0, in_flight: int = 0, dead: i
         ):
             for start in range(0, count, 500_000):
                 sql.execute(statement, (min(500_000, count - start),))
-        sql.execute(COUNT_ANEW)
+        sql.execute(RECOUNT)

@@ -1,14 +1,14 @@
-"""How soon does an idle worker start a request?
+"""Measures the time from an enqueue to the start of the request in an idle worker.
 
     python -m benchmarks.latency [--rate 200] [--seconds 10] [--runs 5] [--dsn postgresql://...]
 
-An idle worker has a slot (a child process) for each core, or a hundred coroutines; the peers run at
-the settings that their documentation gives for throughput, pg-boss also with its notifications. A
-producer enqueues one request after the other at a steady rate, each in a transaction; the task
-records when it begins. Both are on one host, so they share a clock. The latency counts from before
-the call of `enqueue`, so it includes the producer's round trip.
+The idle worker has a child process for each core, or a hundred coroutines. The peers have the
+settings that their documentation recommends for throughput; pg-boss also has its notifications. A
+producer enqueues requests at a steady rate, each in its own transaction, and the task records when
+it begins. Both run on one host, so they share a clock. The latency begins before the call of
+`enqueue`, so it includes the producer's round trip.
 
-Databases are created and dropped again.
+The databases are created for the benchmark and dropped after it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ from benchmarks.tables import Table, at_most, finish, times
 from rowlease import Client, task
 
 PROCESSES, COROUTINE = "rowlease, processes", "rowlease, coroutine"
-#: Milliseconds until an idle host starts a request that another one abandons.
-BACK_GOAL = 50.0
+#: The goal in milliseconds for the start of a request that another host has abandoned.
+ABANDONED_GOAL = 50.0
+#: How many requests are abandoned.
 ABANDONED = 10
-#: Seconds after which a worker that was stopped sleeps once more.
-ASLEEP_AGAIN = 1.5
+#: Seconds after which a worker that was suspended is idle again.
+IDLE_AGAIN = 1.5
 
 
 @task
@@ -56,7 +57,7 @@ async def abegan() -> float:
 
 
 class Latencies(NamedTuple):
-    """Of one run, in milliseconds."""
+    """The latencies of one run, in milliseconds."""
 
     p50: float
     p99: float
@@ -73,7 +74,7 @@ class Latencies(NamedTuple):
 
 @contextmanager
 def idle_worker(dsn: str, task: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`rowlease worker`, ready."""
+    """Run `rowlease worker`; the block begins when it is idle."""
     command = [
         sys.executable,
         "-m",
@@ -104,7 +105,7 @@ def printed(log: IO[str]) -> str:
 
 
 def measure(dsn: str, task: str, rate: float, seconds: float) -> list[float]:
-    """Milliseconds, sorted."""
+    """Enqueue requests at a rate, and return their latencies in milliseconds, sorted."""
     with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as sql:
         sent: dict[int, float] = {}
         start = time.time() + 0.1
@@ -124,16 +125,16 @@ def measure(dsn: str, task: str, rate: float, seconds: float) -> list[float]:
     return sorted(1000 * (rows[request_id] - at) for request_id, at in sent.items())
 
 
-def handed_back(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
-    """Milliseconds from handing back what another host leased, to its start here."""
+def after_abandon(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
+    """Milliseconds from an abandon by another host to the start in this worker, sorted."""
     found = []
     with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as sql:
         for _ in range(ABANDONED):
-            worker.send_signal(signal.SIGSTOP)  # so that the other one gets it
+            worker.send_signal(signal.SIGSTOP)  # so that the other host gets the request
             client.enqueue(began)
             held = client.store.dequeue("another host", ["default"], 1).requests
             worker.send_signal(signal.SIGCONT)
-            time.sleep(ASLEEP_AGAIN)
+            time.sleep(IDLE_AGAIN)
             at = time.time()
             client.store.abandon(held)
             while not (
@@ -149,12 +150,12 @@ def handed_back(dsn: str, worker: subprocess.Popen[bytes]) -> list[float]:
 
 def own(place: str, task: str, rate: float, seconds: float) -> list[float]:
     with database(place) as dsn, idle_worker(dsn, task):
-        time.sleep(ASLEEP_AGAIN)
+        time.sleep(IDLE_AGAIN)
         return measure(dsn, task, rate, seconds)
 
 
 def ways(rate: float, seconds: float) -> dict[str, Callable[[str], list[float]]]:
-    """By name, what gives the latencies of one run, sorted."""
+    """The systems and settings to measure, by name; each call makes one run."""
     found: dict[str, Callable[[str], list[float]]] = {
         PROCESSES: partial(own, task="began", rate=rate, seconds=seconds),
         COROUTINE: partial(own, task="abegan", rate=rate, seconds=seconds),
@@ -191,7 +192,7 @@ def main() -> int:
                 found.setdefault(name, []).append(Latencies.of(late))
                 print(f"run {turn + 1}: {name} {found[name][-1]}", file=sys.stderr)
         dsn = stack.enter_context(database(place))
-        back = handed_back(dsn, stack.enter_context(idle_worker(dsn, "began")))
+        back = after_abandon(dsn, stack.enter_context(idle_worker(dsn, "began")))
     medians = {name: Latencies.median(runs) for name, runs in found.items()}
     rows = []
     for name, runs in found.items():
@@ -210,7 +211,7 @@ def main() -> int:
         limit = round(getattr(peers[best], part), 2)
         goals.append(at_most(f"start latency, {part}, against {best}", limit, value, " ms"))
     goals.append(
-        at_most("start of a request that another host abandons, p50", BACK_GOAL, middle, " ms")
+        at_most("start of a request that another host abandons, p50", ABANDONED_GOAL, middle, " ms")
     )
     title = (
         f"From the call of enqueue to the start of the task, {given.rate:g} requests a second,"

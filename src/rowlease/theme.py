@@ -1,4 +1,4 @@
-"""How rowlease looks: the colours of priorities, tables in a terminal, pictures."""
+"""The appearance of rowlease: the colours of priorities, tables in a terminal, pictures."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SIZE, DPI = (16.0, 9.0), 100
 
 
 def colour_of(priority: int) -> str:
-    """The colour of a priority; higher ones than listed have the last colour."""
+    """The colour of a priority; priorities above the last listed one share its colour."""
     return COLOURS[min(priority, len(COLOURS) - 1)]
 
 
 def table(title: str, first: str, *columns: str) -> Table:
-    """A table with a column of names, folded where there is no room, and columns of numbers."""
+    """A table with a column of names, which wraps if it is too wide, and columns of numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -62,11 +62,11 @@ def picture(
     size: tuple[float, float] = SIZE,
     left: float = 1.2,
 ) -> Iterator[Any]:
-    """A figure with its title, to be drawn into; written to `path` as a PNG at the end.
+    """Make a figure with a title; it is written to `path` as a PNG at the end of the block.
 
     Args:
         size: width and height, in hundreds of pixels.
-        left: where the title begins, in the same.
+        left: the left margin of the title, in hundreds of pixels.
     """
     import matplotlib as mpl
 
@@ -86,7 +86,7 @@ def picture(
 
 
 def plain(axes: Any, lines: str = "y") -> None:
-    """Axes without a frame, with faint lines across.
+    """Remove the frame of the axes, and draw faint grid lines.
 
     Args:
         lines: the axis that has numbers: `x` or `y`.
@@ -104,7 +104,7 @@ def plain(axes: Any, lines: str = "y") -> None:
 
 
 def badge(axes: Any, x: float, y: float, priority: int) -> None:
-    """A priority's number on its colour, at a place in the axes' own measure."""
+    """Draw the number of a priority on its colour; x and y run from 0 to 1 across the axes."""
     axes.text(
         x,
         y,

