@@ -14,8 +14,8 @@ from rowlease.tasks import task
 
 #: Mean radius of the earth in statute miles.
 EARTH_MILES = 3958.7613
-#: Sine of the height of the sun's centre at sunrise and sunset. Refraction and the sun's radius make
-#: that height -0.833 degrees.
+#: Sine of the height of the sun's centre at sunrise and sunset. Refraction and the sun's radius
+#: make that height -0.833 degrees.
 HORIZON = math.sin(math.radians(-0.833))
 #: Seconds since 1970 of noon UTC on 1 January 2000, where the sun's formulas start.
 J2000 = 946_728_000

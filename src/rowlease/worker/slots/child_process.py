@@ -204,9 +204,7 @@ class ChildProcess:
         while len(data) - place >= header:
             size, code, seconds = wire.OUTCOME.unpack_from(data, place)
             if not (size <= MAX_PAYLOAD_BYTES and code <= wire.NOT_RUN and 0 <= seconds < math.inf):
-                self._kill_because(
-                    "was killed because a task had written into the pipe to its worker"
-                )
+                self._end("was killed because a task had written into the pipe to its worker")
                 place = len(data)
                 break
             end = place + header + size
@@ -258,16 +256,11 @@ class ChildProcess:
 
     def kill_if_pipe_closed(self, at: float) -> None:
         """Kill a child that has closed its pipe and did not end: its outcomes would be lost."""
-        if (
-            self.end_reason is None
-            and self.pipe_closed_at
-            and at >= self.pipe_closed_at + EXIT_TIMEOUT
-        ):
-            self._kill_because(
-                "was killed because it had closed the pipe to its worker and did not end"
-            )
+        since = self.pipe_closed_at
+        if self.end_reason is None and since and at >= since + EXIT_TIMEOUT:
+            self._end("was killed because it had closed the pipe to its worker and did not end")
 
-    def _kill_because(self, reason: str) -> None:
+    def _end(self, reason: str) -> None:
         self.end_reason = self.end_reason or reason
         self.kill()
 
