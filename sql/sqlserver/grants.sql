@@ -84,5 +84,6 @@ grant select on rowlease.Worker to rowlease_reader, rowlease_operator;
 grant select on rowlease.UnknownKind to rowlease_reader, rowlease_operator;
 grant select on rowlease.EnqueueReceipt to rowlease_reader, rowlease_operator;
 grant select on rowlease.SchemaInfo to rowlease_reader, rowlease_operator;
+grant select on rowlease.alembic_version to rowlease_reader, rowlease_operator;
 grant select on rowlease.Inbox to rowlease_reader, rowlease_operator;
 grant select on rowlease.Requests to rowlease_reader, rowlease_operator;

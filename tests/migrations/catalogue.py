@@ -2,13 +2,16 @@
 
     python -m tests.migrations.catalogue
 
-writes sql/postgresql/catalogue.json again, which is to be done when a table, a routine or a grant
-has changed; a test compares it with a fresh database.
+writes sql/postgresql/catalogue.json and sql/sqlserver/catalogue.json again, which is to be done
+when a table, a routine or a grant has changed. Tests compare the first with a fresh database, the
+second with what the scripts declare (see tests/tsql/catalogue.py).
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +23,7 @@ from rowlease.store import migrate
 from rowlease.store.postgresql.catalogue import DAILY, read
 from rowlease.store.routines import packaged
 
-__all__ = ["DAILY", "snapshot"]
+__all__ = ["DAILY", "declared", "snapshot"]
 
 
 def snapshot(dsn: str) -> dict[str, str]:
@@ -36,13 +39,27 @@ def snapshot(dsn: str) -> dict[str, str]:
         return {**read(connection), **found}
 
 
+def declared() -> dict[str, str]:
+    """What the scripts for SQL Server declare; in a process of its own, as .NET stays loaded."""
+    command = [sys.executable, "-m", "tests.tsql.catalogue"]
+    folder = packaged("sql").parent
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
 def main() -> None:
     with TemporaryDirectory() as folder, embedded(Path(folder)) as dsn:
         migrate(dsn)
         with closing(psycopg.connect(dsn, autocommit=True)) as connection:
-            text = json.dumps(read(connection), indent=1, sort_keys=True)
-    file = packaged("sql") / "postgresql" / "catalogue.json"
-    file.write_text(text + "\n", encoding="utf-8")
+            write("postgresql", read(connection))
+    write("sqlserver", declared())
+
+
+def write(engine: str, found: dict[str, str]) -> None:
+    text = json.dumps(found, indent=1, sort_keys=True)
+    (packaged("sql") / engine / "catalogue.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

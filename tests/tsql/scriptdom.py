@@ -143,9 +143,11 @@ class _Shape:
                 continue
             each = value if isinstance(value, self._many) else [value]
             for one in each:
+                if not isinstance(one, self._fragment):
+                    continue
                 # A name's parts are there twice: in a list, and by what they mean.
                 place = (one.StartOffset, one.FragmentLength, one.GetType().Name)
-                if isinstance(one, self._fragment) and place not in seen:
+                if place not in seen:
                     seen.add(place)
                     yield prop.Name, one
 

@@ -37,6 +37,7 @@ WITH_SQL = {
     "store/postgresql/scratch.py": "makes the databases of tests, and drops them",
     "store/postgresql/store.py": "builds the calls of the routines from their headers",
     "store/postgresql/transaction.py": "calls a routine on a connection of the caller's",
+    "store/sqlserver/catalogue.py": "as store/postgresql/catalogue.py",
     "store/sqlserver/migrate.py": "as store/postgresql/migrate.py",
     "spark/read.py": "what Spark's JDBC reader calls a table is a query",
     "demo/ledger.py": "what Spark's JDBC reader calls a table is a query",

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 @click.option(
     "--check",
     is_flag=True,
-    help="Compare the database with this release and name each difference; exit 1 if there is one.",
+    help="Compare the database with this release, and say what to do about each difference; exit 1 "
+    "if there is one.",
 )
 def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
     """Bring a database to this version's tables and routines.
@@ -72,11 +73,12 @@ def show_differences(found: list[Difference], where: str, as_json: bool) -> None
     else:
         for one in found:
             if one.found is None:
-                click.echo(f"missing: {one.object}")
+                click.echo(f"missing: {one.object}; {one.advice}")
             elif one.expected is None:
-                click.echo(f"not of rowlease: {one.object}")
+                click.echo(f"not of rowlease: {one.object}; {one.advice}")
             else:
-                click.echo(f"changed: {one.object}: {one.found}; expected {one.expected}")
-        click.echo(f"{where}: {len(found) or 'no'} differences from this release")
+                click.echo(f"changed: {one.object}: {one.found or 'the default'}; {one.advice}")
+        count = "1 difference" if len(found) == 1 else f"{len(found) or 'no'} differences"
+        click.echo(f"{where}: {count} from this release")
     if found:
         raise click.exceptions.Exit(1)

@@ -13,11 +13,12 @@ from rowlease.store import deadlines
 from rowlease.store.bulk import BulkStore, IdRange, Window
 from rowlease.store.calls import Notifications
 from rowlease.store.consuming import Consuming
+from rowlease.store.differences import Difference
 from rowlease.store.dsn import check_engine, is_sqlserver, redact
 from rowlease.store.operating import Operating
 from rowlease.store.producing import Producing
 from rowlease.store.reading import Reading
-from rowlease.store.revisions import Difference, Migrated
+from rowlease.store.revisions import Migrated
 from rowlease.store.scheduling import Scheduling
 from rowlease.store.store import Store
 
@@ -130,16 +131,19 @@ def schema_differences(dsn: str) -> list[Difference]:
     """The differences between a database and this release.
 
     Compares tables, columns, constraints, indexes, triggers, views, routines and grants. Changes
-    nothing, and needs only the right to connect.
+    nothing. PostgreSQL needs only the right to connect; SQL Server needs VIEW DEFINITION and the
+    role rowlease_reader.
 
     Raises:
-        ConfigError: the DSN cannot be read, or names SQL Server, which cannot be compared yet.
+        AccessDenied: the user cannot see all definitions (SQL Server).
         SchemaMismatch: the database is of another revision.
-        StoreError: as `migrate`.
+        ConfigError, StoreError: as `migrate`.
     """
     check_engine(dsn)
     if is_sqlserver(dsn):
-        raise ConfigError("schemas are compared on PostgreSQL only")
+        from rowlease.store.sqlserver.migrate import schema_differences as sqlserver
+
+        return sqlserver(dsn)
     from rowlease.store.postgresql.migrate import schema_differences as postgresql
 
     return postgresql(dsn)

@@ -50,20 +50,6 @@ class Migrated(NamedTuple):
     newer: bool = False
 
 
-class Difference(NamedTuple):
-    """One object that differs from this release.
-
-    Attributes:
-        object: its kind and name, such as `column rowlease.queue.kind`.
-        expected: its definition in this release; None if the release has no such object.
-        found: its definition in the database; None if it is missing there.
-    """
-
-    object: str
-    expected: str | None
-    found: str | None
-
-
 class Schema(NamedTuple):
     """The schema of a database, as every client can see it.
 
@@ -134,6 +120,15 @@ def check_schema(schema: Schema | None, where: str) -> None:
             f"schema {oldest} or newer; this rowlease is of schema {known[-1]}: "
             "install a newer one"
         )
+
+
+def check_comparable(installed: Installed | None, where: str) -> None:
+    """Raise SchemaMismatch unless the database is at this release's schema."""
+    if installed is not None and installed.is_newer(where):
+        raise SchemaMismatch(
+            f"the database at {where} was migrated by a newer release; compare it with that release"
+        )
+    check_schema(installed and installed.schema, where)
 
 
 def is_older(release: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a database holds of rowlease, object by object, and how that differs from this release.
+"""What a database holds of rowlease, object by object.
 
 The expected state is sql/postgresql/catalogue.json, read from a fresh database and compared with
 one by a test. So `rowlease migrate --check` needs no rights but to connect: PostgreSQL's catalogue
@@ -7,14 +7,11 @@ is open to everybody.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 
 import psycopg
 
-from rowlease.store.revisions import Difference
-from rowlease.store.routines import packaged
+from rowlease.store.differences import fingerprint
 
 #: `maintain` creates them for each day, so they differ from database to database.
 DAILY = r"^queue_history_\d{8}"
@@ -124,7 +121,7 @@ def read(connection: psycopg.Connection) -> dict[str, str]:
             for kind, name, definition in connection.execute(query, given):
                 text = _plain(definition)
                 if kind == "routine":
-                    text = "fingerprint " + hashlib.sha256(text.encode()).hexdigest()[:16]
+                    text = fingerprint(text)
                 found[f"{kind} {name}"] = text
     return found
 
@@ -132,20 +129,3 @@ def read(connection: psycopg.Connection) -> dict[str, str]:
 def _plain(text: str) -> str:
     """The text without line breaks, and without tables before columns (before PostgreSQL 16)."""
     return re.sub(r"\s+", " ", re.sub(r"\b(?!rowlease)\w+\.(?=\w)", "", text)).strip()
-
-
-def expected() -> dict[str, str]:
-    """The objects of a fresh database of this release."""
-    file = packaged("sql") / "postgresql" / "catalogue.json"
-    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-    return found
-
-
-def differences(connection: psycopg.Connection) -> list[Difference]:
-    """The differences from this release, by the names of the objects."""
-    wanted, found = expected(), read(connection)
-    return [
-        Difference(name, wanted.get(name), found.get(name))
-        for name in sorted({*wanted, *found})
-        if wanted.get(name) != found.get(name)
-    ]

@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from rowlease.errors import SchemaMismatch
 from rowlease.store.deadlines import MIGRATE
+from rowlease.store.differences import Difference, differences, shipped
 from rowlease.store.dsn import redact
-from rowlease.store.postgresql.catalogue import differences
+from rowlease.store.postgresql import catalogue
 from rowlease.store.postgresql.connection import Connector
 from rowlease.store.postgresql.dsn import libpq_dsn
 from rowlease.store.postgresql.error_codes import our_error
@@ -21,12 +21,11 @@ from rowlease.store.revisions import (
     NOTHING_TO_DO,
     OLDEST_CLIENT,
     SCRIPT_TITLE,
-    Difference,
     Installed,
     Migrated,
     Schema,
     bring_up,
-    check_schema,
+    check_comparable,
     own_version,
     upgrade_sql,
 )
@@ -65,15 +64,9 @@ def migration_sql(dsn: str) -> str:
 def schema_differences(dsn: str) -> list[Difference]:
     """See `rowlease.store.schema_differences`."""
     with _transaction(dsn) as connection:
-        found = _read(connection)
-        if found is not None and found.is_newer(redact(dsn)):
-            raise SchemaMismatch(
-                f"the database at {redact(dsn)} was migrated by a newer release; compare it with "
-                "that release"
-            )
-        check_schema(found and found.schema, redact(dsn))
+        check_comparable(_read(connection), redact(dsn))
         driver: Any = connection.connection.driver_connection
-        return differences(driver)
+        return differences(ENGINE, shipped(ENGINE), catalogue.read(driver))
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rowlease.errors import StoreConflict
+from rowlease.errors import AccessDenied, StoreConflict
 from rowlease.store.deadlines import MIGRATE
+from rowlease.store.differences import Difference, differences
 from rowlease.store.dsn import redact
 from rowlease.store.revisions import (
     NOTHING_TO_DO,
@@ -22,10 +23,12 @@ from rowlease.store.revisions import (
     Migrated,
     Schema,
     bring_up,
+    check_comparable,
     own_version,
     upgrade_sql,
 )
 from rowlease.store.routines import INTERNAL, PUBLIC, Routine, scripts, scripts_hash
+from rowlease.store.sqlserver import catalogue
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.error_codes import our_error
 
@@ -66,6 +69,19 @@ def migration_sql(dsn: str) -> str:
             "commit transaction;",
         ]
     return "".join(f"{batch.strip()}\nGO\n" for batch in batches if batch.strip())
+
+
+def schema_differences(dsn: str) -> list[Difference]:
+    """See `rowlease.store.schema_differences`."""
+    with _connected(dsn) as connection:
+        driver: Any = connection.connection.driver_connection
+        if not catalogue.sees_all(driver):
+            raise AccessDenied(
+                f"the user at {redact(dsn)} cannot see all definitions; "
+                "grant it VIEW DEFINITION in the database, and the role rowlease_reader"
+            )
+        check_comparable(_read(connection), redact(dsn))
+        return differences(ENGINE, catalogue.expected(driver), catalogue.read(driver))
 
 
 @contextmanager
