@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench [--full] [NAME ...]
 
-Without names all of them, in their short form: about a quarter of an hour. What ran earlier stays
-on the page, with the time when it ran. The server is one of the benchmarks' own, or that of
-ROWLEASE_TEST_PG_DSN.
+Without names it runs all benchmarks in their short form, which takes about a quarter of an hour.
+Tables of earlier runs stay on the page, with the time of their run. The server is that of
+ROWLEASE_TEST_PG_DSN, else one that the benchmarks start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.peers.cache import home
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-#: The short form of each, then the full one. Two tables come from drain.py.
+#: The commands of each benchmark in its short and its full form; drain.py makes two tables.
 RUNS = {
     "drain": ("drain.py --runs 2", "drain.py --runs 5"),
     "peers": (
@@ -44,7 +44,7 @@ RUNS = {
     "big_load": ("big_load.py --rows 300000", "big_load.py"),
     "startup": ("startup.py --runs 10", "startup.py"),
 }
-#: What was tried where a goal is missed: by a part of the goal's name.
+#: What was tried to meet a goal that is missed, by a part of the goal's name.
 DRAIN = (
     "Both cores are busy: of the processor time of a request about 26 µs are the server's, 19 the "
     "worker's. Tried: no wait before the next claim, and more prefetch (decision 27); outcomes "

@@ -2,13 +2,15 @@
 
     python -m benchmarks.big_load [--rows 10000000] [--rate 50] [--heap 1g] [--dsn postgresql://...]
 
-Each way in turn, on a database of its own: a driver in a process of its own enqueues the rows into
-one queue, while a worker serves another, into which requests come at a steady rate. The rows are
-made as they are written, in 40 partitions, and are more than the driver's heap could hold. Memory
-is what the driver's processes (Python, the JVM, Spark's Python workers) have resident; latency is
-that of benchmarks/latency.py. Spark, the server, the producer and the worker share the machine.
+Each way of loading runs on its own database. A driver, in its own process, enqueues the rows into
+one queue, while a producer enqueues at a steady rate into another queue, which a worker serves. The
+rows are computed while they are written, in 40 partitions, and do not fit into the driver's heap.
+Memory is the resident memory of the driver's processes (Python, the JVM, Spark's Python workers).
+Latency is measured as in benchmarks/latency.py. Spark, the server, the producer and the worker
+share the machine.
 
-The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+The server is that of ROWLEASE_TEST_PG_DSN, else an embedded one. The databases are created for the
+benchmark and dropped after it.
 """
 
 from __future__ import annotations
@@ -34,14 +36,21 @@ from rowlease import Client
 
 WAYS = ("rowlease.spark.enqueue, JDBC", 'format("rowlease"), COPY')
 PARTITIONS = 40
-#: Milliseconds.
+#: The longest latency, in milliseconds.
 GOAL = 100.0
 MIB = 2**20
 
 
 class Found(NamedTuple):
-    """Seconds in all, and of these in `promote`; bytes when rows were first reported, and at most;
-    milliseconds."""
+    """The figures of one load.
+
+    Attributes:
+        seconds: the time of the whole load.
+        entering: the time of `promote`.
+        first, most: the resident bytes when rows were first reported, and the most.
+        p50, p99, longest: the latencies in milliseconds.
+        p99_entering: the same during `promote`.
+    """
 
     seconds: float
     entering: float
@@ -60,7 +69,7 @@ class Found(NamedTuple):
 
 
 def load(way: str, dsn: str, count: int, heap: str) -> None:
-    """The driver's own process."""
+    """Load the rows; this runs in the driver's process."""
     from rowlease.spark import enqueue, local_session, register
 
     spark = local_session("rowlease big load", memory=heap, dsn=dsn)
@@ -104,7 +113,7 @@ def worker(dsn: str) -> Iterator[None]:
 
 
 class Producer(threading.Thread):
-    """Enqueues at a steady rate until told to stop; a late one is not left out."""
+    """Enqueues at a steady rate until `finish`; a request that is late is still enqueued."""
 
     def __init__(self, dsn: str, rate: float) -> None:
         super().__init__(daemon=True)
@@ -128,7 +137,7 @@ class Producer(threading.Thread):
 
 
 def resident(pid: int) -> int:
-    """Bytes that a process and all below it have resident."""
+    """The resident memory of a process and all its descendants, in bytes."""
     total = 0
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -152,7 +161,7 @@ def measure(way: str, dsn: str, count: int, rate: float, heap: str) -> Found:
         command = [sys.executable, __file__, "--load", way, "--dsn", dsn, "--rows", str(count),
                    "--heap", heap]  # fmt: skip
         driver = stack.enter_context(subprocess.Popen(command))
-        #: By tenths of the rows that are staged, the most that was resident.
+        #: For each tenth of the rows, the most resident memory while it was staged.
         memory: dict[int, int] = {}
         staged = 0.0
         while driver.poll() is None:

@@ -2,11 +2,11 @@
 
     python -m benchmarks.churn [--requests 5000000] [--dsn postgresql://...]
 
-A day's churn in minutes: the queue holds 1,000 requests, and two connections go on and on
-enqueueing 100, claiming 100 and completing them, by pgbench, with durable commits and receipts.
-Once a second `maintain` is called, as a worker does; autovacuum comes as often as the server says
-(`autovacuum_naptime`, docs/decisions/0031). The rate is taken from the first tenth and from the
-last one, and the size of the hot tables at the end.
+This is a day's churn in minutes. The queue holds 1,000 requests, and pgbench on two connections
+repeatedly enqueues 100 requests, claims 100 and completes them, with durable commits and receipts.
+`maintain` is called once a second, as a worker does. Autovacuum runs at the server's setting
+(`autovacuum_naptime`, docs/decisions/0031). The rates of the first and of the last tenth are
+compared, and the size of the hot tables is measured at the end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main() -> int:
             receipts = float(sql.execute(SIZE, ("enqueue_receipt",)).fetchone()[0])  # type: ignore[index]
     rates = [BATCH * each for each in reported(noticed)]
     tenth = max(1, len(rates) // 10)
-    first, last = rates[1 : tenth + 1], rates[-tenth:]  # the very first seconds fill the caches
+    first, last = rates[1 : tenth + 1], rates[-tenth:]  # the first seconds fill the caches
     hot = sum(sizes.values())
     rows = [
         ["rate, first tenth", f"{statistics.median(first):,.0f}/s"],

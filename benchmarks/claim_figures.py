@@ -1,4 +1,4 @@
-"""What runs of `sqlserver_claims` showed: figures, lines of a table, a file that keeps them."""
+"""The results of `sqlserver_claims`: figures, lines of a table, and a file that keeps them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import NamedTuple
 
 
 class Figures(NamedTuple):
-    """What one run showed.
+    """The figures of one run.
 
     Attributes:
         shared: requests that two claims were given.
         lost: requests that no claim was ever given, or that were never completed.
-        refused: completions that were told the lease is lost.
-        conflicts: calls that the database ended: deadlocks, locks not had in time; made again.
+        refused: completions that were answered with `lease_lost`.
+        conflicts: calls that the database ended because of a deadlock or a lock timeout, and that
+            were repeated.
         claims: calls of dequeue while requests were waiting.
-        empty: how many of them brought nothing, %.
-        found: requests per claim that brought some.
-        waiting: time that a connection waited for another's lock, %; looked at every 50 ms.
-        median_ms, slow_ms: of a claim, the median and the slowest of a hundred.
+        empty: the share of these claims that returned no request, %.
+        found: requests per claim that returned any.
+        waiting: the share of time that a connection waited for a lock, %; sampled every 50 ms.
+        median_ms, slow_ms: the median time of a claim, and the slowest of a hundred.
         rate: requests finished per second.
     """
 
@@ -61,10 +62,10 @@ def keep(path: Path, about: list[object], runs: Runs) -> None:
 
 
 def kept(path: Path | None, about: list[object], names: list[str]) -> Runs:
-    """The runs that a file tells of; none, where there is no file.
+    """The runs in a file; none if the file does not exist.
 
     Raises:
-        ValueError: they are about something else.
+        ValueError: they are runs with other settings.
     """
     if path is None or not path.exists():
         return {name: [] for name in names}

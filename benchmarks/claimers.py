@@ -2,9 +2,9 @@
 
     python -m benchmarks.claimers [--seconds 5] [--runs 5] [--dsn postgresql://...]
 
-pgbench calls rowlease's own routines, over 1 to 32 connections: ten requests are claimed and
-completed in one statement, with a durable commit. Each number of claimers in turn, on one queue
-that is emptied and filled again before.
+pgbench calls rowlease's routines over 1 to 32 connections: one statement claims ten requests and
+completes them, with a durable commit. The numbers of claimers take turns on one queue, which is
+emptied and filled again before each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLIENTS = (1, 2, 4, 8, 16, 32)
 BATCH = 10
 #: More than any number of claimers finishes in a second.
 DEEP = 50_000
-#: Seconds in which new connections make their plans.
+#: Seconds in which new connections plan their statements.
 WARM_UP = 3
 
 

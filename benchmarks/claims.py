@@ -1,13 +1,13 @@
-"""What does a claim cost where much waits, and much stands around it?
+"""How does the cost of a claim depend on the size of the queue?
 
     python -m benchmarks.claims [--pending 1000000,10000000] [--claims 1000] [--runs 5]
                                 [--dsn postgresql://...]
 
-Ten requests are claimed, completed, and ten others enqueued, over and over, on queues of different
-depth in turns; only the claim is timed. One has 1,000 pending requests and nothing else. The
-others have millions, and a crowd that a careless index would step over: 300,000 scheduled requests,
-300,000 in flight and 1,000,000 dead letters, all of the highest priority. Commits do not wait for
-the disk here, so that nothing hides what a claim costs.
+On queues of different depth in turns, ten requests are repeatedly claimed and completed, and ten
+others enqueued; only the claim is timed. One queue has 1,000 pending requests and nothing else. The
+others have millions of pending requests, and requests that a wrong index would have to pass over:
+300,000 scheduled, 300,000 in flight and 1,000,000 dead letters, all of the highest priority.
+Commits do not wait for the disk, so that they do not hide the cost of a claim.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from rowlease.store import Store, open_store
 CLAIMED = 10
 FEW = 1_000
 CROWD = {"scheduled": 300_000, "in_flight": 300_000, "dead": 1_000_000}
-#: Claims on one queue before the other one's turn.
+#: Claims on one queue before the turn of the next.
 TURN = 100
 
 
 class Queue:
-    """A queue that keeps its depth; its claims are timed."""
+    """A queue of constant depth whose claims are timed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._floor: str | None = None
 
     def claims(self, count: int) -> list[float]:
-        """Milliseconds that each of some claims took."""
+        """Make some claims; return the milliseconds that each took."""
         took = []
         for turn in range(count):
             began = time.perf_counter()

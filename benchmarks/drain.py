@@ -3,19 +3,19 @@
     python -m benchmarks.drain [--requests 100000] [--runs 5] [--peers named|others|none]
                                [--dsn postgresql://...]
 
-The contestants run in turns, each on its own database, so that other load on the machine affects
-all of them:
+The systems run in turns, each on its own database, so that other load on the machine affects all of
+them:
 
-* the baseline: pgbench calls `dequeue` and `complete` in one statement, on one connection, without
-  Python: 100 requests at a time, and 1,000, about the batch of a worker with such short tasks;
+* the baseline: pgbench calls `dequeue` and `complete` in one statement on one connection, without
+  Python, with 100 requests at a time and with 1,000, about the batch of a worker with short tasks;
 * one worker with default settings that runs coroutines in its own process, as the peers do;
-* one worker with default settings that runs plain functions in child processes; two such workers;
-* the peers that the goals name, at the settings that their documentation gives for throughput; or
-  all others, also with their defaults, beside one worker of rowlease.
+* one worker with default settings that runs plain functions in child processes, and two of them;
+* the peers that the goals name, with the settings that their documentation recommends for
+  throughput; or all others, also with their defaults, beside one worker of rowlease.
 
 History is kept and commits are durable, unless the printed settings of the server disable that.
-For rowlease the time is from the first claim to the last completion, by the database's clock; for a
-peer from the start of the first task until all outcomes are stored.
+The time of rowlease runs from the first claim to the last completion, by the database's clock; that
+of a peer from the start of the first task until all outcomes are stored.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ BASELINE, SMALL_BASELINE = (
 COROUTINE = "rowlease, one worker, coroutine"
 PROCESSES = "rowlease, one worker, processes"
 TWO = "rowlease, two workers, processes"
-#: The peers that goals name, and how many times as fast rowlease's coroutines should be.
+#: The peers in the goals, and how many times as fast rowlease's coroutines should be.
 NAMED = {"Graphile Worker": 1.5, "PgQueuer": 2.5, "Procrastinate": 50.0}
 GRAPHILE = "Graphile Worker, batched"
 Drain = Callable[[str, int], float]
 
 
 def fill(dsn: str, kind: str, count: int) -> None:
-    """Enqueue so many requests, and have the tables as a server in use would have them."""
+    """Enqueue `count` requests, then vacuum and analyse the tables as autovacuum would."""
     store = open_store(dsn)
     for start in range(0, count, 5000):
         numbers = range(start, min(count, start + 5000))
@@ -72,7 +72,7 @@ def drain_baseline(batch: int, dsn: str, count: int) -> None:
 
 
 def drain_by(task: str, workers: int, dsn: str, count: int = 0) -> None:
-    """Let workers run one task, module:name, until nothing is left."""
+    """Run workers with one task (module:name) until no request is left."""
     options = ["--burst", "--dsn", dsn, "--processes", workers]
     run([sys.executable, "-m", "rowlease", "worker", task, *options])
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.enqueue [--requests 20000] [--runs 5] [--dsn postgresql://...]
 
-One producer, one connection, each call a durable transaction. The peers in Python do the same by
-their own clients, with the call that they have for many. COPY is what `format("rowlease")` does
-from each Spark task, here without Spark: rows into the staging table, then one `promote`; beside it
-is psql's own COPY straight into the table `queue`, with its indexes and checks, where a row that
-arrives twice is two requests. Each way in turn, on a new database.
+One producer has one connection, and each call is a durable transaction. The peers in Python do the
+same with their own clients, and with their calls for many requests. COPY does without Spark what a
+task of `format("rowlease")` does: it copies rows into the staging table, and then calls `promote`
+once. It is compared with psql's COPY straight into the table `queue`, with its indexes and checks;
+there a row that arrives twice becomes two requests. The ways take turns, each on a new database.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rowlease.store import bulk_store
 
 SINGLES = 1_000
 BATCH = 1_000
-#: Rows of a COPY for each request of the other ways.
+#: How many rows a COPY writes for each request of the other ways.
 COPIED = 10
 PYTHON = ("PgQueuer", "Procrastinate", "Chancy", "Awa")
 SINGLE, MANY = "rowlease, one by one", "rowlease, batches of 1,000"

@@ -2,13 +2,13 @@
 
     python -m benchmarks.horizon [--finished 200000] [--runs 3] [--dsn postgresql://...]
 
-While a transaction is left open (REPEATABLE READ: a report, a dump), the database cannot remove
-finished requests, and every index still has entries for them. This fills two queues alike, opens
-such a transaction on one of them, finishes many requests there, waits until their leases would have
-run out, and then claims and completes on both in turns, a few seconds each, so that other load on
-the machine affects both. It prints the rates, and their ratio.
+While a transaction with an old snapshot is open (REPEATABLE READ: a report, a dump), the database
+cannot remove finished requests, and every index keeps entries for them. The benchmark fills two
+queues alike, opens such a transaction on one of them, finishes many requests there, and waits until
+their leases would have run out. Then it claims and completes on both in turns of a few seconds, so
+that other load on the machine affects both. It prints the rates and their ratio.
 
-Databases are created and dropped again.
+The databases are created for the benchmark and dropped after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.servers import add_dsn, database, described, server
 from benchmarks.tables import Table, at_least, finish, rates
 from rowlease.store import Store, open_store
 
-#: Below this a finished request costs too much.
+#: The smallest ratio of the two rates.
 GOAL = 0.8
 LEASE = timedelta(seconds=5)
 BATCH = 10
@@ -39,14 +39,14 @@ TURNS = 4
 
 
 class Rate(NamedTuple):
-    """Claims of ten a second, by the time of the claims alone and with completing."""
+    """Claims of ten requests per second, by the time of the claims and with that of completions."""
 
     claims: float
     whole: float
 
 
 class Worker:
-    """Claims and completes on one queue, one call after the other, with one floor."""
+    """Claims and completes on one queue, and keeps the floor between claims."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class Worker:
         self.working += time.perf_counter() - began
 
     def rate(self) -> Rate:
-        """Since the last call."""
+        """The rates since the last call."""
         found = Rate(self.claims / self.claiming, self.claims / self.working)
         self.claims, self.claiming, self.working = 0, 0.0, 0.0
         return found
@@ -139,7 +139,7 @@ def run(dsn: str, finished: int, number: int) -> tuple[Rate, Rate]:
 
 @contextmanager
 def queue(place: str, waiting: int) -> Iterator[str]:
-    """A database with so many requests of ten priorities; dropped at the end."""
+    """A database with a number of requests of ten priorities; it is dropped at the end."""
     with database(place) as dsn:
         with psycopg.connect(dsn, autocommit=True) as sql:
             sql.execute(f"alter database {sql.info.dbname} set synchronous_commit = off")

@@ -1,4 +1,4 @@
-"""pgbench, calling rowlease's own routines: what the server can do with no Python in between."""
+"""Runs pgbench on rowlease's routines, to measure the server without Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.servers import programs
 
 
 def claiming(batch: int) -> str:
-    """A script that claims so many requests and completes them, in one statement."""
+    """A script that claims a number of requests and completes them, in one statement."""
     return f"""
 with claimed as materialized (
   select * from rowlease.dequeue('pgbench', '{{default}}', {batch},
@@ -30,7 +30,7 @@ select held.next as floor,
 
 
 def pgbench(dsn: str, script: str, options: Sequence[object]) -> str:
-    """Run a script; all that pgbench says."""
+    """Run a script; return the output of pgbench."""
     with TemporaryDirectory() as folder:
         file = Path(folder, "script.sql")
         file.write_text(script)
@@ -43,5 +43,5 @@ def pgbench(dsn: str, script: str, options: Sequence[object]) -> str:
 
 
 def rates(reported: str) -> list[float]:
-    """The transactions a second that pgbench reports on its way (-P)."""
+    """The transactions per second that pgbench reports while it runs (-P)."""
     return [float(each) for each in re.findall(r"^progress: .*?, ([0-9.]+) tps", reported, re.M)]

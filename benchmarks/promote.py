@@ -1,13 +1,14 @@
-"""Does promote slow down where the queue is full and nobody has analysed what was staged?
+"""Does promote slow down if the queue is full and the staging table was not analysed?
 
     python -m benchmarks.promote [--rows 300000] [--waiting 10000000] [--runs 3] [--dsn ...]
 
-A load is promoted into an empty queue from an analysed staging table, and the same into a queue
-in which ten million requests wait, each with a key, from a staging table of which the server knows
-nothing; without keys of its own and with them. What an earlier run promoted is deleted, and a
-checkpoint made, before the clock starts. Autovacuum is off for `staging`, or it might analyse it.
+A load is promoted into an empty queue from an analysed staging table, and into a queue of ten
+million waiting requests with keys from a staging table without statistics. Both are done for a load
+without keys and for one with keys. Before each run the requests of the earlier run are deleted, and
+a checkpoint is made. Autovacuum is off for `staging`, because it would analyse the table.
 
-The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+The server is that of ROWLEASE_TEST_PG_DSN, else an embedded one. The databases are created for the
+benchmark and dropped after it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FORGET = "delete from pg_statistic where starelid = 'rowlease.staging'::regclass
 
 
 def fill(sql: psycopg.Connection, count: int) -> None:
-    """So many requests that wait; the indexes are made afterwards, which is quicker."""
+    """Insert waiting requests; the indexes are created afterwards, which is faster."""
     sql.execute("truncate rowlease.queue")
     indexes = sql.execute(
         "select indexname, indexdef from pg_indexes where schemaname = 'rowlease'"
@@ -58,7 +59,7 @@ def fill(sql: psycopg.Connection, count: int) -> None:
 
 
 def promoted(sql: psycopg.Connection, rows: int, keyed: bool, analysed: bool) -> float:
-    """Microseconds a row."""
+    """Promote a load; return the microseconds per row."""
     sql.execute("delete from rowlease.queue where load_id = 'load'")
     sql.execute("truncate rowlease.staging, rowlease.load, rowlease.queue_depth")
     ((run,),) = sql.execute(

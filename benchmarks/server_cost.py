@@ -2,10 +2,11 @@
 
     python -m benchmarks.server_cost [--runs 9] [--before CHECKOUT] [--dsn postgresql://...]
 
-The time of the one backend that serves the calls, as Linux accounts for it in nanoseconds; waits
-do not count. Each call is measured by itself; a run takes the median of its calls. The calls are
-made in turns on rowlease, on the smallest prototype of a claim and a completion (prototype.sql),
-and with --before also on the routines of another checkout. The server must be on this machine.
+It measures the processor time of the one backend that serves the calls, as Linux accounts for it in
+nanoseconds; waits do not count. Each call is measured by itself, and a run takes the median of its
+calls. The calls are made in turns on rowlease, on the smallest prototype of a claim and a
+completion (prototype.sql), and with --before also on the routines of another checkout. The server
+must be on this machine.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from benchmarks.tables import Table, finish, ratio, times
 from rowlease.store.postgresql.scratch import scratch_database
 
 HERE = Path(__file__).parent
-#: Requests that wait after the last run; the runs claim the others.
+#: How many requests still wait after the last run.
 ROWS_LEFT = 10_000
-#: Requests of a claim, and how many such claims a run makes.
+#: The sizes of claims, and how many claims of each size a run makes.
 CLAIMS = {1: 60, 10: 40, 100: 15}
 EMPTY_CLAIMS = 60
 ENQUEUES = 60

@@ -1,4 +1,4 @@
-"""The server that a benchmark runs on, and its databases; what every table says of them."""
+"""The server that a benchmark runs on, its databases, and its description above each table."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rowlease.embedded import WHEEL, WHEEL_FOLDER, embedded
 from rowlease.store import migrate
 from rowlease.store.postgresql.scratch import scratch_database
 
-#: Of the server that benchmarks start where none is given: memory and log for a queue in use. All
-#: else is as the embedded server has it, and durability is PostgreSQL's default.
+#: The settings of the server that benchmarks start if none is given: memory and log for a queue in
+#: use. All others are those of the embedded server, and durability is PostgreSQL's default.
 OWN_SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "2GB", "max_connections": "200"}
-#: What decides over speed, and must be seen beside every figure.
+#: The settings that decide the speed, and are printed with every figure.
 SETTINGS = (
     "fsync",
     "synchronous_commit",
@@ -32,7 +32,7 @@ SETTINGS = (
 
 
 def add_dsn(parser: argparse.ArgumentParser) -> None:
-    """The option --dsn."""
+    """Add the option --dsn."""
     parser.add_argument(
         "--dsn",
         default=os.environ.get("ROWLEASE_TEST_PG_DSN"),
@@ -73,7 +73,7 @@ def described(dsn: str) -> str:
 
 
 def as_in_use(dsn: str) -> None:
-    """Have the tables of a database that was just filled as a server in use would have them."""
+    """Vacuum and analyse a database that was just filled, as autovacuum would."""
     with psycopg.connect(dsn, autocommit=True) as sql:
         sql.execute("vacuum analyze")
         sql.execute("checkpoint")

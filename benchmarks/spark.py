@@ -2,12 +2,14 @@
 
     python -m benchmarks.spark [--rows 1000000] [--runs 3] [--keys] [--dsn postgresql://...]
 
-The same rows, kept in Spark's memory, go each way in turn; before each the tables are emptied and a
-checkpoint is made. "Plain append" is what Spark offers by itself: tuned JDBC straight into the
-table `queue` with all its indexes and checks, where a retried task duplicates rows and a failed job
-leaves some behind. The copy without indexes and psycopg's COPY are limits, not ways to go.
+The same rows, cached in Spark's memory, are written in each way in turn; before each the tables are
+emptied and a checkpoint is made. "Plain append" is what Spark offers by itself: tuned JDBC straight
+into the table `queue` with all its indexes and checks. There a retried task duplicates rows, and a
+failed job leaves some in the table. The copy without indexes and psycopg's COPY show the limits;
+they are not ways to enqueue.
 
-The server is ROWLEASE_TEST_PG_DSN's, else an embedded one. Databases are made and dropped again.
+The server is that of ROWLEASE_TEST_PG_DSN, else an embedded one. The databases are created for the
+benchmark and dropped after it.
 """
 
 from __future__ import annotations
@@ -30,19 +32,19 @@ from rowlease.spark import enqueue, local_session, register
 from rowlease.spark.jdbc import writing_options
 
 EMPTIED = ("queue", "bare", "staging", "load", "queue_depth")
-#: What a plain append must say itself, as promote would.
+#: The columns that a plain append must set itself; for a load, promote sets them.
 COLUMNS = (
     "queue_name", "kind", "status", "priority", "requested_time", "due_time", "max_attempts",
     "dedup_key", "payload",
 )  # fmt: skip
 PLAIN = "plain append into the queue (not exactly once)"
 JDBC, COPY = "rowlease.spark.enqueue, JDBC", 'format("rowlease"), COPY'
-#: The speed of a plain append, at least.
+#: The goals, as shares of the speed of a plain append.
 GOALS = {JDBC: 0.8, COPY: 1.0}
 
 
 def rows(spark: Any, count: int, keys: bool) -> Any:
-    """Payloads of about 110 characters, ten priorities, a partition for each core."""
+    """Rows with payloads of about 110 characters and ten priorities, in a partition per core."""
     key = "concat('key-', lpad(id, 10, '0'))" if keys else "cast(null as string)"
     frame = spark.range(0, count, 1, spark.sparkContext.defaultParallelism).selectExpr(
         "cast(id % 10 as int) as priority",
@@ -54,7 +56,7 @@ def rows(spark: Any, count: int, keys: bool) -> Any:
 
 
 def as_queue_rows(frame: Any) -> Any:
-    """The rows with all that the table `queue` asks of a writer."""
+    """The rows with all columns that a writer of the table `queue` must set."""
     now = f"timestamp'{datetime.now(UTC):%Y-%m-%d %H:%M:%S}'"
     printed = {
         "queue_name": "'default'", "kind": "'k'", "status": "'Pending'", "requested_time": now,
@@ -75,7 +77,7 @@ def written(frame: Any, dsn: str) -> None:
 
 
 def rendered(frame: Any) -> IO[bytes]:
-    """The rows as PostgreSQL's CSV, made before the clock starts."""
+    """The rows as CSV for PostgreSQL, made before the measurement."""
     file = TemporaryFile()  # noqa: SIM115
     for row in as_queue_rows(frame).toLocalIterator(prefetchPartitions=True):
         values = ("" if value is None else str(value).replace('"', '""') for value in row)
@@ -96,7 +98,7 @@ def copied(file: IO[bytes], dsn: str) -> None:
 
 
 def ways(frame: Any, dsn: str, keys: bool, file: IO[bytes]) -> dict[str, Callable[[], Any]]:
-    """The ways to go, by name."""
+    """The ways to write the rows, by name."""
     columns: dict[str, Any] = {"kind": "k", "priority": "priority", "payload": "payload"}
     if keys:
         columns["dedup_key"] = "dedup_key"

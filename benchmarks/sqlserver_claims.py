@@ -1,17 +1,16 @@
-"""What keeps two claims apart on SQL Server, shown by taking it out.
+"""What keeps two claims apart on SQL Server? Measures claims without each of their safeguards.
 
     python -m benchmarks.sqlserver_claims [--requests 20000] [--connections 8] [--runs 3] [--write]
                                           [--with FILE]
 
-Many connections claim and complete until nothing is left, with the claim as it is shipped, then
-without the locks by request id, then without the second look at the status, then without both.
-The shipped claim must give no request to two connections and lose none, whatever the engine makes
-of UPDLOCK and READPAST; the second look must be what it hangs on. `--write` puts the table into
-docs/engines.md. `--with` adds the runs to those that the file tells of, so that they need not be
-made at one go.
+Many connections claim and complete until no request is left: with the claim as shipped, without the
+application locks, without the second check of the status, and without both. The shipped claim must
+not give a request to two connections and must not lose one, even if the engine ignores UPDLOCK and
+READPAST. Without the second check it must fail. `--write` puts the table into docs/engines.md.
+`--with` adds the runs to those in the file, so that they can be made in several parts.
 
-The server is ROWLEASE_TEST_MSSQL_DSN's, else one from testcontainers. Databases are made and
-dropped again.
+The server is that of ROWLEASE_TEST_MSSQL_DSN, else one from testcontainers. The databases are
+created for the benchmark and dropped after it.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ from tests.contract.sqlserver import MssqlSession
 
 T = TypeVar("T")
 
-#: Longer than any run: a lease that ran out would be claimed a second time, and rightly.
+#: Longer than any run, because a request whose lease ran out may be claimed again.
 LEASE = timedelta(hours=1)
 BATCH = 10
-#: Seconds between two looks at who waits for a lock.
-LOOK_EVERY = 0.05
-#: Seconds without a single claim after which what is left counts as lost.
+#: Seconds between two samples of the lock waits.
+SAMPLE_EVERY = 0.05
+#: Seconds without a claimed request after which the remaining ones count as lost.
 PATIENCE = 30.0
-#: The second look at the status, where claim.sql changes the rows.
+#: The second check of the status, in the statement of claim.sql that changes the rows.
 RECHECK = "\n     and Status = 'Pending' and GroupBlocked = 0\n  option (maxdop 1);"
 WITHOUT_RECHECK = "\n  option (maxdop 1);"
 
 
 class Variant(NamedTuple):
-    """A claim; `name` says what is missing from it."""
+    """A claim with or without its safeguards."""
 
     name: str
     has_locks: bool
@@ -71,7 +70,7 @@ VARIANTS = (
 
 @dataclass
 class Run:
-    """What the connections of one run have seen together."""
+    """The observations of all connections of one run."""
 
     requests: int
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -82,12 +81,12 @@ class Run:
     claims: int = 0
     empty: int = 0
     seconds: list[float] = field(default_factory=list)
-    looks: int = 0
+    samples: int = 0
     waits: int = 0
     last_claim: float = field(default_factory=time.perf_counter)
 
     def work(self, session: MssqlSession, worker: str) -> None:
-        """Claim and complete until all requests were given out, or no more come."""
+        """Claim and complete until all requests were claimed, or no more can be."""
         while len(self.given) < self.requests:
             start = time.perf_counter()
             found = self._again(
@@ -106,12 +105,12 @@ class Run:
                 return
 
     def _again(self, call: Callable[[], list[T]]) -> list[T]:
-        """Make the call until the database lets it through, as the store does for a worker."""
+        """Repeat the call after each conflict, as a worker does."""
         while True:
             try:
                 return call()
             except StoreError as error:
-                # Not every engine gives a deadlock SQL Server's number.
+                # Some engines do not give deadlocks the number that SQL Server gives them.
                 if not isinstance(error, StoreConflict) and "deadlock" not in str(error):
                     raise
                 with self.lock:
@@ -133,9 +132,9 @@ class Run:
                 self.refused += 1
 
     def watch(self, sessions: list[MssqlSession], done: threading.Event) -> None:
-        """Look who waits for a lock, again and again."""
-        while not done.wait(LOOK_EVERY):
-            self.looks += len(sessions)
+        """Sample the lock waits until done."""
+        while not done.wait(SAMPLE_EVERY):
+            self.samples += len(sessions)
             self.waits += sum(session.waits_for_lock() for session in sessions)
 
     def figures(self, seconds: float) -> Figures:
@@ -148,7 +147,7 @@ class Run:
             claims=self.claims,
             empty=100 * self.empty / self.claims,
             found=self.given.total() / max(filled, 1),
-            waiting=100 * self.waits / max(self.looks, 1),
+            waiting=100 * self.waits / max(self.samples, 1),
             median_ms=1000 * statistics.median(self.seconds),
             slow_ms=1000 * statistics.quantiles(self.seconds, n=100)[-1],
             rate=len(self.completed) / seconds,
@@ -186,7 +185,7 @@ def run(dsn: str, variant: Variant, requests: int, connections: int) -> Figures:
         sessions_of(dsn, variant, connections) as sessions,
         ThreadPoolExecutor(connections + 1) as pool,
     ):
-        for session in sessions:  # compile the routines, which takes long on some engines
+        for session in sessions:  # compiles the routines, which takes long on some engines
             session.complete(session.dequeue("warm up", ["default"], 1, lease=LEASE).requests)
         seen.requests -= connections
         watcher = pool.submit(seen.watch, sessions, done)
@@ -223,7 +222,7 @@ def main() -> int:
         with closing(MssqlSession(dsn)) as session:
             version = session.version()
         for _ in range(given.runs):
-            for variant in VARIANTS:  # in turns, so that what else the machine does falls on all
+            for variant in VARIANTS:  # in turns, so that other load on the machine affects all
                 figures = run(dsn, variant, given.requests, given.connections)
                 found[variant.name].append(figures)
                 print(line(variant.name, figures), flush=True)

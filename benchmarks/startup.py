@@ -2,9 +2,9 @@
 
     python -m benchmarks.startup [--runs 20] [--dsn postgresql://...]
 
-Times are of whole processes, the interpreter's own start with them, which stands beside them.
-Memory is what the worker's processes hold and share with nobody, plus their part of what they share
-(PSS, Linux), one second after it became idle.
+Each time is that of a whole process, and includes the start of the interpreter, which is also
+measured alone. Memory is the private memory of the worker's processes plus their part of the shared
+memory (PSS, Linux), one second after the worker became idle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables: what a benchmark prints, and keeps for docs/benchmarks.md."""
+"""The tables that benchmarks print and keep for docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Table:
-    """What one command found.
+    """The results of one command.
 
     Attributes:
         server: the server's version and settings.
@@ -72,12 +72,12 @@ def times(values: Sequence[float], unit: str = "ms") -> tuple[str, str]:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the ratios of runs that were made in turn."""
+    """The median of the ratios of runs that were made in turns."""
     return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
 def finish(table: Table) -> int:
-    """Print a table and its goals, and keep them for the page; 1 if a goal is missed."""
+    """Print a table and its goals, and keep them for the page; return 1 if a goal is missed."""
     print(f"\n{table.title}\n{table.server}\n\n{table.markdown()}")
     for note in table.notes:
         print(note)

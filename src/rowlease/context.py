@@ -41,7 +41,7 @@ class Context:
         request_id: the id of the request.
         lock_token: the fencing token of this attempt: each claim of the request raises it.
         attempt: 1 for the first.
-        max_attempts: after so many failed attempts the request becomes a dead letter.
+        max_attempts: how many failed attempts make the request a dead letter.
     """
 
     __slots__ = ("_ends", "_link", "_number", "attempt", "lock_token", "max_attempts", "request_id")

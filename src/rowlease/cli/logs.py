@@ -67,7 +67,7 @@ class WriteBehind(io.TextIOBase):
         return os.isatty(self._fd)
 
     def drain(self, seconds: float = LAST_WRITES) -> bool:
-        """Wait until everything is written, at most so long; True if it is."""
+        """Wait up to `seconds` until everything is written; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._texts, seconds)
 
@@ -144,8 +144,8 @@ def set_up_logging(form: str, level: str, *, with_process: bool = False) -> logg
 
     Args:
         form: `text` or `json`.
-        level: of rowlease's own lines; of other libraries, from `warning` on.
-        with_process: lines of text name the process.
+        level: the level of rowlease's own lines; other libraries log from `warning` on.
+        with_process: whether lines of text name the process.
     """
     process = "%(process)d " if with_process else ""
     handler = logging.StreamHandler()

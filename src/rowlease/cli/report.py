@@ -11,7 +11,7 @@ from rowlease.cli.options import dsn_option, duration, json_option, show_json
 
 
 def moment(text: str) -> datetime | timedelta:
-    """`2026-11-21`, `2026-11-21T08:00+01:00`, or `24h`: so long ago."""
+    """Read a time: `2026-11-21`, `2026-11-21T08:00+01:00`, or `24h` for 24 hours ago."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -49,7 +49,7 @@ def moment(text: str) -> datetime | timedelta:
     type=click.Choice(["csv", "json", "parquet"]),
     default="csv",
     show_default=True,
-    help="Of the tables. json: one object per line.",
+    help="The format of the tables; json has one object per line.",
 )
 @dsn_option
 @json_option

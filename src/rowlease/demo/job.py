@@ -20,7 +20,7 @@ from rowlease.spark.load import Staged, stage
 
 QUEUE, KIND = "flights", "flight"
 
-#: The later, the more urgent: (up to so many minutes late, priority, label).
+#: The later, the more urgent: (largest delay in minutes, priority, label).
 PRIORITIES = (
     (-15, 1, "over 15 min early"),
     (0, 2, "up to 15 min early"),

@@ -1,4 +1,4 @@
-"""The keeper: a small process that starts the embedded PostgreSQL and stops it when nobody uses it.
+"""The keeper: a small process that starts the embedded PostgreSQL and stops it when it is unused.
 
 `rowlease.embedded` runs this file as a script. It uses only the standard library, so it starts
 within 30 ms and stays small while the server runs.

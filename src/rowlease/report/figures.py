@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 PERCENTILES = (0.5, 0.95, 0.99)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Times are rounded to so many microseconds.
+#: Times are rounded to multiples of this, in microseconds.
 GRAIN = 100
 #: Possible steps of the time axis in seconds, and their largest number.
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)

@@ -21,7 +21,7 @@ class Executors(NamedTuple):
     Attributes:
         num: the number of Spark tasks, one for each executor.
         cores: the cores of each.
-        shares: several tasks would share an executor unless each requests so many cores.
+        shares: whether several tasks run on an executor unless each requests all its cores.
     """
 
     num: int
@@ -69,9 +69,9 @@ def executors_of(sc: Any, count: int | None) -> Executors:
 
 
 def registered(sc: Any, settled: float) -> list[int]:
-    """The cores of each executor, once there is one and none came or went for so many seconds.
+    """The cores of each executor, once no executor came or went for `settled` seconds.
 
-    If they come and go all the time, it returns those after a minute.
+    If executors come and go all the time, it returns those that there are after a minute.
     """
     until = time.monotonic() + PATIENCE
     cores: list[int] = []

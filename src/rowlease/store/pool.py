@@ -49,7 +49,7 @@ class Pool(Generic[C]):
         """Check a connection out; the caller gives it back.
 
         Raises:
-            NotConnected: none was available within so many seconds.
+            NotConnected: no connection was available in time.
             Exception: an exception of `connect`.
         """
         ends = monotonic() + seconds

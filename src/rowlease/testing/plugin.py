@@ -1,4 +1,6 @@
-"""Fixtures for pytest, which finds this module by its entry point; they import when they are used.
+"""Fixtures for pytest, which finds this module by its entry point.
+
+Each fixture imports what it needs when it is used, because pytest loads this module in every run.
 
 rowlease_server   a PostgreSQL: ROWLEASE_TEST_DSN, else an embedded one, with durability off
 rowlease_dsn      a fresh, migrated database on it, for one test
