@@ -27,7 +27,7 @@ class Work(NamedTuple):
     """The outcomes and times of the requests of one queue and priority.
 
     Attributes:
-        complete, cancelled, dead: requests that ended so in the window.
+        complete, cancelled, dead: requests that had this outcome in the window.
         retried: of the complete ones, how many needed more than one attempt.
         rate: completed per second, between the first and the last completion in the window.
         wait_p50 to wait_max, run_p50 to run_max: of the complete ones, in seconds; None if there

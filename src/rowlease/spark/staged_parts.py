@@ -230,5 +230,5 @@ def as_staged(name: str, column: Any) -> Any:
 
 
 def raise_without_rows(error: RowleaseError) -> NoReturn:
-    """Raise it without its cause: Spark logs the chain, and errors of the driver quote rows."""
+    """Raise the error without its cause: Spark logs the chain, and a driver's errors quote rows."""
     raise type(error)(str(error)) from None

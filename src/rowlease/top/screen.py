@@ -94,7 +94,7 @@ class Key:
         self._fd = fd
 
     def __call__(self, seconds: float) -> bool:
-        """Wait at most so long for a key; was it one that quits?"""
+        """Wait up to `seconds` for a key; return whether it was one that quits."""
         until = time.monotonic() + seconds
         while self._fd is not None:
             left = max(0.0, until - time.monotonic())
