@@ -266,7 +266,7 @@ class ScheduleNotFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingRefused(Event):
-    """The database refused a heartbeat or `maintain`; it is tried again, and emitted once."""
+    """The database refused a heartbeat or `maintain`; the call is repeated, this event is not."""
 
     error: str
 

@@ -69,7 +69,7 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
     def handle(*_: object) -> None:
         threading.Thread(target=show, name="rowlease-stacks", daemon=True).start()
 
-    # A handler that is still registered would chain to the handler of before, not to this one.
+    # If it stayed registered, faulthandler would chain to the previous handler, not to `handle`.
     faulthandler.unregister(signal.SIGQUIT)
     before = signal.signal(signal.SIGQUIT, handle)
     # Chained: the handler in C writes first, then `handle` is called.

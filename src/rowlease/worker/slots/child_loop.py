@@ -71,7 +71,7 @@ def serve(
                 running.set(context)
                 ending = run(tasks[task_number], payload)
                 if os.getpid() != pid:
-                    os._exit(0)  # this is a process that the task forked and that returned, too
+                    os._exit(0)  # a process that the task forked has returned here as well
                 restore_streams(copies)
             code, body = wire.packed(ending)
             wire.write(outcomes_fd, code, now() - started, body)

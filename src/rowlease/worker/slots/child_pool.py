@@ -15,7 +15,7 @@ from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.times import SLOTS_SHUTDOWN
 
-#: Seconds before the next child after one that died before it was ready; doubled each time.
+#: Seconds before a child that died before it was ready is replaced; doubled each time.
 FIRST_RESTART, LAST_RESTART = 0.1, 5.0
 
 
