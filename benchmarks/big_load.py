@@ -128,7 +128,7 @@ class Producer(threading.Thread):
             at = time.time()
             while not self._over.wait(max(0.0, at - time.time())):
                 sent = time.time()
-                self.sent[client.enqueue(began).request_id or 0] = sent
+                self.sent[client.enqueue(began).request_id] = sent
                 at += self._pause
 
     def finish(self) -> None:

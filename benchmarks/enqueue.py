@@ -24,8 +24,7 @@ from benchmarks.peers.cache import NotInstalled
 from benchmarks.peers.running import installed, order
 from benchmarks.servers import add_dsn, database, described, programs, server
 from benchmarks.tables import Table, at_least, finish, rates, ratio
-from rowlease import Client
-from rowlease.model import NewRequest
+from rowlease import Client, untyped_request
 from rowlease.store import bulk_store
 
 SINGLES = 1_000
@@ -42,7 +41,7 @@ def one_by_one(place: str, count: int) -> float:
     with database(place) as dsn, Client(dsn) as client:
         began = time.perf_counter()
         for number in range(SINGLES):
-            client.enqueue("noop", {"n": number})
+            client.enqueue_untyped("noop", {"n": number})
         return SINGLES / (time.perf_counter() - began)
 
 
@@ -51,9 +50,7 @@ def in_batches(place: str, count: int) -> float:
         began = time.perf_counter()
         for start in range(0, count, BATCH):
             numbers = range(start, start + BATCH)
-            client.enqueue_many(
-                [NewRequest(kind="noop", payload=f'{{"n":{number}}}') for number in numbers]
-            )
+            client.enqueue_many([untyped_request("noop", {"n": number}) for number in numbers])
         return count / (time.perf_counter() - began)
 
 

@@ -113,7 +113,7 @@ def measure(dsn: str, task: str, rate: float, seconds: float) -> list[float]:
         for turn in range(count):
             time.sleep(max(0.0, start + turn / rate - time.time()))
             at = time.time()
-            sent[client.enqueue(task).request_id or 0] = at
+            sent[client.enqueue_untyped(task).request_id] = at
         while True:
             found = sql.execute(
                 "select request_id, result::text from rowlease.queue_history"

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import rowlease.events
 from rowlease.cli import cli
+from rowlease.requests import OPTIONS
 from rowlease.store import Store
 
 
@@ -106,6 +107,39 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
         ("h is there",),
     ]
     assert sql("select status, num_attempts from rowlease.queue") == [("Failed", 1)] * 2
+
+
+def test_the_program_of_the_page_on_producers_enqueues_what_its_tasks_take(
+    repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    (program,) = code_blocks(repository / "docs" / "producers.md", "python")
+    (tmp_path / "shop.py").write_text(program)
+    code = "import shop; from rowlease import Client\nwith Client() as c: shop.order(c, ['x', 'y'])"
+    for command in (["-c", code], ["-m", "rowlease", "worker", "shop", "--burst"]):
+        ran = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert ran.returncode == 0, ran.stderr
+    assert sql("select result #>> '{}' from rowlease.queue_history order by request_id") == [
+        ("a.png: 200 x 100",),
+        ("x: 80 x 40",),
+        ("y: 80 x 40",),
+        (None,),
+        ("b.png: 1 x 1",),
+    ]
+    assert sql("select status, priority, dedup_key from rowlease.queue") == [
+        ("Scheduled", 9, "a.png")
+    ]
+
+
+def test_every_option_of_a_request_is_in_the_page_on_producers(repository: Path) -> None:
+    page = (repository / "docs" / "producers.md").read_text()
+    assert [name for name in OPTIONS if f"`{name}`" not in page] == []
 
 
 def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:

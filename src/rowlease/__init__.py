@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rowlease.client import Client
+    from rowlease.client import Client, Producer
+    from rowlease.codec import register_type
     from rowlease.context import current
     from rowlease.database import connect
     from rowlease.errors import (
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
         Retry,
         RowleaseError,
     )
-    from rowlease.model import Enqueued, NewRequest
+    from rowlease.handle import Handle
     from rowlease.queue_settings import Queue
+    from rowlease.requests import TaskRequest, untyped_request
     from rowlease.tasks import Task, task
     from rowlease.worker import Worker
 
@@ -31,36 +33,42 @@ __all__ = [
     "Client",
     "DeadLetter",
     "EnqueueUnknown",
-    "Enqueued",
+    "Handle",
     "LeaseLost",
-    "NewRequest",
+    "Producer",
     "Queue",
     "QueueFull",
     "Retry",
     "RowleaseError",
     "Task",
+    "TaskRequest",
     "Worker",
     "connect",
     "current",
+    "register_type",
     "task",
+    "untyped_request",
 ]
 
 _HOMES = {
     "Client": "rowlease.client",
     "DeadLetter": "rowlease.errors",
     "EnqueueUnknown": "rowlease.errors",
-    "Enqueued": "rowlease.model",
+    "Handle": "rowlease.handle",
     "LeaseLost": "rowlease.errors",
-    "NewRequest": "rowlease.model",
+    "Producer": "rowlease.client",
     "Queue": "rowlease.queue_settings",
     "QueueFull": "rowlease.errors",
     "Retry": "rowlease.errors",
     "RowleaseError": "rowlease.errors",
     "Task": "rowlease.tasks",
+    "TaskRequest": "rowlease.requests",
     "Worker": "rowlease.worker",
     "connect": "rowlease.database",
     "current": "rowlease.context",
+    "register_type": "rowlease.codec",
     "task": "rowlease.tasks",
+    "untyped_request": "rowlease.requests",
 }
 
 

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import NoneType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack, cast
 
 from rowlease.database import connect
 from rowlease.errors import EnqueueUnknown, InvalidRequest, RowleaseError, StoreError
-from rowlease.model import (
-    DURATION,
-    FIELDS,
-    MAX_PAYLOAD_BYTES,
-    MAX_PRIORITY,
-    Enqueued,
-    NewRequest,
-    Outcome,
-    check_type,
-    shown,
-)
+from rowlease.handle import Handle
+from rowlease.model import DURATION, Enqueued, NewRequest, Outcome, check_type, shown
 from rowlease.queues import Queues
+from rowlease.requests import (
+    CALL_OPTIONS,
+    DEFAULT_QUEUE,
+    OPTIONS,
+    CallOptions,
+    Options,
+    TaskRequest,
+    known,
+    untyped_request,
+)
 from rowlease.store import Notifications, Producing, Store
-from rowlease.tasks import DEFAULT_QUEUE, Task
+from rowlease.tasks import P, R, Task
 
 #: How long a call with a transient error is repeated: longer than most failovers take.
 RETRY_FOR = timedelta(seconds=30)
@@ -45,7 +46,112 @@ PATIENCE = 1.0
 PATIENCE_WITHOUT_NOTIFICATIONS = 0.1
 
 
-class Client:
+class Producer(ABC):
+    """Puts requests into queues: a `Client`, or one that is bound to a transaction."""
+
+    @abstractmethod
+    def _send(self, queue: str, batch: list[NewRequest], call: CallOptions) -> list[Enqueued]:
+        """Enqueue all or none; the answers are in the order given."""
+
+    def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Put one request into a queue: to call the task with these arguments.
+
+        Options are the task's, or given by `task.with_options(priority=9, delay=...)`.
+
+        Args:
+            task: a function with the decorator `task`.
+            args, kwargs: what the task is called with. They are written as a JSON object that has
+                them by name; arguments that are left out take the function's defaults when it runs.
+
+        Raises:
+            InvalidRequest: nothing was enqueued: the arguments do not fit the task's parameters,
+                are not JSON or too large; or an option is wrong.
+            ConfigError: nothing was enqueued: an annotation of the task cannot be read.
+            QueueFull: nothing was enqueued: there was no room within `wait`.
+            EnqueueUnknown: it may have been enqueued; repeat the call with the error's receipt.
+            StoreError: nothing was enqueued; a transient error (StoreUnavailable, StoreConflict)
+                was retried for `retry_for`. A bound producer tries once; the effects are rolled
+                back with the transaction.
+        """
+        if not isinstance(task, Task):
+            raise InvalidRequest(f"task is {shown(task)}; it must be a task; {_advice(task)}")
+        request, call = task.for_call(args, kwargs)
+        (handle,) = self._enqueue([request], call)
+        return handle
+
+    def enqueue_untyped(
+        self, kind: str, payload: Any = None, /, **options: Unpack[Options]
+    ) -> Handle[Any]:
+        """Put one request into a queue, for a task whose code is not here.
+
+        Args:
+            as `untyped_request`; and the options of a call.
+
+        Raises:
+            as `enqueue`.
+        """
+        known(options, OPTIONS)
+        given: dict[str, Any] = dict(options)
+        call = {name: given.pop(name, None) for name in CALL_OPTIONS}
+        request = untyped_request(kind, payload, **given)
+        (handle,) = self._enqueue([request], cast("CallOptions", call))
+        return handle
+
+    def enqueue_many(
+        self, requests: Iterable[TaskRequest[R]], /, **options: Unpack[CallOptions]
+    ) -> list[Handle[R]]:
+        """Put many requests into a queue, all or none.
+
+        Args:
+            requests: of one queue: `[resize.request(path, width=200) for path in paths]`.
+            options: as in `CallOptions`.
+
+        Returns:
+            Handles in the order given.
+
+        Raises:
+            as `enqueue`; also InvalidRequest if the receipt belongs to another number of requests,
+            or the requests are of several queues.
+        """
+        return self._enqueue(_batch(requests), known(options, CALL_OPTIONS))
+
+    def _enqueue(self, requests: list[TaskRequest[R]], call: CallOptions) -> list[Handle[R]]:
+        check_type("wait", call.get("wait"), DURATION)
+        receipt = call.get("receipt")
+        _check_receipt(receipt)
+        queues = list(dict.fromkeys(each.queue for each in requests)) or [DEFAULT_QUEUE]
+        if len(queues) > 1:
+            raise InvalidRequest(
+                f"the requests are of several queues ({', '.join(sorted(queues))}); give those of "
+                "each queue to a call of its own, in one transaction if it must be all or none"
+            )
+        answers = self._send(queues[0], [each.new for each in requests], call)
+        if len(answers) != len(requests):
+            raise InvalidRequest(
+                f"the receipt {receipt!r} was used for {len(answers)} requests, and this call has "
+                f"{len(requests)}; give another receipt"
+            )
+        return [Handle(answer.request_id or 0, answer.outcome) for answer in answers]
+
+
+class BoundProducer(Producer):
+    """Puts requests into queues in a transaction of yours; `Client.bind` makes it."""
+
+    def __init__(self, store: Producing, connection: Any) -> None:
+        self._store = store
+        self._connection = connection
+
+    def _send(self, queue: str, batch: list[NewRequest], call: CallOptions) -> list[Enqueued]:
+        if call.get("wait") is not None:
+            raise InvalidRequest(
+                "a transaction must not wait for room: give `wait` to a call of the client itself"
+            )
+        return self._store.enqueue_many(
+            queue, batch, receipt_key=call.get("receipt"), connection=self._connection
+        )
+
+
+class Client(Producer):
     """Puts requests into queues.
 
     Safe to use from several threads. An enqueue with a transient error (a lost connection, a
@@ -97,107 +203,21 @@ class Client:
         """The queues of the database: create, set, list, show, pause, resume, drain, delete."""
         return Queues(self.store)
 
-    def enqueue(
-        self,
-        task: Task | str,
-        payload: Any = None,
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: timedelta | None = None,
-        due_time: datetime | None = None,
-        dedup_key: str | None = None,
-        group_key: str | None = None,
-        max_attempts: int | None = None,
-        retry_base: timedelta | None = None,
-        connection: Any = None,
-        wait: timedelta | None = None,
-        receipt: str | None = None,
-    ) -> Enqueued:
-        """Put one request into a queue.
+    def bind(self, connection: Any) -> BoundProducer:
+        """A producer with the same methods, whose requests are part of your transaction.
+
+        They exist if and only if it commits.
 
         Args:
-            task: the task, or its name if its code cannot be imported here.
-            payload: anything `json.dumps` takes; a mapping becomes the task's keyword arguments. It
-                must fit the function's parameters. For a task given by name, only the worker
-                checks that; a request that does not fit becomes a dead letter.
-            queue: None takes the task's, else "default".
-            priority: None takes the task's, else 0; see `NewRequest` for this and the rest.
-            connection: a psycopg connection, or a SQLAlchemy Connection or Session. The request is
-                part of its transaction, and exists if and only if that commits.
-            wait: how long to wait for room if the queue is full. The highest priority is admitted
-                first, FIFO among equals. No transaction is open meanwhile, so it cannot be
-                combined with `connection`.
-            receipt: of an EnqueueUnknown, or any text of 1 to 100 characters that names this call:
-                calls with the same receipt within a day enqueue once, and return the same ids. None
-                makes up a new one.
-
-        Returns:
-            The request's id and `ok`; `duplicate` and the id of the live request that has the dedup
-            key; or `repeat` if a call with this receipt, or an earlier try of this one, has
-            enqueued it.
-
-        Raises:
-            InvalidRequest: nothing was enqueued.
-            QueueFull: nothing was enqueued: there was no room within `wait`.
-            EnqueueUnknown: it may have been enqueued; repeat the call with the error's receipt.
-            StoreError: nothing was enqueued; a transient error (StoreUnavailable, StoreConflict)
-                was retried for `retry_for`. With `connection` there is a single try; its effects
-                are rolled back with the transaction.
+            connection: a psycopg connection, or a SQLAlchemy Connection or Session.
         """
-        request = new_request(
-            task,
-            payload,
-            priority=priority,
-            delay=delay,
-            due_time=due_time,
-            dedup_key=dedup_key,
-            group_key=group_key,
-            max_attempts=max_attempts,
-            retry_base=retry_base,
-        )
-        if queue is None:
-            queue = (task.queue if isinstance(task, Task) else None) or DEFAULT_QUEUE
-        (answer,) = self.enqueue_many(
-            [request], queue=queue, connection=connection, wait=wait, receipt=receipt
-        )
-        return answer
+        return BoundProducer(self.store, connection)
 
-    def enqueue_many(
-        self,
-        requests: Iterable[NewRequest],
-        *,
-        queue: str = DEFAULT_QUEUE,
-        connection: Any = None,
-        wait: timedelta | None = None,
-        receipt: str | None = None,
-    ) -> list[Enqueued]:
-        """Put many requests into a queue, all or none; answers in the order given.
-
-        Raises:
-            as `enqueue`; also InvalidRequest if the receipt belongs to another number of requests.
-        """
-        batch = _batch(requests)
-        check_type("queue", queue, ((str,), "it must be text: the name of a queue"))
-        check_type("wait", wait, DURATION)
-        _check_receipt(receipt)
-        if connection is not None:
-            if wait is not None:
-                raise InvalidRequest(
-                    "a transaction must not wait for room: give `wait` or `connection`, not both"
-                )
-            answers = self.store.enqueue_many(
-                queue, batch, receipt_key=receipt, connection=connection
-            )
-        else:
-            call = _Call(self.store, queue, batch, receipt or uuid.uuid4().hex, self._retry_for)
-            answers = call() if wait is None else self._wait_for_room(call, queue, wait)
-        if len(answers) != len(batch):
-            raise InvalidRequest(
-                f"the receipt {receipt!r} was used for {len(answers)} requests, and this call has "
-                f"{len(batch)}; give another receipt"
-            )
-        return answers
+    def _send(self, queue: str, batch: list[NewRequest], call: CallOptions) -> list[Enqueued]:
+        wait = call.get("wait")
+        receipt = call.get("receipt") or uuid.uuid4().hex
+        attempts = _Call(self.store, queue, batch, receipt, self._retry_for)
+        return attempts() if wait is None else self._wait_for_room(attempts, queue, wait)
 
     def _wait_for_room(self, call: _Call, queue: str, wait: timedelta) -> list[Enqueued]:
         deadline = time.monotonic() + wait.total_seconds()
@@ -282,15 +302,21 @@ def _check_receipt(receipt: str | None) -> None:
         )
 
 
-def _batch(requests: Iterable[NewRequest]) -> list[NewRequest]:
-    advice = "give NewRequest(kind=..., payload=...), or the result of rowlease.client.new_request"
+def _batch(requests: Iterable[TaskRequest[R]]) -> list[TaskRequest[R]]:
+    advice = "give the results of task.request(...) or rowlease.untyped_request(...)"
     if isinstance(requests, str | bytes | Mapping) or not isinstance(requests, Iterable):
         raise InvalidRequest(f"requests is {shown(requests)}; it must be a list; {advice}")
     batch = list(requests)
     for place, one in enumerate(batch):
-        if not isinstance(one, NewRequest):
+        if not isinstance(one, TaskRequest):
             raise InvalidRequest(f"requests[{place}] is {shown(one)}; {advice}")
     return batch
+
+
+def _advice(task: object) -> str:
+    if isinstance(task, str):
+        return "enqueue_untyped takes the name of one"
+    return "decorate it with @rowlease.task" if callable(task) else "@rowlease.task makes one"
 
 
 def _is_full(answers: list[Enqueued]) -> bool:
@@ -335,84 +361,3 @@ class _Room:
             notifications.close()
             self._notifications = None
             return True
-
-
-def new_request(
-    task: Task | str,
-    payload: Any = None,
-    *,
-    priority: int | None = None,
-    delay: timedelta | None = None,
-    due_time: datetime | None = None,
-    dedup_key: str | None = None,
-    group_key: str | None = None,
-    max_attempts: int | None = None,
-    retry_base: timedelta | None = None,
-) -> NewRequest:
-    """A request for a task, its payload encoded; what is None here may be a setting of the task.
-
-    Args:
-        as `Client.enqueue`.
-
-    Raises:
-        InvalidRequest: the payload is not JSON or too large, or does not fit the task's parameters;
-            or an argument is out of range.
-    """
-    if not isinstance(task, Task | str):
-        raise InvalidRequest(
-            f"task is {shown(task)}; it must be a task or the name of one"
-            + ("; decorate it with @rowlease.task" if callable(task) else "")
-        )
-    text = encode(payload)
-    if isinstance(task, Task):
-        if misfit := task.misfit(json.loads(text)):
-            raise InvalidRequest(misfit)
-        priority = task.priority if priority is None else priority
-        max_attempts = task.max_attempts if max_attempts is None else max_attempts
-        retry_base = task.retry_base if retry_base is None else retry_base
-    priority = 0 if priority is None else priority
-    check_type("priority", priority, FIELDS["priority"])
-    if priority < 0:
-        raise InvalidRequest(
-            f"priority is {priority}; it must be 0 or more, and bigger is more urgent"
-        )
-    made = NewRequest(
-        kind=task.name if isinstance(task, Task) else task,
-        payload=text,
-        # Larger numbers would not fit the column.
-        priority=min(priority, MAX_PRIORITY),
-        delay=delay,
-        due_time=due_time,
-        dedup_key=dedup_key,
-        group_key=group_key,
-        max_attempts=max_attempts,
-        retry_base=retry_base,
-    )
-    if made.due_time is not None and made.due_time.tzinfo is None:
-        raise InvalidRequest("due_time has no time zone; write datetime.now(timezone.utc) or so")
-    return made
-
-
-def encode(payload: Any) -> str:
-    """The payload as compact JSON text; None becomes an empty object.
-
-    Raises:
-        InvalidRequest: it is not JSON (NaN is not), or larger than `MAX_PAYLOAD_BYTES`.
-    """
-    if payload is None:
-        return "{}"
-    try:
-        if isinstance(payload, Mapping):
-            payload = dict(payload)
-        text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        size = len(text.encode())
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(
-            f"the payload is not JSON: {error}; give dicts, lists, text, numbers, booleans or None"
-        ) from error
-    if size > MAX_PAYLOAD_BYTES:
-        raise InvalidRequest(
-            f"payload has {size} bytes; at most {MAX_PAYLOAD_BYTES} fit, store the rest elsewhere "
-            "and enqueue a reference"
-        )
-    return text

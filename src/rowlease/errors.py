@@ -5,7 +5,7 @@ The docstring of each class is its default message, so the documentation shows t
     RowleaseError
     ├── ConfigError            wrong settings or arguments        exit code 2
     ├── InvalidRequest         a request the queue cannot accept  exit code 2
-    ├── WrongArguments         a payload does not fit its task    exit code 2
+    │   └── WrongArguments     a payload does not fit its task    exit code 2
     ├── UnknownTask            no task is registered for a kind   exit code 2
     ├── QueueFull              the queue is at its capacity       exit code 4
     ├── LeaseLost              not completed in this transaction: roll it back
@@ -50,10 +50,8 @@ class InvalidRequest(RowleaseError):
     exit_code = 2
 
 
-class WrongArguments(RowleaseError):
+class WrongArguments(InvalidRequest):
     """The payload does not fit the parameters of the task; another attempt would not help."""
-
-    exit_code = 2
 
 
 class UnknownTask(RowleaseError):

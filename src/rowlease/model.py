@@ -46,7 +46,7 @@ TEXT: TypeRule = (str, NoneType), "it must be text"
 #: The same for each field of a request.
 FIELDS: dict[str, TypeRule] = {
     "kind": ((str,), "it must be text: the name of a task"),
-    "payload": ((str,), "it must be JSON text; rowlease.client.new_request takes values"),
+    "payload": ((str,), "it must be JSON text; rowlease.untyped_request takes values"),
     "priority": ((int,), "it must be an integer of 0 or more"),
     "delay": DURATION,
     "due_time": (

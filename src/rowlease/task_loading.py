@@ -9,13 +9,17 @@ import runpy
 import sys
 from collections.abc import Iterable
 from types import ModuleType
+from typing import Any
 
 from rowlease.errors import ConfigError, UnknownTask
 from rowlease.queue_settings import Queue
-from rowlease.tasks import DEFAULT_QUEUE, Registry, Task
+from rowlease.requests import DEFAULT_QUEUE
+from rowlease.tasks import Registry, Task
 
 #: Where a task is: its function's module ("" is the script), its name in there, and its own name.
 Place = tuple[str, str, str]
+#: What names tasks in a call: the path of `load_tasks`, a task, several, or a registry.
+Tasks = str | Task[..., Any] | Iterable[Task[..., Any]] | Registry
 
 
 def load_tasks(path: str) -> Registry:
@@ -94,19 +98,23 @@ def import_named(name: str) -> ModuleType:
         raise ConfigError(f"importing {name} failed: {type(error).__name__}: {error}") from error
 
 
-def registry_of(tasks: str | Task | Iterable[Task] | Registry) -> Registry:
+def registry_of(tasks: Tasks) -> Registry:
     """The tasks of an argument, by name.
 
     Raises:
-        ConfigError, UnknownTask: as `load_tasks`; or there is no task.
+        ConfigError, UnknownTask: as `load_tasks`; or there is no task, or an annotation of one
+            cannot be read.
     """
     if isinstance(tasks, str):
-        return load_tasks(tasks)
-    if isinstance(tasks, Registry):
-        return tasks
-    found = Registry([tasks] if isinstance(tasks, Task) else tasks)
+        found = load_tasks(tasks)
+    elif isinstance(tasks, Registry):
+        found = tasks
+    else:
+        found = Registry([tasks] if isinstance(tasks, Task) else tasks)
     if not found:
         raise UnknownTask("at least one task is needed")
+    for each in found.values():
+        each.parameters.check()
     return found
 
 
@@ -143,7 +151,7 @@ def set_up(tasks: Registry) -> bytes:
     ).encode()
 
 
-def load_places(places: Iterable[Place], script: str | None = None) -> list[Task]:
+def load_places(places: Iterable[Place], script: str | None = None) -> list[Task[..., Any]]:
     """Import tasks again, in another process.
 
     Args:
@@ -151,7 +159,7 @@ def load_places(places: Iterable[Place], script: str | None = None) -> list[Task
     """
     # As multiprocessing does, run the script again under another name than __main__.
     in_script = runpy.run_path(script, run_name="__rowlease_main__") if script else {}
-    tasks: list[Task] = []
+    tasks: list[Task[..., Any]] = []
     for module, qualname, name in places:
         first, *rest = qualname.split(".")
         names = vars(importlib.import_module(module)) if module else in_script

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
-import json
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
+from rowlease import codec
 from rowlease.cron import cron_for
-from rowlease.errors import ConfigError, UnknownTask, WrongArguments
-from rowlease.model import MAX_PAYLOAD_BYTES
+from rowlease.errors import ConfigError, InvalidRequest, UnknownTask
+from rowlease.parameters import Parameters
+from rowlease.requests import (
+    CALL_OPTIONS,
+    OPTIONS,
+    CallOptions,
+    Options,
+    RequestOptions,
+    TaskRequest,
+    known,
+    made,
+)
 from rowlease.task_settings import Exceptions, TaskKeywords, TaskSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: The queue of requests for which neither the task nor the producer names one.
-DEFAULT_QUEUE = "default"
 #: How many known tasks an error message lists.
 LISTED = 20
-#: Reads the JSON at the start of a text; for a short one four times as fast as `json.loads`.
-_decode = json.JSONDecoder().raw_decode
-_encode = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=True, separators=(",", ":")
-).encode
 
 
-class Task(TaskSettings):
+class Task(TaskSettings, Generic[P, R]):
     """A function that requests may name, and its settings.
 
     Called, it is the plain function: nothing is queued. Made by the decorator `task`.
@@ -39,6 +55,8 @@ class Task(TaskSettings):
 
     Attributes:
         is_coroutine: the function is an `async def`.
+        options: those of `with_options`.
+        parameters: of the function.
         timetable: when workers enqueue it, if it has `cron`.
 
     Raises:
@@ -47,7 +65,7 @@ class Task(TaskSettings):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         name: str | None = None,
         **settings: Unpack[TaskKeywords],
     ) -> None:
@@ -55,7 +73,9 @@ class Task(TaskSettings):
             raise ConfigError(f"a task must be a function, not {function!r}")
         functools.update_wrapper(self, function)
         super().__init__(name=function.__name__ if name is None else name, **settings)
-        self.function = function
+        self.function: Callable[P, R] = function
+        self.options: Options = {}
+        self.parameters = Parameters(function, f"the task {self.name}")
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.timetable = (
             None if self.cron is None else cron_for(function, self.name, self.cron, self.time_zone)
@@ -63,85 +83,85 @@ class Task(TaskSettings):
         self._retried = self._kinds("retry_on", self.retry_on)
         self._hopeless = self._kinds("dead_letter_on", self.dead_letter_on)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
+    def with_options(self, **options: Unpack[Options]) -> Self:
+        """This task, to be enqueued with other options: `client.enqueue(task.with_options(…), …)`.
+
+        Args:
+            options: as in `Options`; those that were given before stay.
+
+        Raises:
+            TypeError: there is no option of that name.
+        """
+        made = copy.copy(self)
+        made.options = self.options | known(options, OPTIONS)
+        return made
+
+    def request(self, *args: P.args, **kwargs: P.kwargs) -> TaskRequest[R]:
+        """A request to call this task with these arguments, for `Client.enqueue_many`.
+
+        Raises:
+            InvalidRequest: they do not fit the task's parameters, are not JSON or too large; or an
+                option is wrong, or of a call (`wait`, `receipt`): give that to `enqueue_many`.
+            ConfigError: an annotation of the task cannot be read.
+        """
+        if of_call := CALL_OPTIONS & self.options.keys():
+            raise InvalidRequest(
+                f"{min(of_call)} is an option of a call, not of a request; give it to enqueue_many"
+            )
+        return self._request(args, kwargs)
+
+    def for_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[TaskRequest[R], CallOptions]:
+        """A request with these arguments, and the options of the call that enqueues it."""
+        return self._request(args, kwargs), cast(
+            "CallOptions", {name: self.options.get(name) for name in CALL_OPTIONS}
+        )
+
+    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskRequest[R]:
+        given = {name: v for name, v in self.options.items() if name not in CALL_OPTIONS}
+        for name in ("queue", "priority", "max_attempts", "retry_base"):
+            if given.get(name) is None:
+                given[name] = getattr(self, name)
+        payload = self.parameters.payload(args, kwargs)
+        return made(self.name, payload, self.parameters.result, cast("RequestOptions", given))
+
     def run(self, payload: str) -> str | None:
         """Call the function with a request's payload.
 
         A JSON object becomes keyword arguments, a list positional ones; null calls it without
-        arguments, and a text, number or boolean is its only argument.
+        arguments, and a text, number or boolean is its only argument. Each argument has the type
+        that its annotation names.
 
         Returns:
             The result as compact JSON text; None for a result of None.
 
         Raises:
-            WrongArguments: the payload does not fit the function's parameters; it has not run.
-            ValueError: the payload is not JSON; or the result is not (NaN is not), or is larger
-                than a payload may be.
+            WrongArguments: the payload does not fit the function's parameters, or is not JSON; it
+                has not run.
+            ConfigError: an annotation cannot be read.
+            ValueError: the result is not JSON (NaN is not), or is larger than a payload may be.
             Whatever the function raises.
         """
-        result = self._call(payload)
+        args, kwargs = self.parameters.arguments(payload)
+        result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
             result = _runner().run(result)
-        return None if result is None else encoded(result, f"task {self.name}")
+        return encoded(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:
         """As `run`, in the event loop that this is awaited in."""
-        result = self._call(payload)
+        args, kwargs = self.parameters.arguments(payload)
+        result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
             result = await result
-        return None if result is None else encoded(result, f"task {self.name}")
-
-    def _call(self, payload: str) -> Any:
-        given, end = _decode(payload.lstrip())
-        if end < len(payload):
-            given = json.loads(payload)  # white space after it, or an error
-        try:
-            if isinstance(given, dict):
-                return self.function(**given)
-            if isinstance(given, list):
-                return self.function(*given)
-            return self.function() if given is None else self.function(given)
-        except TypeError as error:
-            in_function = error.__traceback__ is None or error.__traceback__.tb_next is not None
-            misfit = None if in_function else self.misfit(given)
-            if misfit is None:
-                raise
-        raise WrongArguments(misfit)
-
-    def misfit(self, given: Any) -> str | None:
-        """Why the function cannot be called with a payload, in a sentence; None if it can.
-
-        Args:
-            given: the decoded payload.
-        """
-        signature = self._signature
-        if signature is None:
-            return None
-        try:
-            if isinstance(given, dict):
-                signature.bind(**given)
-            else:
-                signature.bind(
-                    *(given if isinstance(given, list) else () if given is None else [given])
-                )
-        except TypeError as error:
-            plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-            takes = signature.replace(parameters=plain, return_annotation=signature.empty)
-            return f"the payload does not fit the task {self.name}{takes}: {error}"
-        return None
-
-    @functools.cached_property
-    def _signature(self) -> inspect.Signature | None:
-        try:
-            # The wrapper's own signature: it may add arguments.
-            return inspect.signature(self.function, follow_wrapped=False)
-        except ValueError:
-            return None  # some functions written in C have none
+        return encoded(result, f"task {self.name}")
 
     def is_hopeless(self, error: BaseException) -> bool:
         """Does this error make a dead letter at once?"""
@@ -171,40 +191,48 @@ def encoded(result: object, whose: str) -> str | None:
     if result is None:
         return None
     try:
-        text = _encode(result)
-        size = len(text) if text.isascii() else len(text.encode())
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"the result of {whose} is not JSON: {error}") from error
-    if size > MAX_PAYLOAD_BYTES:
-        raise ValueError(
-            f"the result of {whose} has {size} bytes of JSON; at most "
-            f"{MAX_PAYLOAD_BYTES} fit; store it elsewhere and return a reference"
-        )
-    return text
+        return codec.encode(result)
+    except ValueError as error:
+        raise ValueError(f"the result of {whose} {error}") from error
 
 
 if TYPE_CHECKING:
     import asyncio
 
-    class TypedTask(Task, Generic[P, R]):
-        """The type of what `task` makes: it keeps the function's signature."""
+    class CoroutineTask(Task[P, R]):
+        """The type of a task that is an `async def`; `R` is what it gives when it is awaited."""
 
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+        def __call__(  # type: ignore[override]
+            self, *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[Any, Any, R]: ...
+
+    class Decorator(Protocol):
+        """What makes a function a task."""
+
+        @overload
+        def __call__(
+            self, function: Callable[P, Coroutine[Any, Any, R]], /
+        ) -> CoroutineTask[P, R]: ...
+
+        @overload
+        def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload
-def task(function: Callable[P, R], /) -> TypedTask[P, R]: ...
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> CoroutineTask[P, R]: ...
 
 
 @overload
-def task(
-    name: str | None = None, /, **settings: Unpack[TaskKeywords]
-) -> Callable[[Callable[P, R]], TypedTask[P, R]]: ...
+def task(function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(name: str | None = None, /, **settings: Unpack[TaskKeywords]) -> Decorator: ...
 
 
 def task(
     name: Callable[..., Any] | str | None = None, /, **settings: Unpack[TaskKeywords]
-) -> Task | Callable[[Callable[..., Any]], Task]:
+) -> Task[..., Any] | Callable[[Callable[..., Any]], Task[..., Any]]:
     """Make a function a task: `@task`, or `@task("flights.delay", max_attempts=3)`.
 
     Args:
@@ -220,7 +248,7 @@ def task(
     return lambda function: Task(function, name, **settings)
 
 
-class Registry(dict[str, Task]):
+class Registry(dict[str, Task[..., Any]]):
     """Tasks by name.
 
     Raises:
@@ -228,11 +256,11 @@ class Registry(dict[str, Task]):
         UnknownTask: when asked for a name that no task has.
     """
 
-    def __init__(self, tasks: Iterable[Task]) -> None:
+    def __init__(self, tasks: Iterable[Task[..., Any]]) -> None:
         super().__init__()
         for each in tasks:
             known = self.setdefault(each.name, each)
-            if known is not each:
+            if known.function is not each.function:
                 raise ConfigError(
                     f"two tasks are named {each.name!r} ({_place(known)} and {_place(each)}); "
                     'give one of them another name: @task("name")'
@@ -255,5 +283,5 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
-def _place(one: Task) -> str:
+def _place(one: Task[..., Any]) -> str:
     return f"{one.function.__module__}.{one.function.__qualname__}"

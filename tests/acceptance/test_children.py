@@ -71,7 +71,7 @@ def ping() -> str:
     return "pong"
 
 
-TASKS: list[Task] = [
+TASKS: list[Task[..., Any]] = [
     leave_a_thread,
     close_all,
     close_all_and_stay,

@@ -148,7 +148,7 @@ def test_a_refusal_is_one_sentence(
 
 def test_a_drain_that_runs_out_of_time_exits_with_1(queue: Run, dsn: str) -> None:
     with Client(dsn) as client:
-        client.enqueue("resize")
+        client.enqueue_untyped("resize")
         held = claimed(client, "default")
         done = queue("drain", "default", "--timeout", "200ms")
         assert (done.returncode, done.stdout) == (
@@ -225,7 +225,7 @@ def test_the_client_has_the_same_verbs(dsn: str) -> None:
             queues.create("images", capacity=2)
         assert queues.set("images", max_in_flight=1) == [Change("images", "max_in_flight", None, 1)]
         for _ in range(3):
-            client.enqueue("resize", queue="images")
+            client.enqueue_untyped("resize", queue="images")
         held = claimed(client, "images")
         shown = queues.show("images")
         assert (shown.pending, shown.processing, shown.failed) == (2, 1, 0)
@@ -250,7 +250,7 @@ def test_a_queue_keeps_its_requests_if_it_cannot_be_deleted(dsn: str) -> None:
     with Client(dsn) as client:
         client.queues.create("mail")
         client.store.put_schedule("nightly", "0 3 * * *", "k", queue="mail")
-        client.enqueue("k", queue="mail")
+        client.enqueue_untyped("k", queue="mail")
         with pytest.raises(InvalidRequest, match='the schedule "nightly" enqueues into it'):
             client.queues.delete("mail", purge=True)
         assert client.queues.show("mail").pending == 1

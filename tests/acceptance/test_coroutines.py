@@ -103,8 +103,8 @@ def test_every_end_of_a_coroutine_is_reported(store: Store, sql: Sql, executor: 
         "never again",
         "SystemExit: left",
         "asyncio.exceptions.CancelledError",
-        "ValueError: the result of task act is not JSON: Object of type object is not JSON "
-        "serializable",
+        "ValueError: the result of task act is not JSON: there is no JSON for object; "
+        "rowlease.register_type tells how",
     ]
     assert statuses(sql) == {"Complete": 1, "Failed": 1, "Scheduled": 5}
 

@@ -128,7 +128,7 @@ def test_the_effect_and_the_completion_commit_together(
     executor: str, kind: str, end: str, dsn: str, store: Store, sql: Sql
 ) -> None:
     put(store, kind, dsn=dsn, end=end)
-    tasks: list[Task] = [pay_later] if executor == "coroutine" else [pay, pay_later]
+    tasks: list[Task[..., Any]] = [pay_later] if executor == "coroutine" else [pay, pay_later]
     summary = Worker(
         store, tasks, burst=True, executor=executor, concurrency=1, events=Events()
     ).run()

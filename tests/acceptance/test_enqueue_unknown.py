@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from rowlease.cli.enqueue import enqueue
-from rowlease.client import Client, new_request
+from rowlease.client import Client
 from rowlease.errors import EnqueueUnknown, InvalidRequest, QueueFull, StoreUnavailable
 from rowlease.model import Outcome
+from rowlease.requests import untyped_request
 from tests.freezing import Freezer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -40,7 +41,7 @@ def proxy(dsn: str) -> Iterator[Freezer]:
 def client(proxy: Freezer) -> Iterator[Client]:
     """A client whose connections go through the proxy; the statement is prepared on one of them."""
     with Client(proxy.dsn, retry_for=BUDGET) as opened:
-        opened.enqueue("prepared")
+        opened.enqueue_untyped("prepared")
         yield opened
 
 
@@ -54,7 +55,7 @@ def test_on_a_session_that_goes_silent_it_is_tried_again_on_another(
     only_answers: bool, client: Client, proxy: Freezer, ids: Ids
 ) -> None:
     proxy.freeze(only_answers=only_answers)
-    answer = client.enqueue("x")
+    answer = client.enqueue_untyped("x")
     assert answer.outcome is (Outcome.REPEAT if only_answers else Outcome.OK)
     assert ids() == [(answer.request_id,)]
 
@@ -67,12 +68,12 @@ def test_without_an_answer_the_error_has_a_receipt_that_repeats_the_call_safely(
     proxy.freeze(new_ones=True, only_answers=only_answers)
     began = monotonic()
     with pytest.raises(EnqueueUnknown, match="not known whether") as raised:
-        client.enqueue("x", wait=wait)
+        client.enqueue_untyped("x", wait=wait)
     assert monotonic() - began < BUDGET.total_seconds() + LATE
     was_enqueued = bool(ids())
     assert was_enqueued or not only_answers or wait  # a call with `wait` has yet to be prepared
     proxy.thaw()
-    answer = client.enqueue("x", receipt=raised.value.receipt)
+    answer = client.enqueue_untyped("x", receipt=raised.value.receipt)
     assert ids() == [(answer.request_id,)]
     if was_enqueued:
         assert answer.outcome is Outcome.REPEAT
@@ -83,7 +84,7 @@ def test_the_error_before_anything_was_sent_says_that_nothing_was_enqueued(
 ) -> None:
     """The server has hung up on the idle connections, and takes no others."""
     with away(dsn, server_dsn), pytest.raises(StoreUnavailable, match="refuses the connection"):
-        client.enqueue("x")
+        client.enqueue_untyped("x")
     with psycopg.connect(dsn) as connection:
         assert connection.execute(COUNT).fetchall() == [(0,)]
 
@@ -94,7 +95,7 @@ def test_an_enqueue_outlasts_a_database_that_is_away(
     with ThreadPoolExecutor(1) as background, Client(proxy.dsn) as patient:
         with away(dsn, server_dsn):
             seen = proxy.num_sessions
-            answer = background.submit(patient.enqueue, "x")
+            answer = background.submit(patient.enqueue_untyped, "x")
             while proxy.num_sessions < seen + 3:
                 assert not answer.done()
         assert answer.result().outcome is Outcome.OK
@@ -114,9 +115,9 @@ def test_a_producer_that_waits_for_room_survives_a_silent_session(
     client: Client, proxy: Freezer, sql: Sql
 ) -> None:
     client.store.configure_queue("default", capacity=2)
-    first = client.enqueue("x")
+    first = client.enqueue_untyped("x")
     with ThreadPoolExecutor(1) as background:
-        answer = background.submit(client.enqueue, "x", wait=timedelta(seconds=60))
+        answer = background.submit(client.enqueue_untyped, "x", wait=timedelta(seconds=60))
         while sql("select count(*) from rowlease.queue_waiter") == [(0,)]:
             pass
         proxy.freeze()
@@ -127,19 +128,19 @@ def test_a_producer_that_waits_for_room_survives_a_silent_session(
 
 def test_a_queue_that_stays_full_raises_queue_full(client: Client) -> None:
     client.store.configure_queue("default", capacity=2)
-    client.enqueue("x")
+    client.enqueue_untyped("x")
     with pytest.raises(QueueFull):
-        client.enqueue("x", wait=timedelta(seconds=0.2))
+        client.enqueue_untyped("x", wait=timedelta(seconds=0.2))
 
 
 def test_a_receipt_of_the_callers_own_names_the_call(client: Client, sql: Sql) -> None:
-    batch = [new_request("x"), new_request("x")]
+    batch = [untyped_request("x"), untyped_request("x")]
     first = client.enqueue_many(batch, receipt="order 4711")
     again = client.enqueue_many(batch, receipt="order 4711")
     assert [one.outcome for one in again] == [Outcome.REPEAT] * 2
     assert [one.request_id for one in again] == [one.request_id for one in first]
     with pytest.raises(InvalidRequest, match=r"'order 4711' was used for 2 requests, .* has 1"):
-        client.enqueue("x", receipt="order 4711")
+        client.enqueue_untyped("x", receipt="order 4711")
     assert sql(COUNT) == [(2,)]
 
 
@@ -147,10 +148,10 @@ def test_a_receipt_counts_in_the_callers_transaction_too(
     client: Client, dsn: str, sql: Sql
 ) -> None:
     with psycopg.connect(dsn) as connection:
-        first = client.enqueue("x", connection=connection, receipt="mine")
+        first = client.bind(connection).enqueue_untyped("x", receipt="mine")
     with psycopg.connect(dsn) as connection:
-        again = client.enqueue("x", connection=connection, receipt="mine")
-    assert again == (first.request_id, Outcome.REPEAT)
+        again = client.bind(connection).enqueue_untyped("x", receipt="mine")
+    assert (again.request_id, again.outcome) == (first.request_id, Outcome.REPEAT)
     assert sql(COUNT) == [(1,)]
 
 

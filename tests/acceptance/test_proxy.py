@@ -94,7 +94,7 @@ def test_a_blocked_producer_is_let_in(proxy: str, store: Store) -> None:
     store.configure_queue("default", capacity=1)
     with Client(proxy) as client, working(proxy, poll=timedelta(seconds=0.05)):
         for _ in range(3):
-            client.enqueue(act, {"do": "ok"}, wait=timedelta(seconds=30))
+            client.enqueue(act.with_options(wait=timedelta(seconds=30)), "ok")
 
 
 def test_migrate_leaves_nothing_behind_that_the_next_trips_over(proxy: str) -> None:

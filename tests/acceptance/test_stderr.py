@@ -88,8 +88,8 @@ def run_some(dsn: str, gate: Path) -> None:
     """Enqueue requests, and wait until the last of them runs."""
     with Client(dsn) as client:
         for kind in ("fail", "ok", "fail", "ok"):
-            client.enqueue(kind, max_attempts=1)
-        client.enqueue("through", {"gate": str(gate)}, priority=0)
+            client.enqueue_untyped(kind, max_attempts=1)
+        client.enqueue_untyped("through", {"gate": str(gate)}, priority=0)
     gate.read_text()
 
 

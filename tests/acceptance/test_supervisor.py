@@ -200,7 +200,7 @@ def test_the_workers_share_the_cores_and_drain_together(dsn: str, tmp_path: Path
 def test_a_burst_ends_by_itself_and_its_summary_counts_all_requests(
     dsn: str, tmp_path: Path, client: Client
 ) -> None:
-    client.enqueue_many([rowlease.NewRequest(kind="pid")] * 20)
+    client.enqueue_many([rowlease.untyped_request("pid")] * 20)
     with working(dsn, tmp_path, "--processes", "2", "--burst") as command:
         code, summary = command.ended()
     assert (code, summary["finished"], summary["restarts"]) == (0, 20, 0)
@@ -211,8 +211,8 @@ def test_a_worker_that_dies_in_a_burst_is_replaced(
 ) -> None:
     # One crash makes a dead letter. Otherwise the request would kill the other worker, too.
     sql("select rowlease.configure_queue('default', '{\"max_crashes\": 1}')")
-    client.enqueue("end_the_worker")
-    client.enqueue("pid")
+    client.enqueue_untyped("end_the_worker")
+    client.enqueue_untyped("pid")
     options = ("--processes", "2", "--concurrency", "1", "--burst")
     with working(dsn, tmp_path, *options) as command:
         died = command.event("worker_died")
@@ -226,7 +226,7 @@ def test_a_worker_that_dies_in_a_burst_is_replaced(
 def test_a_second_signal_abandons_running_requests(
     dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
 ) -> None:
-    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    client.enqueue_untyped("wait_at_the_gate", {"gate": str(gate)})
     with working(dsn, tmp_path, "--processes", "2", "--log-level", "debug") as command:
         command.all_of("started", "worker_started", "worker_started")
         command.process.send_signal(signal.SIGINT)
@@ -243,7 +243,7 @@ def test_a_second_signal_abandons_running_requests(
 def test_workers_whose_supervisor_is_killed_drain_and_end(
     dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
 ) -> None:
-    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    client.enqueue_untyped("wait_at_the_gate", {"gate": str(gate)})
     with working(dsn, tmp_path, "--processes", "2", "--log-level", "debug") as command:
         command.all_of("started", "worker_started", "worker_started")
         command.process.kill()
@@ -257,7 +257,7 @@ def test_workers_whose_supervisor_is_killed_drain_and_end(
 def test_sigquit_writes_all_stacks_and_stops_nothing(
     dsn: str, tmp_path: Path, client: Client, gate: Path, sql: Sql
 ) -> None:
-    ((request_id,),) = [client.enqueue("wait_at_the_gate", {"gate": str(gate)})[:1]]
+    request_id = client.enqueue_untyped("wait_at_the_gate", {"gate": str(gate)}).request_id
     options = ("--processes", "2", "--concurrency", "1", "--log-level", "debug", "--health", "0")
     with working(dsn, tmp_path, *options) as command:
         port = port_of(command)
@@ -294,7 +294,7 @@ def test_sigquit_writes_all_stacks_and_stops_nothing(
 def test_a_worker_without_a_supervisor_writes_its_stacks(
     dsn: str, tmp_path: Path, client: Client, gate: Path
 ) -> None:
-    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    client.enqueue_untyped("wait_at_the_gate", {"gate": str(gate)})
     with working(dsn, tmp_path, "--concurrency", "1", "--log-level", "debug") as command:
         with gate.open("w") as opened:  # by the task, too, which waits there now
             command.process.send_signal(signal.SIGQUIT)
@@ -307,7 +307,7 @@ def test_sigquit_does_not_crash_a_process_with_busy_threads(
     dsn: str, tmp_path: Path, client: Client, gate: Path
 ) -> None:
     for _ in range(2):
-        client.enqueue("be_busy", {"gate": str(gate)})
+        client.enqueue_untyped("be_busy", {"gate": str(gate)})
     options = ("--executor", "thread", "--concurrency", "2", "--log-level", "debug")
     with working(dsn, tmp_path, *options) as command, deleted_after(gate):
         while len(list(gate.parent.glob("gate.*"))) < 2:
@@ -355,7 +355,7 @@ def test_a_missing_database_is_reported_once(tmp_path: Path) -> None:
 def test_probes_are_answered_over_http(
     processes: str, dsn: str, tmp_path: Path, client: Client, gate: Path
 ) -> None:
-    client.enqueue("wait_at_the_gate", {"gate": str(gate)})
+    client.enqueue_untyped("wait_at_the_gate", {"gate": str(gate)})
     options = ("--processes", processes, "--health", "0", "--log-level", "debug")
     with working(dsn, tmp_path, *options) as command:
         port = port_of(command)

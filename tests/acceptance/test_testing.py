@@ -52,7 +52,7 @@ def nightly(scheduled_time: str) -> str:
     return scheduled_time
 
 
-TASKS: list[Task] = [act, later, nightly]
+TASKS: list[Task[..., Any]] = [act, later, nightly]
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def statuses(sql: Sql) -> dict[str, int]:
 
 
 def test_what_is_pending_runs_here_and_the_database_knows(client: Client, sql: Sql) -> None:
-    client.enqueue(act, {"n": 1})
-    client.enqueue(later, {"name": "Ann"}, priority=5)
+    client.enqueue(act, n=1)
+    client.enqueue(later.with_options(priority=5), "Ann")
     first, second = drain(client, TASKS)
     assert (first.kind, first.result, first.outcome) == ("later", "hello Ann", "ok")
     assert (second.kind, second.result, second.error) == ("act", {"did": "ok", "n": 1}, None)
@@ -85,23 +85,23 @@ def test_what_a_task_enqueues_runs_too_whatever_its_queue(client: Client) -> Non
     @task
     def grow(depth: int) -> None:
         if depth:
-            client.enqueue(grow, {"depth": depth - 1}, queue="other")
+            client.enqueue(grow.with_options(queue="other"), depth - 1)
 
     client.store.configure_queue("other")
-    client.enqueue(grow, {"depth": 3})
+    client.enqueue(grow, 3)
     assert [ran.request.queue_name for ran in drain(client, grow)] == ["default"] + ["other"] * 3
 
 
 def test_only_the_queues_that_are_named_are_drained(client: Client) -> None:
     client.store.configure_queue("other")
     client.enqueue(act)
-    client.enqueue(act, queue="other")
+    client.enqueue(act.with_options(queue="other"))
     assert len(drain(client, act, queues=["other"])) == 1
     assert len(enqueued(client)) == 1
 
 
 def test_what_a_task_raises_is_raised_when_the_database_knows(client: Client, sql: Sql) -> None:
-    client.enqueue(act, {"do": "fail"})
+    client.enqueue(act, "fail")
     client.enqueue(act)
     with pytest.raises(ValueError, match="no luck today"):
         drain(client, act)
@@ -112,7 +112,7 @@ def test_what_a_task_raises_is_raised_when_the_database_knows(client: Client, sq
 
 def test_what_a_task_raises_may_be_looked_at_instead(client: Client, sql: Sql) -> None:
     for do in ("fail", "retry", "dead", "ok"):
-        client.enqueue(act, {"do": do})
+        client.enqueue(act, do)
     ran = drain(client, act, reraise=False)
     assert [type(one.error).__name__ for one in ran] == [
         "ValueError",
@@ -124,22 +124,22 @@ def test_what_a_task_raises_may_be_looked_at_instead(client: Client, sql: Sql) -
 
 
 def test_signals_of_a_task_are_no_errors(client: Client) -> None:
-    client.enqueue(act, {"do": "retry"})
-    client.enqueue(act, {"do": "dead"})
+    client.enqueue(act, "retry")
+    client.enqueue(act, "dead")
     assert len(drain(client, act)) == 2
 
 
 def test_what_ends_a_process_ends_the_test_and_counts_as_an_attempt(
     client: Client, sql: Sql
 ) -> None:
-    client.enqueue(act, {"do": "leave"})
+    client.enqueue(act, "leave")
     with pytest.raises(SystemExit):
         drain(client, act, reraise=False)
     assert sql("select status, num_attempts from rowlease.queue") == [("Scheduled", 1)]
 
 
 def test_a_request_without_a_task_is_an_error(client: Client, sql: Sql) -> None:
-    client.enqueue("ghost")
+    client.enqueue_untyped("ghost")
     with pytest.raises(UnknownTask, match="no task is named 'ghost'; known are: act"):
         drain(client, act)
     assert statuses(sql) == {"Scheduled": 1}
@@ -157,7 +157,7 @@ def test_a_task_that_enqueues_itself_for_ever_ends_the_drain(client: Client, sql
 
 
 def test_a_task_may_ask_for_its_attempt(client: Client) -> None:
-    client.enqueue(act, {"do": "attempt"})
+    client.enqueue(act, "attempt")
     (ran,) = drain(client, act)
     assert ran.result == [1, 2, False]
     with pytest.raises(RowleaseError, match="no request is being run here"):
@@ -171,9 +171,9 @@ def test_what_is_scheduled_becomes_due_when_the_test_moves_the_clock(
     client: Client, dsn: str, sql: Sql
 ) -> None:
     with frozen(client, NEW_YEAR) as clock:
-        client.enqueue(act, delay=timedelta(days=1))
+        client.enqueue(act.with_options(delay=timedelta(days=1)))
         with Client(dsn) as other:  # everybody has this time
-            other.enqueue(act, due_time=NEW_YEAR + timedelta(days=2))
+            other.enqueue(act.with_options(due_time=NEW_YEAR + timedelta(days=2)))
         assert drain(client, act) == []
         clock.advance(days=1)
         assert len(drain(client, act)) == 1
@@ -187,7 +187,7 @@ def test_what_is_scheduled_becomes_due_when_the_test_moves_the_clock(
 
 def test_a_failed_attempt_is_retried_when_its_time_has_come(client: Client, sql: Sql) -> None:
     with frozen(client) as clock:
-        client.enqueue(act, {"do": "retry"})
+        client.enqueue(act, "retry")
         for _ in range(2):
             assert len(drain(client, act)) == 1
             assert drain(client, act) == []
@@ -253,13 +253,13 @@ def test_only_the_owner_stops_the_clock(dsn: str, client: Client, sql: Sql) -> N
 
 
 def test_what_waits_is_listed_in_the_order_it_was_enqueued(client: Client) -> None:
-    client.enqueue(act, {"n": 1}, dedup_key="d", group_key="g", priority=3)
-    client.enqueue(later, ["Ann"], delay=timedelta(hours=1))
+    client.enqueue(act.with_options(dedup_key="d", group_key="g", priority=3), n=1)
+    client.enqueue(later.with_options(delay=timedelta(hours=1)), "Ann")
     first, second = enqueued(client)
     assert (first.kind, first.payload, first.status) == ("act", {"n": 1}, "Pending")
     assert (first.queue, first.priority) == ("default", 3)
     assert (first.dedup_key, first.group_key) == ("d", "g")
-    assert (second.kind, second.payload, second.status) == ("later", ["Ann"], "Scheduled")
+    assert (second.kind, second.payload, second.status) == ("later", {"name": "Ann"}, "Scheduled")
     assert enqueued(client, later) == enqueued(client.store, "later") == [second]
     assert enqueued(client, queue="default", payload={"n": 1}) == [first]
     drain(client, TASKS)
@@ -280,14 +280,14 @@ def test_what_waits_is_listed_in_the_order_it_was_enqueued(client: Client) -> No
     ],
 )
 def test_a_payload_is_found_by_some_of_its_items(client: Client, payload: Any, found: bool) -> None:
-    client.enqueue(act, {"to": "ann", "cc": [1, 2], "at": {"x": 1, "y": 2}})
+    client.enqueue(act, to="ann", cc=[1, 2], at={"x": 1, "y": 2})
     assert bool(enqueued(client, payload=payload)) == found
 
 
 def test_an_assertion_holds_or_says_what_there_is(client: Client) -> None:
-    client.enqueue(act, {"to": "ann"})
+    client.enqueue(act, to="ann")
     with frozen(client, NEW_YEAR):
-        client.enqueue(later, {"name": "Bob"}, delay=timedelta(hours=1))
+        client.enqueue(later.with_options(delay=timedelta(hours=1)), "Bob")
     (found,) = assert_enqueued(client, act, {"to": "ann"})
     assert found.payload == {"to": "ann"}
     assert_enqueued(client, count=2)
@@ -332,7 +332,7 @@ def remind(who):
 
 
 def sign_up(client, who):
-    client.enqueue(remind, {"who": who}, delay=timedelta(days=1))
+    client.enqueue(remind.with_options(delay=timedelta(days=1)), who)
 
 
 @pytest.mark.parametrize("who", ["ann", "bob"])

@@ -78,7 +78,7 @@ def until(terminal: int, pattern: str) -> None:
 def busy(dsn: str, store: Store) -> str:
     """A database in which three requests wait and a worker is alive."""
     with Client(dsn) as client:
-        client.enqueue_many([rowlease.NewRequest(kind="a", priority=5)] * 3)
+        client.enqueue_many([rowlease.untyped_request("a", priority=5)] * 3)
     store.worker_heartbeat(
         "one", host="host-one", pid=7, version="1", queues=["default"], slots=4, busy=3
     )

@@ -28,7 +28,7 @@ def work(n):
 #: Enqueues without a pause until its stdin is closed, then prints how many.
 PRODUCER = """\
 import sys, threading
-from rowlease import Client, NewRequest
+from rowlease import Client, untyped_request
 
 closed = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), closed.set()), daemon=True).start()
@@ -36,7 +36,7 @@ total = 0
 with Client() as client:
     while not closed.is_set():
         client.enqueue_many([
-            NewRequest(kind="work", payload=f'{{"n": {n}}}') for n in range(total, total + 20)
+            untyped_request("work", {"n": n}) for n in range(total, total + 20)
         ])
         total += 20
         closed.wait(0.01)

@@ -146,7 +146,7 @@ def test_pytest_finds_the_fixtures_of_the_wheel(call: Callable[..., str], tmp_pa
     (tmp_path / "test_jobs.py").write_text(
         JOBS + "\n\ndef test_double(rowlease_client):\n"
         "    from rowlease.testing import drain\n"
-        "    rowlease_client.enqueue(double, {'n': 21})\n"
+        "    rowlease_client.enqueue(double, 21)\n"
         "    assert [ran.result for ran in drain(rowlease_client, double)] == [42]\n"
     )
     assert "1 passed" in call("python", "-m", "pytest", "-q", "-W", "error")

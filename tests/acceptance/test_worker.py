@@ -307,7 +307,7 @@ def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> Non
         ("mute", "Unprintable: <exception str() failed>"),
         ("leave", "SystemExit: left"),
         ("huge", "ValueError: the result of task act has 2000002 bytes of JSON; at most 1048576"),
-        ("object", "ValueError: the result of task act is not JSON: Object of type object"),
+        ("object", "ValueError: the result of task act is not JSON: there is no JSON for object"),
         ("nan", "ValueError: the result of task act is not JSON: Out of range float"),
     ],
     ids=str,

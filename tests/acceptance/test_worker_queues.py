@@ -38,7 +38,7 @@ async def fetch(url: str = "b") -> str:
 class Ran:
     """The summary and events of a worker in a burst."""
 
-    def __init__(self, store: Store, tasks: list[Task], **settings: Any) -> None:
+    def __init__(self, store: Store, tasks: list[Task[..., Any]], **settings: Any) -> None:
         seen: list[Event] = []
         events = Events()
         events.subscribe(seen.append)
@@ -57,7 +57,7 @@ class Ran:
     ],
 )
 def test_a_worker_listens_to_the_queues_of_its_tasks(
-    tasks: list[Task], queues: set[str], store: Store
+    tasks: list[Task[..., Any]], queues: set[str], store: Store
 ) -> None:
     store.configure_queue("web")
     store.configure_queue("other")

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from rowlease.client import Client
 from rowlease.errors import InvalidRequest, QueueFull
+from rowlease.handle import Handle
 from rowlease.model import Enqueued, Failure, NewRequest, Outcome
+from rowlease.requests import untyped_request
 from tests.contract.sessions import Clock, Session
 
 Another = Callable[[], Session]
@@ -46,17 +49,19 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.fixture
-def producers(dsn: str, store: Session) -> Iterator[Callable[[int, timedelta], Future[Enqueued]]]:
+def producers(
+    dsn: str, store: Session
+) -> Iterator[Callable[[int, timedelta], Future[Handle[Any]]]]:
     """Starts a producer with a client, connections and a thread of its own; time runs."""
     store.freeze(None)
 
-    def produce(priority: int, wait: timedelta) -> Enqueued:
+    def produce(priority: int, wait: timedelta) -> Handle[Any]:
         with Client(dsn) as client:
-            return client.enqueue("a", {"p": priority}, priority=priority, wait=wait)
+            return client.enqueue_untyped("a", {"p": priority}, priority=priority, wait=wait)
 
     with ThreadPoolExecutor(16) as pool:
 
-        def start(priority: int, wait: timedelta = LONG) -> Future[Enqueued]:
+        def start(priority: int, wait: timedelta = LONG) -> Future[Handle[Any]]:
             return pool.submit(produce, priority, wait)
 
         yield start
@@ -91,10 +96,10 @@ def test_2_any_mix_of_priorities_fits_inside_the_bound(
 
 
 def test_3_the_blocked_producer_of_the_highest_priority_is_admitted_first(
-    store: Session, producers: Callable[[int], Future[Enqueued]]
+    store: Session, producers: Callable[[int], Future[Handle[Any]]]
 ) -> None:
     full(store)
-    blocked: dict[int, Future[Enqueued]] = {}
+    blocked: dict[int, Future[Handle[Any]]] = {}
     for place, priority in enumerate((1, 9, 5), 1):
         blocked[priority] = producers(priority)
         until(lambda place=place: waiters(store) == place)  # type: ignore[misc]
@@ -365,7 +370,7 @@ def test_a_larger_capacity_notifies(store: Session) -> None:
 
 
 def test_a_client_that_waits_gets_in_as_soon_as_there_is_room(
-    store: Session, producers: Callable[[int], Future[Enqueued]]
+    store: Session, producers: Callable[[int], Future[Handle[Any]]]
 ) -> None:
     full(store)
     call = producers(0)
@@ -376,7 +381,7 @@ def test_a_client_that_waits_gets_in_as_soon_as_there_is_room(
 
 
 def test_a_client_whose_patience_ends_enqueues_nothing(
-    store: Session, producers: Callable[[int, timedelta], Future[Enqueued]]
+    store: Session, producers: Callable[[int, timedelta], Future[Handle[Any]]]
 ) -> None:
     full(store)
     with pytest.raises(QueueFull):
@@ -393,7 +398,7 @@ def waiters_are_gone(store: Session) -> bool:
 
 @pytest.mark.only_on("postgresql", why="no other engine has notifications")
 def test_a_client_that_lost_its_notifications_is_admitted(
-    store: Session, producers: Callable[[int], Future[Enqueued]]
+    store: Session, producers: Callable[[int], Future[Handle[Any]]]
 ) -> None:
     full(store)
     call = producers(0)
@@ -415,11 +420,11 @@ def test_a_call_in_a_transaction_does_not_wait(dsn: str, store: Session) -> None
     full(store)
     with Client(dsn) as client, closing(store.driver_connection()) as connection:
         with pytest.raises(InvalidRequest, match="a transaction must not wait"):
-            client.enqueue("a", connection=connection, wait=timedelta(seconds=1))
+            client.bind(connection).enqueue_untyped("a", wait=timedelta(seconds=1))
         with pytest.raises(QueueFull):
-            client.enqueue("a", connection=connection)
+            client.bind(connection).enqueue_untyped("a")
     with Client(dsn) as client, pytest.raises(QueueFull):
-        client.enqueue("a")
+        client.enqueue_untyped("a")
 
 
 # -- what it costs -----------------------------------------------------------------------------
@@ -448,7 +453,7 @@ def test_eight_producers_at_once_never_exceed_the_bound(dsn: str, store: Session
             for turn in range(12):
                 try:
                     admitted += len(
-                        client.enqueue_many([NewRequest(kind="a")] * (1 + (number + turn) % 3))
+                        client.enqueue_many([untyped_request("a")] * (1 + (number + turn) % 3))
                     )
                 except QueueFull:
                     assert 50 - sum(d.pending for d in store_depths[number].depth()) < 3

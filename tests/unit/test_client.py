@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import math
 import re
@@ -20,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowlease.client import RETRY_FOR, Client, encode, new_request
+from rowlease.client import RETRY_FOR, Client
+from rowlease.codec import encode
 from rowlease.errors import (
     AccessDenied,
     ConfigError,
@@ -32,7 +32,9 @@ from rowlease.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from rowlease.handle import Handle
 from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
+from rowlease.requests import CALL_OPTIONS, OPTIONS, untyped_request
 from rowlease.store import open_store
 from rowlease.tasks import Task
 
@@ -58,7 +60,7 @@ for _ in range(100_000):
 @settings(max_examples=50)
 @given(JSON)
 def test_every_json_value_comes_back_as_it_was(payload: Any) -> None:
-    assert json.loads(encode(payload)) == ({} if payload is None else payload)
+    assert json.loads(encode(payload)) == payload
 
 
 def test_the_text_is_compact_and_keeps_its_letters() -> None:
@@ -66,7 +68,7 @@ def test_the_text_is_compact_and_keeps_its_letters() -> None:
 
 
 def test_nothing_is_an_empty_object() -> None:
-    assert encode(None) == "{}"
+    assert untyped_request("x").new.payload == "{}"
 
 
 @pytest.mark.parametrize(
@@ -81,9 +83,7 @@ def test_any_mapping_is_an_object(payload: Any) -> None:
     [
         math.nan,
         {"a": [math.inf]},
-        {1, 2},
-        b"bytes",
-        {"when": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"a": [None, math.nan]},
         {("a", "b"): 1},
         object(),
         10**5000,
@@ -96,7 +96,7 @@ def test_any_mapping_is_an_object(payload: Any) -> None:
 )
 def test_what_is_not_json_is_refused_with_its_reason(payload: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^the payload is not JSON: .+") as raised:
-        encode(payload)
+        untyped_request("x", payload)
     assert raised.value.__cause__ is not None
 
 
@@ -105,8 +105,10 @@ def test_the_limit_counts_bytes_and_not_letters() -> None:
     assert len(encode("a" * (MAX_PAYLOAD_BYTES - quotes)).encode()) == MAX_PAYLOAD_BYTES
     assert encode("é" * ((MAX_PAYLOAD_BYTES - quotes) // 2))
     for payload in ("a" * (MAX_PAYLOAD_BYTES - 1), "é" * (MAX_PAYLOAD_BYTES // 2)):
-        with pytest.raises(InvalidRequest, match=r"^payload has \d+ bytes; at most 1048576 fit"):
-            encode(payload)
+        with pytest.raises(
+            InvalidRequest, match=r"^the payload has \d+ bytes of JSON; at most 104"
+        ):
+            untyped_request("x", payload)
 
 
 # -- requests ----------------------------------------------------------------------------------
@@ -115,32 +117,40 @@ def test_the_limit_counts_bytes_and_not_letters() -> None:
 @pytest.mark.parametrize("priority", [-1, -(10**30), True, False, 1.0, "3", math.nan])
 def test_a_priority_is_an_integer_of_0_or_more(priority: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^priority is .+; it must be .*0 or more"):
-        new_request("x", priority=priority)
+        untyped_request("x", priority=priority)
 
 
 @given(st.integers(min_value=0))
 def test_a_priority_above_every_maximum_is_clamped(priority: int) -> None:
-    assert new_request("x", priority=priority).priority == min(priority, MAX_PRIORITY)
+    assert untyped_request("x", priority=priority).new.priority == min(priority, MAX_PRIORITY)
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no time zone"):
-        new_request("x", due_time=datetime(2026, 1, 1))
+        untyped_request("x", due_time=datetime(2026, 1, 1))
     due = datetime(2026, 1, 1, tzinfo=UTC)
-    assert new_request("x", due_time=due).due_time == due
+    assert untyped_request("x", due_time=due).new.due_time == due
 
 
 def test_a_task_gives_what_the_producer_leaves_open() -> None:
-    task = Task(print, "shout", priority=7, max_attempts=2)
-    assert new_request(task, [1]) == NewRequest(
-        kind="shout", payload="[1]", priority=7, max_attempts=2
+    task = Task(resize, "shout", queue="loud", priority=7, max_attempts=2)
+    made = task.request("a", 1)
+    assert made.queue == "loud"
+    assert made.new == NewRequest(
+        kind="shout", payload='{"image":"a","width":1}', priority=7, max_attempts=2
     )
-    mine = new_request(task, priority=0, max_attempts=9, delay=timedelta(seconds=1))
-    assert (mine.priority, mine.max_attempts, mine.delay) == (0, 9, timedelta(seconds=1))
+    optioned = task.with_options(priority=0, max_attempts=9).with_options(
+        delay=timedelta(seconds=1), queue="soft"
+    )
+    mine = optioned.request("a", 1)
+    assert (mine.new.priority, mine.new.max_attempts) == (0, 9)
+    assert mine.new.delay == timedelta(seconds=1)
+    assert mine.queue == "soft"
+    assert task.request("a", 1) == made
 
 
 def test_a_name_is_enough_without_the_tasks_code() -> None:
-    assert new_request("shout") == NewRequest(kind="shout")
+    assert untyped_request("shout").new == NewRequest(kind="shout")
 
 
 # -- values of a wrong type --------------------------------------------------------------------
@@ -176,7 +186,8 @@ VALUES: list[Any] = [
     Task(plain),
     Task,
     NewRequest(kind="a"),
-    [NewRequest(kind="a")],
+    untyped_request("a"),
+    [untyped_request("a")],
     iter(()),
     object(),
     Unprintable(),
@@ -196,15 +207,12 @@ def is_duration(value: Any) -> bool:
 
 
 def is_batch(value: Any) -> bool:
-    return value == [NewRequest(kind="a")] or hasattr(value, "__next__")
+    return value == [untyped_request("a")] or hasattr(value, "__next__")
 
 
 #: What each parameter takes of these.
 TAKEN: dict[str, Callable[[Any], bool]] = {
-    "task": lambda value: isinstance(value, str | Task),
-    "payload": lambda value: (
-        isinstance(value, int | float | str | list | tuple | dict) and not is_batch(value)
-    ),
+    "task": lambda value: isinstance(value, Task),
     "queue": is_text,
     "priority": is_count,
     "delay": is_duration,
@@ -213,16 +221,11 @@ TAKEN: dict[str, Callable[[Any], bool]] = {
     "group_key": is_text,
     "max_attempts": lambda value: type(value) is int,  # its range is the database's to check
     "retry_base": is_duration,
-    "connection": lambda value: True,  # the store's to check
     "wait": is_duration,
     "requests": is_batch,
     "kind": is_text,
     "receipt": is_text,
 }
-
-
-def parameters_of(call: Callable[..., Any]) -> list[str]:
-    return [name for name in inspect.signature(call).parameters if name != "self"]
 
 
 def refusal(call: Callable[[], Any]) -> str | None:
@@ -245,24 +248,63 @@ def is_refused_if_wrong(name: str, value: Any, call: Callable[[], Any]) -> None:
         assert len(message) < 400
 
 
-@pytest.mark.parametrize("name", parameters_of(Client.enqueue))
+@pytest.mark.parametrize("name", ["kind", "task", *sorted(OPTIONS)])
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_value_of_a_wrong_type_is_refused_and_says_what_to_give(
     name: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"task": "x", name: value}
-    with client_of(Line(Outcome.OK), monkeypatch) as client:
-        is_refused_if_wrong(name, value, lambda: client.enqueue(**given))
+    with client_of(Line(Outcome.OK, Outcome.OK), monkeypatch) as client:
+
+        def call() -> None:
+            if name == "task":
+                client.enqueue(value)
+            elif name == "kind":
+                client.enqueue_untyped(value)
+            else:
+                client.enqueue_untyped("x", **{name: value})
+                client.enqueue(Task(plain).with_options(**{name: value}))
+
+        is_refused_if_wrong(name, value, call)
 
 
-@pytest.mark.parametrize("name", parameters_of(Client.enqueue_many))
+@pytest.mark.parametrize("name", ["requests", *sorted(CALL_OPTIONS)])
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_batch_of_a_wrong_type_is_refused_and_says_what_to_give(
     name: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"requests": [], name: value}
     with client_of(Line(Outcome.OK), monkeypatch) as client:
-        is_refused_if_wrong(name, value, lambda: client.enqueue_many(**given))
+        is_refused_if_wrong(
+            name, value, lambda: client.enqueue_many(given.pop("requests"), **given)
+        )
+
+
+def test_an_option_that_there_is_not_is_a_type_error() -> None:
+    client: Any = Client()
+    for call in (
+        lambda: Task(plain).with_options(prio=3),  # type: ignore[call-arg]
+        lambda: untyped_request("x", wait=timedelta(1)),  # type: ignore[call-arg]
+        lambda: client.enqueue_untyped("x", prio=3),
+        lambda: client.enqueue_many([], priority=3),
+    ):
+        with pytest.raises(TypeError, match=r"^there is no option '\w+'; there are "):
+            call()
+
+
+def test_options_of_a_call_are_not_a_requests() -> None:
+    with pytest.raises(InvalidRequest, match=r"receipt is an option of a call, .* enqueue_many"):
+        Task(plain).with_options(receipt="mine").request()
+
+
+def test_a_batch_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Line()
+    batch = [untyped_request("x"), untyped_request("x", queue="mail")]
+    with (
+        client_of(line, monkeypatch) as client,
+        pytest.raises(InvalidRequest, match=r"of several queues \(default, mail\); give those"),
+    ):
+        client.enqueue_many(batch)
+    assert not line.calls
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(NewRequest)])
@@ -279,7 +321,9 @@ def test_a_request_made_by_hand_refuses_a_value_of_a_wrong_type(name: str, value
 
 def test_the_error_for_a_plain_function_says_how_to_make_it_a_task() -> None:
     with pytest.raises(InvalidRequest, match=r"decorate it with @rowlease\.task"):
-        new_request(plain)  # type: ignore[arg-type]
+        Client().enqueue(plain)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match=r"it must be a task; enqueue_untyped takes the name"):
+        Client().enqueue("plain")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -317,27 +361,28 @@ def with_width(image: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "payload", "message"),
+    ("function", "args", "kwargs", "message"),
     [
-        (resize, {"image": "a"}, "'width'"),
-        (resize, {"imag": "a", "width": 1}, "'image'"),
-        (resize, {"image": "a", "width": 1, "wide": 2}, "'wide'"),
-        (resize, ["a", 1, True], "too many positional arguments"),
-        (resize, "a", "'width'"),
-        (resize, None, "'image'"),
-        (fetch, {"uri": "x"}, "'url'"),
-        (fetch, 3.5, None),
-        (resize, {"image": "a", "width": 1, "keep": True}, None),
-        (resize, ("a", 1), None),
-        (swallow, {"what": "ever"}, None),
-        (with_width, {"image": "a"}, None),
-        (print, [1, 2, 3], None),
+        (resize, ["a"], {}, "'width'"),
+        (resize, [], {"imag": "a", "width": 1}, "'image'"),
+        (resize, ["a", 1], {"wide": 2}, "'wide'"),
+        (resize, ["a", 1, True], {}, "too many positional arguments"),
+        (resize, ["a", 1], {"image": "b"}, "multiple values for argument 'image'"),
+        (resize, ["a", "1"], {}, "Expected `int`, got `str` - at `width`"),
+        (resize, ["a", 1], {"keep": None}, "Expected `bool`, got `null` - at `keep`"),
+        (resize, [], {}, "'image'"),
+        (fetch, [], {"uri": "x"}, "'url'"),
+        (fetch, ["x"], {}, None),
+        (resize, ["a", 1], {"keep": True}, None),
+        (swallow, [], {"what": "ever"}, None),
+        (swallow, ["what"], {}, "has its arguments by name, and those of `*args` have none"),
+        (with_width, ["a"], {}, None),
     ],
 )
 def test_arguments_that_do_not_fit_the_task_are_refused_at_once(
-    function: Callable[..., Any], payload: Any, message: str | None
+    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], message: str | None
 ) -> None:
-    refused = refusal(lambda: new_request(Task(function, "job"), payload))
+    refused = refusal(lambda: Task(function, "job").request(*args, **kwargs))
     if message is None:
         assert refused is None
     else:
@@ -432,8 +477,8 @@ def test_a_call_whose_fate_is_unknown_is_made_again_with_the_same_receipt(
 ) -> None:
     line = Line(StoreUnavailable(), StoreConflict(), Outcome.REPEAT)
     with client_of(line, monkeypatch) as client:
-        answer = client.enqueue("x")
-    assert answer == Enqueued(1, Outcome.REPEAT)
+        answer = client.enqueue_untyped("x")
+    assert answer == Handle(1, Outcome.REPEAT)
     receipts = {call["receipt_key"] for call in line.calls}
     assert len(line.calls) == 3
     assert len(receipts) == 1
@@ -447,8 +492,8 @@ def test_every_call_has_a_receipt_of_its_own(
 ) -> None:
     line = Line(Outcome.OK, Outcome.OK)
     with client_of(line, monkeypatch) as client:
-        client.enqueue("x")
-        client.enqueue("x")
+        client.enqueue_untyped("x")
+        client.enqueue_untyped("x")
     assert len({call["receipt_key"] for call in line.calls}) == 2
 
 
@@ -456,7 +501,7 @@ def test_a_client_outlasts_a_failover(monkeypatch: pytest.MonkeyPatch, clock: Cl
     line = Line(*[StoreUnavailable()] * 15, Outcome.OK)
     began = clock.now
     with client_of(line, monkeypatch) as client:
-        assert client.enqueue("x").outcome is Outcome.OK
+        assert client.enqueue_untyped("x").outcome is Outcome.OK
     assert 10 < clock.now - began < RETRY_FOR.total_seconds()
 
 
@@ -470,7 +515,7 @@ def test_a_client_gives_up_in_time_and_says_why(
         client_of(line, monkeypatch, retry_for=retry_for) as client,
         pytest.raises(StoreUnavailable, match=r"^gone fishing$"),
     ):
-        client.enqueue("x")
+        client.enqueue_untyped("x")
     assert 0.5 < (clock.now - began) / retry_for.total_seconds() <= 1
     assert max(clock.pauses) <= 2
 
@@ -482,7 +527,7 @@ def test_a_session_that_never_answers_leaves_time_for_another(
     line.clock = clock
     began = clock.now
     with client_of(line, monkeypatch) as client, pytest.raises(EnqueueUnknown):
-        client.enqueue("x")
+        client.enqueue_untyped("x")
     assert len(line.calls) == 3
     assert clock.now - began == pytest.approx(RETRY_FOR.total_seconds(), abs=0.01)
 
@@ -495,7 +540,7 @@ def test_without_time_for_others_there_is_one_try(
         client_of(line, monkeypatch, retry_for=timedelta(0)) as client,
         pytest.raises(StoreUnavailable, match="fishing"),
     ):
-        client.enqueue("x")
+        client.enqueue_untyped("x")
     assert line.timeout == timedelta(0)  # the store's own
     assert not clock.pauses
 
@@ -516,7 +561,7 @@ def test_if_one_try_may_have_enqueued_the_error_has_the_receipt(
     line = Line(lost, *[last] * 1000)
     line.clock = clock
     with client_of(line, monkeypatch) as client, pytest.raises(EnqueueUnknown) as raised:
-        client.enqueue("x")
+        client.enqueue_untyped("x")
     receipt = raised.value.receipt
     assert {call["receipt_key"] for call in line.calls} == {receipt}
     assert f"not known whether the requests were enqueued ({last})" in str(raised.value)
@@ -526,7 +571,7 @@ def test_if_one_try_may_have_enqueued_the_error_has_the_receipt(
 
     line = Line(Outcome.REPEAT)
     with client_of(line, monkeypatch) as client:
-        assert client.enqueue("x", receipt=receipt).outcome is Outcome.REPEAT
+        assert client.enqueue_untyped("x", receipt=receipt).outcome is Outcome.REPEAT
     assert line.calls[0]["receipt_key"] == receipt
 
 
@@ -537,7 +582,7 @@ def test_a_receipt_has_1_to_100_characters(receipt: str, monkeypatch: pytest.Mon
         client_of(line, monkeypatch) as client,
         pytest.raises(InvalidRequest, match="it must have 1 to 100 characters"),
     ):
-        client.enqueue("x", receipt=receipt)
+        client.enqueue_untyped("x", receipt=receipt)
     assert not line.calls
 
 
@@ -547,7 +592,7 @@ def test_what_will_not_change_is_not_tried_again(
 ) -> None:
     line = Line(error)
     with client_of(line, monkeypatch) as client, pytest.raises(type(error)):
-        client.enqueue("x")
+        client.enqueue_untyped("x")
     assert len(line.calls) == 1
     assert not pauses
 
@@ -559,7 +604,7 @@ def test_in_the_callers_transaction_a_call_is_made_once_and_with_the_callers_rec
     connection = object()
     line = Line(StoreUnavailable())
     with client_of(line, monkeypatch) as client, pytest.raises(StoreUnavailable):
-        client.enqueue("x", connection=connection, receipt=receipt)
+        client.bind(connection).enqueue_untyped("x", receipt=receipt)
     (call,) = line.calls
     assert call["connection"] is connection
     assert call["receipt_key"] == receipt
@@ -572,9 +617,9 @@ def test_in_the_callers_transaction_a_call_is_made_once_and_with_the_callers_rec
         ("x", None, "default"),
         ("x", "mail", "mail"),
         ("x", "", ""),
-        (Task(print), None, "default"),
-        (Task(print, queue="paper"), None, "paper"),
-        (Task(print, queue="paper"), "mail", "mail"),
+        (Task(plain), None, "default"),
+        (Task(plain, queue="paper"), None, "paper"),
+        (Task(plain, queue="paper"), "mail", "mail"),
     ],
 )
 def test_a_request_goes_where_the_producer_says_else_where_its_task_says(
@@ -582,7 +627,10 @@ def test_a_request_goes_where_the_producer_says_else_where_its_task_says(
 ) -> None:
     line = Line(Outcome.OK)
     with client_of(line, monkeypatch) as client:
-        client.enqueue(task, queue=queue)
+        if isinstance(task, Task):
+            client.enqueue(task.with_options(queue=queue))
+        else:
+            client.enqueue_untyped(task, queue=queue)
     assert line.calls[0]["queue"] == expected
 
 
@@ -592,4 +640,4 @@ def test_a_client_outside_its_block_says_how_it_is_used(monkeypatch: pytest.Monk
         pass
     for closed in (Client(), client):
         with pytest.raises(InvalidRequest, match="`with` block"):
-            closed.enqueue("x")
+            closed.enqueue_untyped("x")

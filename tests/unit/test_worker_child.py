@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import timedelta
@@ -39,9 +39,10 @@ class Nameless(Exception):
         raise ValueError(name)
 
 
-def as_task(call: Any, **settings: Any) -> Task:
+def as_task(call: Any, **settings: Any) -> Task[..., Any]:
     """A task that gets the payload as text."""
-    made = Task(call if inspect.isroutine(call) else lambda: None, "a", **settings)
+    function: Callable[..., Any] = call if inspect.isroutine(call) else lambda: None
+    made = Task(function, "a", **settings)
     made.run = call  # type: ignore[method-assign]
     return made
 

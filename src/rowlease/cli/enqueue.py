@@ -53,11 +53,13 @@ def enqueue(
     as_json: bool,
 ) -> None:
     """Put requests for the task KIND into a queue."""
-    from rowlease.client import Client, new_request
+    from rowlease.client import Client
+    from rowlease.requests import untyped_request
 
     make = partial(
-        new_request,
+        untyped_request,
         kind,
+        queue=queue,
         priority=priority,
         delay=delay,
         dedup_key=dedup_key,
@@ -78,7 +80,7 @@ def enqueue(
             raise InvalidRequest(f"{name}: {error}; nothing was enqueued") from error
     try:
         with Client(dsn) as client:
-            answers = client.enqueue_many(requests, queue=queue, receipt=receipt)
+            answers = client.enqueue_many(requests, receipt=receipt)
     except EnqueueUnknown as error:
         raise EnqueueUnknown(
             f"it is not known whether the requests were enqueued ({error.__cause__}); run the same "
@@ -86,7 +88,7 @@ def enqueue(
             receipt=error.receipt,
         ) from error.__cause__
     if as_json:
-        show_json([answer._asdict() for answer in answers])
+        show_json([{"request_id": a.request_id, "outcome": a.outcome} for a in answers])
     elif len(answers) == 1:
         click.echo(f"request {answers[0].request_id}: {answers[0].outcome}")
     else:

@@ -11,14 +11,21 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.store import Reading, Store, open_store
-from rowlease.task_loading import Place, import_named, load_places, load_tasks, registry_of
-from rowlease.tasks import Registry, Task
+from rowlease.task_loading import (
+    Place,
+    Tasks,
+    import_named,
+    load_places,
+    load_tasks,
+    registry_of,
+)
+from rowlease.tasks import Registry
 from rowlease.worker import Summary, Worker
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.executors import executor_of_tasks
@@ -87,7 +94,7 @@ class Plan:
         return worker
 
 
-def places(tasks: str | Task | Iterable[Task] | Registry) -> str | Places:
+def places(tasks: Tasks) -> str | Places:
     """The tasks by name, so that executors import them instead of unpickling them.
 
     Raises:

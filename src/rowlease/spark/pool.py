@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -25,8 +25,7 @@ from rowlease.spark.job import Job
 from rowlease.spark.observer import Observer, PoolProgress, log_progress
 from rowlease.store import Store, open_store
 from rowlease.store.revisions import own_version
-from rowlease.task_loading import registry_of
-from rowlease.tasks import Registry, Task
+from rowlease.task_loading import Tasks, registry_of
 from rowlease.worker import Summary
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import queues_of
@@ -42,7 +41,7 @@ CHECK_EVERY, REPORT_EVERY = 0.5, 5.0
 
 def work(
     spark: Any,
-    tasks: str | Task | Iterable[Task] | Registry,
+    tasks: Tasks,
     queues: Sequence[str] | Mapping[str, int] | None = None,
     *,
     dsn: str | None = None,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -14,8 +13,8 @@ from rowlease.errors import DeadLetter, Retry, RowleaseError, UnknownTask
 from rowlease.events import Events
 from rowlease.model import Failure, LeasedRequest, Outcome
 from rowlease.store import Store
-from rowlease.task_loading import registry_of
-from rowlease.tasks import Registry, Task
+from rowlease.task_loading import Tasks, registry_of
+from rowlease.tasks import Registry
 from rowlease.worker.attempt import failed
 from rowlease.worker.schedules import Schedules
 
@@ -29,7 +28,7 @@ class Ran(NamedTuple):
 
     Attributes:
         request: the leased request.
-        result: the task's result, decoded from JSON; None if it failed.
+        result: the task's result as its annotation says; None if it failed.
         error: the exception that it raised, if any.
         outcome: `ok`; `repeat` if the task has completed the request on a connection of its own;
             else the lease was lost.
@@ -61,7 +60,7 @@ class _Inline:
 
 def drain(
     where: Client | Store,
-    tasks: str | Task | Iterable[Task] | Registry,
+    tasks: Tasks,
     *,
     queues: Sequence[str] | None = None,
     reraise: bool = True,
@@ -136,7 +135,7 @@ def _run(store: Store, tasks: Registry, leased: LeasedRequest) -> Ran:
     finally:
         running.reset(token)
     (outcome,) = store.complete([leased], [result])
-    return Ran(leased, None if result is None else json.loads(result), None, outcome)
+    return Ran(leased, task.parameters.result(result), None, outcome)
 
 
 def _fail(store: Store, leased: LeasedRequest, failure: Failure) -> Outcome:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from rowlease import codec
 from rowlease.client import Client
 from rowlease.store import Store
 from rowlease.tasks import Task
@@ -42,7 +42,7 @@ ANYTHING: Any = _Anything()
 
 def enqueued(
     where: Client | Store,
-    kind: Task | str | None = None,
+    kind: Task[..., Any] | str | None = None,
     payload: Any = ANYTHING,
     *,
     queue: str | None = None,
@@ -68,7 +68,7 @@ def enqueued(
 
 def assert_enqueued(
     where: Client | Store,
-    kind: Task | str | None = None,
+    kind: Task[..., Any] | str | None = None,
     payload: Any = ANYTHING,
     *,
     queue: str | None = None,
@@ -98,7 +98,7 @@ def assert_enqueued(
 
 def refute_enqueued(
     where: Client | Store,
-    kind: Task | str | None = None,
+    kind: Task[..., Any] | str | None = None,
     payload: Any = ANYTHING,
     *,
     queue: str | None = None,
@@ -121,14 +121,14 @@ def _store(where: Client | Store) -> Store:
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    # As after JSON: a tuple is a list, and the key of an object is text.
-    wanted = json.loads(json.dumps(dict(wanted) if isinstance(wanted, Mapping) else wanted))
+    # As after JSON: a tuple is a list, a datetime is text, and so is the key of an object.
+    wanted = json.loads(codec.encode(wanted))
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _holds(found[key], value) for key, value in wanted.items())
     return bool(found == wanted)
 
 
-def _wanted(kind: Task | str | None, payload: Any, queue: str | None) -> str:
+def _wanted(kind: Task[..., Any] | str | None, payload: Any, queue: str | None) -> str:
     name = kind.name if isinstance(kind, Task) else kind
     of = "of any kind" if name is None else f"of kind {name!r}"
     given = "" if payload is ANYTHING else f" with payload {payload!r}"

@@ -36,7 +36,7 @@ class NotRun(NamedTuple):
 Ending = Returned | Failure | NotRun
 
 
-def failed(task: Task, error: BaseException) -> Failure:
+def failed(task: Task[..., Any], error: BaseException) -> Failure:
     """The failure that an exception of a task stands for."""
     # isinstance would call methods of the exception, which may raise.
     kind, raised = type(error), cast("Any", error)

@@ -11,8 +11,9 @@ from rowlease.cron import SCHEDULED_TIME, Cron, takes_time
 from rowlease.errors import ConfigError, InvalidRequest, StoreError
 from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
+from rowlease.requests import DEFAULT_QUEUE
 from rowlease.store import Scheduling
-from rowlease.tasks import DEFAULT_QUEUE, Registry
+from rowlease.tasks import Registry
 
 #: The longest pause between two checks, in seconds. The first firing of a schedule that was made,
 #: changed or resumed meanwhile may be late by as much.

@@ -19,15 +19,14 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Self, Unpack
 
 from rowlease.clock import now
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
 from rowlease.store import Store, open_store
-from rowlease.task_loading import registry_of
-from rowlease.tasks import Registry, Task
+from rowlease.task_loading import Tasks, registry_of
 from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
@@ -80,7 +79,7 @@ class Worker:
     def __init__(
         self,
         store: Store | str,
-        tasks: str | Task | Iterable[Task] | Registry,
+        tasks: Tasks,
         queues: Sequence[str] | Mapping[str, int] | None = None,
         concurrency: int | None = None,
         *,
@@ -105,7 +104,7 @@ class Worker:
     def of(
         cls,
         store: Store | str,
-        tasks: str | Task | Iterable[Task] | Registry,
+        tasks: Tasks,
         settings: WorkerSettings,
     ) -> Self:
         """A worker with these settings."""

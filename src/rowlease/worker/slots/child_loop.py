@@ -46,7 +46,7 @@ def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd:
 
 
 def serve(
-    tasks: list[Task],
+    tasks: list[Task[..., Any]],
     frames: Iterator[tuple[tuple[Any, ...], bytes]],
     outcomes_fd: int,
     memory: memoryview,
@@ -77,7 +77,7 @@ def serve(
             wire.write(outcomes_fd, code, now() - started, body)
 
 
-def run(task: Task, payload: bytes) -> Returned | Failure:
+def run(task: Task[..., Any], payload: bytes) -> Returned | Failure:
     """Run one request; an exception of the task becomes a `Failure`."""
     try:
         with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():

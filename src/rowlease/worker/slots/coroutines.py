@@ -198,7 +198,7 @@ class CoroutineSlot:
         self._owner.answer(Answer(self, lease, ending, now() - started))
 
 
-async def attempt(task: Task, payload: str) -> Returned | Failure:
+async def attempt(task: Task[..., Any], payload: str) -> Returned | Failure:
     """Run one request; an exception of the task becomes a `Failure`."""
     limit = task.soft_time_limit
     timeout = asyncio.timeout(limit.total_seconds()) if limit else None

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Thread
+from typing import Any
 
 from rowlease.model import Failure
 from rowlease.tasks import Task
 from rowlease.worker.attempt import Returned, failed
 
 
-async def attempt(task: Task, payload: str, expire: Callable[[], object]) -> Returned | Failure:
+async def attempt(
+    task: Task[..., Any], payload: str, expire: Callable[[], object]
+) -> Returned | Failure:
     """Run one request in its own thread; an exception of the task becomes a `Failure`.
 
     No thread can be killed: when this is cancelled, the thread goes on until the task returns. So
@@ -49,7 +52,7 @@ async def attempt(task: Task, payload: str, expire: Callable[[], object]) -> Ret
             timer.cancel()
 
 
-def run(task: Task, payload: str) -> Returned | Failure:
+def run(task: Task[..., Any], payload: str) -> Returned | Failure:
     """Run one request in this thread; an exception of the task becomes a `Failure`."""
     try:
         return Returned(task.run(payload))

@@ -1,0 +1,221 @@
+"""The parameters of a task's function: its arguments as a payload, and back."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from rowlease import codec
+from rowlease.errors import ConfigError, WrongArguments
+
+#: What a function is called with.
+Arguments = tuple[list[Any], dict[str, Any]]
+BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+#: A payload that is an object, and one that is a list; each argument is still JSON text.
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_any = codec.decoder_of(Any)
+
+
+class Parameters:
+    """The parameters of a function, whose annotations are read when they are first needed.
+
+    Args:
+        whose: names the task in messages.
+    """
+
+    def __init__(self, function: Callable[..., Any], whose: str) -> None:
+        self._function = function
+        self._whose = whose
+        self._decoders: dict[str, Callable[[str | msgspec.Raw], Any]] = {}
+
+    def check(self) -> None:
+        """Raise ConfigError if an annotation cannot be read, or names what JSON cannot be."""
+        for name in ("return", *self._parameters):
+            self._decoder(name)
+
+    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Arguments as a payload: a JSON object, which has what the caller gave and no defaults.
+
+        Raises:
+            WrongArguments: the function cannot be called with them, or takes values of other types.
+            ConfigError: an annotation cannot be read.
+        """
+        named = dict(kwargs)
+        try:
+            if self._checked is not None:
+                self._checked.bind(*args, **kwargs)
+            if args:
+                named = self._named(args, kwargs)
+            payload = codec.encode(named)
+        except TypeError as error:
+            raise self._misfit(error) from error
+        except ValueError as error:
+            raise WrongArguments(f"the payload {error}") from error
+        self.arguments(payload)  # what the worker will do
+        return payload
+
+    def arguments(self, payload: str) -> Arguments:
+        """What to call the function with, each argument of the type that its annotation names.
+
+        A JSON object gives arguments by name, a list by position; null gives none, and a text,
+        number or boolean is the only one.
+
+        Raises:
+            WrongArguments: the payload does not fit the parameters, or is not JSON.
+            ConfigError: an annotation cannot be read.
+        """
+        try:
+            start = payload.lstrip()[:1]
+            if start == "{":
+                return self._by_name(_object(payload))
+            if start == "[":
+                return self._by_position(_list(payload))
+            only = _any(payload)
+            return self._by_position([] if only is None else [msgspec.Raw(payload)])
+        except msgspec.DecodeError as error:
+            raise WrongArguments(f"the payload is not JSON: {error}") from error
+
+    def result(self, text: str | None) -> Any:
+        """The value of a result, of the type that the annotation names.
+
+        Raises:
+            WrongArguments: it does not fit the annotation.
+            ConfigError: the annotation cannot be read.
+        """
+        if text is None:
+            return None
+        try:
+            return self._decoder("return")(text)
+        except msgspec.DecodeError as error:
+            raise WrongArguments(f"the result does not fit {self._whose}: {error}") from error
+
+    def _by_name(self, given: dict[str, msgspec.Raw]) -> Arguments:
+        if self._checked is None:
+            return [], {name: _any(raw) for name, raw in given.items()}
+        names = given.keys()
+        if not (self._required <= names and (self._takes_any or names <= self._names)):
+            self._bind(given)
+        values = {name: self._value(name, raw) for name, raw in given.items()}
+        if not self._by_position_alone:
+            return [], values
+        return [values.pop(name) for name in self._by_position_alone if name in values], values
+
+    def _by_position(self, given: list[msgspec.Raw]) -> Arguments:
+        if self._checked is None:
+            return [_any(raw) for raw in given], {}
+        try:
+            self._checked.bind(*given)
+        except TypeError as error:
+            raise self._misfit(error) from None
+        rest = [one.name for one in self._parameters.values() if one.kind is one.VAR_POSITIONAL]
+        names = self._positions + rest * len(given)
+        return [self._value(name, raw) for name, raw in zip(names, given, strict=False)], {}
+
+    def _bind(self, given: Mapping[str, Any]) -> None:
+        """Raise WrongArguments with the reason why these names do not fit."""
+        assert self._checked is not None
+        by_position = [given[name] for name in self._by_position_alone if name in given]
+        by_name = {name: given[name] for name in given if name not in self._by_position_alone}
+        try:
+            self._checked.bind(*by_position, **by_name)
+        except TypeError as error:
+            raise self._misfit(error) from None
+
+    def _value(self, name: str, raw: msgspec.Raw) -> Any:
+        try:
+            return self._decoder(name)(raw)
+        except msgspec.ValidationError as error:
+            what = str(error).replace("`$", f"`{name}")
+            where = "" if "` " in what or "`" + name in what else f" - at `{name}`"
+            raise self._misfit(f"{what}{where}") from error
+
+    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The same arguments, all by name."""
+        if len(args) > len(self._positions):
+            raise TypeError(
+                "a payload has its arguments by name, and those of `*args` have none; "
+                "give a list as one argument"
+            )
+        named = dict(zip(self._positions, args, strict=False))
+        if both := named.keys() & kwargs.keys():
+            raise TypeError(f"got multiple values for argument {min(both)!r}")
+        return {**named, **kwargs}
+
+    def _decoder(self, name: str) -> Callable[[str | msgspec.Raw], Any]:
+        found = self._decoders.get(name)
+        if found is None:
+            own = self._parameters.values()
+            rest = next((one.name for one in own if one.kind is one.VAR_KEYWORD), "")
+            is_own = name in self._names or name in self._hints
+            hint = self._hints.get(name if is_own else rest, Any)
+            try:
+                found = self._decoders[name] = codec.decoder_of(hint)
+            except ConfigError as error:
+                raise ConfigError(f"{self._whose}, annotation of `{name}`: {error}") from error
+        return found
+
+    @functools.cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            hints = get_type_hints(self._function, include_extras=True)
+        except Exception as error:
+            raise ConfigError(
+                f"the annotations of {self._whose} cannot be read: {error}; names that "
+                "annotations use must be there at run time, so import them outside TYPE_CHECKING"
+            ) from error
+        for name, hint in list(hints.items()):
+            if get_origin(hint) is Unpack:  # **options: Unpack[Options]
+                del hints[name]
+                (options,) = get_args(hint)
+                hints |= get_type_hints(options, include_extras=True)
+        return hints
+
+    def _misfit(self, why: object) -> WrongArguments:
+        takes = ""
+        if self._checked is not None:
+            plain = [one.replace(annotation=one.empty) for one in self._parameters.values()]
+            takes = str(self._checked.replace(parameters=plain, return_annotation=Parameter.empty))
+        return WrongArguments(f"the payload does not fit {self._whose}{takes}: {why}")
+
+    @functools.cached_property
+    def _checked(self) -> inspect.Signature | None:
+        try:
+            # A wrapper's own signature: it may add arguments.
+            return inspect.signature(self._function, follow_wrapped=False)
+        except ValueError:
+            return None  # some functions written in C have none
+
+    @functools.cached_property
+    def _parameters(self) -> Mapping[str, Parameter]:
+        return {} if self._checked is None else self._checked.parameters
+
+    @functools.cached_property
+    def _positions(self) -> list[str]:
+        """The names of arguments by position; a wrapper with `*args` has those that it wraps."""
+        own = self._parameters
+        if any(each.kind is each.VAR_POSITIONAL for each in own.values()):
+            own = inspect.signature(self._function).parameters
+        return [each.name for each in own.values() if each.kind in BY_POSITION]
+
+    @functools.cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(n for n, one in self._parameters.items() if one.kind not in MANY)
+
+    @functools.cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(n for n in self._names if self._parameters[n].default is Parameter.empty)
+
+    @functools.cached_property
+    def _takes_any(self) -> bool:
+        return any(one.kind is one.VAR_KEYWORD for one in self._parameters.values())
+
+    @functools.cached_property
+    def _by_position_alone(self) -> list[str]:
+        return [o.name for o in self._parameters.values() if o.kind is o.POSITIONAL_ONLY]

@@ -1,0 +1,226 @@
+"""What a producer gives is what the task gets: values of the types that its annotations name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+from uuid import UUID
+
+import msgspec
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from rowlease import register_type, task
+from rowlease.errors import ConfigError, InvalidRequest, WrongArguments
+from rowlease.task_loading import registry_of
+from rowlease.tasks import Task
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+
+class Shade(Enum):
+    DARK = "dark"
+    LIGHT = "light"
+
+
+@dataclass(frozen=True)
+class Size:
+    width: int
+    height: int = 3
+
+
+class Point(NamedTuple):
+    x: int
+    y: float
+
+
+class Shape(msgspec.Struct, tag=True):
+    points: list[Point]
+
+
+class Circle(msgspec.Struct, tag=True):
+    radius: Decimal
+
+
+class Address(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    zip_code: str = Field(alias="zip")
+    since: date
+
+
+class Settings(TypedDict, total=False):
+    size: Size
+    at: datetime
+
+
+class Money:
+    """JSON does not know it, and neither does msgspec."""
+
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Money) and other.cents == self.cents
+
+    def __hash__(self) -> int:
+        return hash(self.cents)
+
+
+register_type(Money, encode=lambda money: {"cents": money.cents}, decode=lambda w: Money(**w))
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+#: Annotations, values, and what a DBA reads.
+VALUES: list[tuple[Any, Any, str]] = [
+    (int, 7, "7"),
+    (float, 7.5, "7.5"),
+    (str | None, None, "null"),
+    (datetime, NOON, '"2026-06-01T12:00:00Z"'),
+    (date, date(2026, 6, 1), '"2026-06-01"'),
+    (timedelta, timedelta(minutes=1, seconds=30), '"PT90S"'),
+    (UUID, UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+    (Decimal, Decimal("1.10"), '"1.10"'),
+    (bytes, b"\0\xff", '"AP8="'),
+    (set[int], {3}, "[3]"),
+    (tuple[int, str], (1, "a"), '[1,"a"]'),
+    (dict[int, Shade], {1: Shade.DARK}, '{"1":"dark"}'),
+    (Shade, Shade.LIGHT, '"light"'),
+    (Literal["a", "b"], "b", '"b"'),
+    (Size, Size(2), '{"width":2,"height":3}'),
+    (list[Size | None], [Size(1, 2), None], '[{"width":1,"height":2},null]'),
+    (Point, Point(1, 2.5), "[1,2.5]"),
+    (Shape | Circle, Circle(Decimal(1)), '{"type":"Circle","radius":"1"}'),
+    (Settings, {"size": Size(1)}, '{"size":{"width":1,"height":3}}'),
+    (
+        Address,
+        Address(zip="79098", since=date(2026, 1, 1)),
+        '{"zip":"79098","since":"2026-01-01"}',
+    ),
+    (Money, Money(3), '{"cents":3}'),
+    (dict[str, list[Money]], {"a": [Money(3)]}, '{"a":[{"cents":3}]}'),
+    (Path, Path("a/b"), '"a/b"'),
+    (Any, {"a": [1, None, "x"]}, '{"a":[1,null,"x"]}'),
+    (object, [1], "[1]"),
+]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "written"), VALUES, ids=[str(each[0]) for each in VALUES]
+)
+def test_a_task_gets_what_its_annotation_names(annotation: Any, value: Any, written: str) -> None:
+    got: list[Any] = []
+
+    def keep(value: Any) -> Any:
+        got.append(value)
+        return value
+
+    keep.__annotations__ = {"value": annotation, "return": annotation}
+    kept = Task(keep)
+    request = kept.request(value)
+    assert request.new.payload == f'{{"value":{written}}}'
+    result = kept.run(request.new.payload)
+    assert (got, [type(each) for each in got]) == ([value], [type(value)])
+    assert result == (None if value is None else written)
+    assert request.decode(result) == value
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (int, "7"),
+        (int, 7.5),
+        (int, True),
+        (float, float("nan")),
+        (str, 7),
+        (Size, {"height": 3}),
+        (Shade, "bright"),
+        (Address, {"zip": 7, "since": "2026-01-01"}),
+        (Money, {"pence": 3}),
+        (Literal["a"], "b"),
+        (dict[int, str], {"x": "y"}),
+    ],
+)
+def test_a_value_that_does_not_fit_the_annotation_is_refused_by_both_sides(
+    annotation: Any, value: Any
+) -> None:
+    def keep(value: Any) -> None: ...
+
+    keep.__annotations__ = {"value": annotation}
+    kept = Task(keep)
+    with pytest.raises(InvalidRequest, match=r"value|not JSON"):
+        kept.request(value)
+    if value == value:
+        with pytest.raises(WrongArguments, match=r"at `(key` in `)?value"):
+            kept.run(json.dumps({"value": value}))
+
+
+def test_what_the_caller_leaves_out_is_not_written() -> None:
+    @task
+    def resize(image: str, size: Size = Size(1), *, colour: str = "grey") -> str:
+        return f"{image} {size.width} {colour}"
+
+    assert resize.request("a").new.payload == '{"image":"a"}'
+    assert resize.run('{"image":"a"}') == '"a 1 grey"'
+    assert resize.request("a", colour="x").new.payload == '{"image":"a","colour":"x"}'
+
+
+def test_arguments_by_position_alone_and_any_others_by_name() -> None:
+    def put(key: str, /, *more: int, when: datetime, **sizes: Size) -> list[Any]:
+        return [key, more, when.year, {name: size.width for name, size in sizes.items()}]
+
+    payload = Task(put).request("k", when=NOON, small=Size(1), big=Size(9)).new.payload
+    assert json.loads(Task(put).run(payload) or "") == ["k", [], 2026, {"small": 1, "big": 9}]
+    with pytest.raises(InvalidRequest, match=r"those of `\*args` have none"):
+        Task(put).request("k", 1, when=NOON)
+    with pytest.raises(InvalidRequest, match="'key'"):
+        Task(put).request("k", when=NOON, key=Size(1))
+    with pytest.raises(WrongArguments, match=r"at `big\.width`"):
+        Task(put).run('{"key":"k","when":"2026-01-01T00:00:00","big":{"width":"x"}}')
+
+
+def test_keyword_arguments_may_have_types_of_their_own() -> None:
+    def put(**settings: Unpack[Settings]) -> str:
+        return f"{settings['size'].width} {settings['at'].year}"
+
+    assert Task(put).run(Task(put).request(size=Size(4), at=NOON).new.payload) == '"4 2026"'
+
+
+def test_a_payload_by_position_gets_the_types_too() -> None:
+    @task
+    def put(size: Size, at: datetime) -> str:
+        return f"{size.width} {at.year}"
+
+    assert put.run('[{"width":4},"2026-01-01T00:00:00Z"]') == '"4 2026"'
+
+
+def test_annotations_that_cannot_be_read_are_an_error_before_anything_runs() -> None:
+    @task
+    def hidden(words: Counter[str]) -> None: ...
+
+    @task
+    def ambiguous(what: Size | Point | Money | Path) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"task hidden cannot .* 'Counter' is not defined; names"):
+        registry_of(hidden)
+    with pytest.raises(ConfigError, match=r"task ambiguous, annotation of `what`: Type unions may"):
+        registry_of(ambiguous)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        hidden.request({})  # type: ignore[arg-type]
+
+
+def test_a_class_that_nobody_has_registered_is_refused() -> None:
+    class Strange: ...
+
+    def put(value: Any) -> None: ...
+
+    put.__annotations__ = {"value": Strange}
+    with pytest.raises(InvalidRequest, match=r"no JSON for .*Strange; rowlease.register_type"):
+        Task(put).request(Strange())
+    with pytest.raises(WrongArguments, match=r"no .*Strange can be made of JSON; rowlease.regis"):
+        Task(put).run('{"value":{}}')
