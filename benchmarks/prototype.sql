@@ -1,6 +1,7 @@
--- The least that a claim and a completion can cost: the columns of rowlease.queue, two indexes, no
--- checks, no depth, no policies, groups or limits, no repeated calls. benchmarks/server_cost.py
--- compares with it. It is a limit, and no queue: it loses requests whose worker dies.
+-- The least that a claim, a completion, an exchange and an enqueue can cost: the columns of
+-- rowlease.queue, two indexes, no checks, no depth, no policies, groups or limits, no receipts, no
+-- repeated calls. benchmarks/server_cost.py compares with it. It is a limit, and no queue: it loses
+-- requests whose worker dies.
 create schema prototype;
 
 create table prototype.queue (
@@ -61,5 +62,30 @@ begin
            d.dedup_key, d.group_key, d.group_blocked, d.returned, d.cancel_requested, d.load_id,
            d.payload, d.last_error, now(), null
       from done d
+    returning request_id;
+end $$;
+
+create function prototype.exchange(
+  p_worker_id text, p_queue_name text, p_limit integer, p_request_ids bigint[],
+  p_lock_tokens bigint[]
+) returns setof prototype.queue
+language plpgsql
+as $$
+begin
+  perform prototype.complete(p_request_ids, p_lock_tokens);
+  return query select * from prototype.dequeue(p_worker_id, p_queue_name, p_limit);
+end $$;
+
+create function prototype.enqueue_many(p_queue_name text, p_kinds text[], p_payloads text[])
+returns setof bigint
+language plpgsql
+set plan_cache_mode = force_generic_plan set jit = off
+as $$
+begin
+  return query
+    insert into prototype.queue (queue_name, kind, status, priority, requested_time, due_time,
+                                 max_attempts, payload)
+    select p_queue_name, g.kind, 'Pending', 0, now(), now(), 5, g.payload::json
+      from unnest(p_kinds, p_payloads) as g(kind, payload)
     returning request_id;
 end $$;

@@ -4,9 +4,9 @@
 
 It measures the processor time of the one backend that serves the calls, as Linux accounts for it in
 nanoseconds; waits do not count. Each call is measured by itself, and a run takes the median of its
-calls. The calls are made in turns on rowlease, on the smallest prototype of a claim and a
-completion (prototype.sql), and with --before also on the routines of another checkout. The server
-must be on this machine.
+calls. The calls are made in turns on rowlease, on the smallest prototype of each (prototype.sql),
+and with --before also on the routines of another checkout. The server must be on this machine. An
+exchange completes as many requests as it claims.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 
@@ -35,7 +36,8 @@ ROWS_LEFT = 10_000
 #: The sizes of claims, and how many claims of each size a run makes.
 CLAIMS = {1: 60, 10: 40, 100: 15}
 EMPTY_CLAIMS = 60
-ENQUEUES = 60
+#: Calls that enqueue, and their requests. The last is what a client calls.
+ENQUEUES = {"enqueue": (1,), "enqueue_many": (1, 100), "enqueue_many with a receipt": (1, 100)}
 Held = tuple[list[int], list[int]]
 
 
@@ -43,7 +45,8 @@ class Subject:
     """A database whose calls are measured on one connection.
 
     Args:
-        calls: the statements `dequeue`, `complete` and `enqueue`.
+        calls: the statements `dequeue`, `complete` and `exchange`, and those of ENQUEUES that it
+            has.
     """
 
     def __init__(self, dsn: str, table: str, calls: dict[str, str]) -> None:
@@ -63,7 +66,18 @@ class Subject:
                 done, _ = self._timed(partial(self._complete, held))
                 took.setdefault(f"dequeue of {size}", []).append(claim)
                 took.setdefault(f"complete of {size}", []).append(done)
-        took["enqueue of 1"] = [self._timed(self._enqueue)[0] for _ in range(ENQUEUES)]
+            held = self._dequeue(size)
+            for _ in range(count):
+                both, held = self._timed(partial(self._exchange, held))
+                assert len(held[0]) == size
+                took.setdefault(f"exchange of {size}", []).append(both)
+            self._complete(held)
+        for call, sizes in ENQUEUES.items():
+            for size in sizes if call in self._calls else ():
+                each = partial(self._enqueue, call, size)
+                took[f"{call} of {size}"] = [
+                    self._timed(each)[0] for _ in range(60 if size == 1 else 15)
+                ]
         with self._nothing_pending():
             took["dequeue that finds nothing"] = [
                 self._timed(partial(self._dequeue, 10))[0] for _ in range(EMPTY_CLAIMS)
@@ -82,15 +96,22 @@ class Subject:
         return int(self._times.read_text().split()[0]) / 1000
 
     def _dequeue(self, size: int) -> Held:
-        rows = self._sql.execute(self._calls["dequeue"], (size,), binary=True).fetchall()
-        held = [(row[0], row[8]) for row in rows if row[0] is not None]
+        return self._claimed("dequeue", (size,))
+
+    def _exchange(self, held: Held) -> Held:
+        return self._claimed("exchange", (len(held[0]), *held))
+
+    def _claimed(self, call: str, arguments: tuple[Any, ...]) -> Held:
+        rows = self._sql.execute(self._calls[call], arguments, binary=True).fetchall()
+        held = [(row[0], row[8]) for row in rows if row[8] is not None]
         return [one for one, _ in held], [token for _, token in held]
 
     def _complete(self, held: Held) -> None:
         self._sql.execute(self._calls["complete"], held, binary=True).fetchall()
 
-    def _enqueue(self) -> None:
-        self._sql.execute(self._calls["enqueue"]).fetchall()
+    def _enqueue(self, call: str, size: int) -> None:
+        given = {"kinds": ["noop"] * size, "payloads": ['{"n":1}'] * size, "receipt": uuid4().hex}
+        self._sql.execute(self._calls[call], given).fetchall()
 
     @contextmanager
     def _nothing_pending(self) -> Iterator[None]:
@@ -116,14 +137,26 @@ ROWLEASE = {
     "dequeue": f"select {REQUEST}, more, wait_ms, floor"
     " from rowlease.dequeue('bench', array['default'], %s)",
     "complete": "select * from rowlease.complete(%s::bigint[], %s::bigint[])",
+    "exchange": f"select {REQUEST}, more, wait_ms, floor, dead, outcome"
+    " from rowlease.exchange('bench', array['default'], %s, p_complete_ids => %s::bigint[],"
+    " p_complete_tokens => %s::bigint[])",
     "enqueue": "select * from rowlease.enqueue('default', 'noop', p_payload => '{\"n\":1}')",
+    "enqueue_many": "select * from rowlease.enqueue_many('default', %(kinds)s::text[],"
+    " %(payloads)s::text[], p_in_transaction => false)",
+    "enqueue_many with a receipt": "select * from rowlease.enqueue_many('default',"
+    " %(kinds)s::text[], %(payloads)s::text[], p_receipt_key => %(receipt)s,"
+    " p_in_transaction => false)",
 }
 PROTOTYPE = {
     "dequeue": f"select {REQUEST} from prototype.dequeue('bench', 'default', %s)",
     "complete": "select * from prototype.complete(%s::bigint[], %s::bigint[])",
+    "exchange": f"select {REQUEST} from prototype.exchange('bench', 'default', %s, %s::bigint[],"
+    " %s::bigint[])",
     "enqueue": "insert into prototype.queue (queue_name, kind, status, priority, requested_time,"
     " due_time, max_attempts, payload)"
     " values ('default', 'noop', 'Pending', 0, now(), now(), 5, '{\"n\":1}') returning request_id",
+    "enqueue_many": "select * from prototype.enqueue_many('default', %(kinds)s::text[],"
+    " %(payloads)s::text[])",
 }
 
 
@@ -171,7 +204,7 @@ def main() -> int:
     parser.add_argument("--before", metavar="CHECKOUT", help="a checkout to compare with")
     add_dsn(parser)
     given = parser.parse_args()
-    claimed = sum(size * count for size, count in CLAIMS.items())
+    claimed = sum(size * (2 * count + 1) for size, count in CLAIMS.items())
     rows = ROWS_LEFT + (1 + given.runs) * claimed
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
@@ -188,16 +221,18 @@ def main() -> int:
                 for call, took in subjects[name].run().items():
                     found.setdefault(call, {}).setdefault(name, []).append(took)
     lines = []
+    others = [name for name in subjects if name != "rowlease"]
     for call, by_name in found.items():
         row = [call]
         for name in subjects:
-            row += times(by_name[name], "µs")
-        row += [
-            f"{ratio(by_name['rowlease'], by_name[n]):.2f}" for n in subjects if n != "rowlease"
-        ]
+            row += times(by_name[name], "µs") if name in by_name else ("", "")
+        for name in others:
+            row.append(
+                f"{ratio(by_name['rowlease'], by_name[name]):.2f}" if name in by_name else ""
+            )
         lines.append(row)
     columns = ["call", *(text for name in subjects for text in (name, "spread"))]
-    columns += [f"rowlease, of {name}" for name in subjects if name != "rowlease"]
+    columns += [f"rowlease, of {name}" for name in others]
     title = f"Processor time of the server for one call, medians of {given.runs} runs"
     return finish(Table(title, said, columns, lines))
 
