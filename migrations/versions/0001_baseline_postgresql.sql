@@ -56,9 +56,13 @@ create table rowlease.queue_settings (
   constraint queue_settings_retention check (retention_days >= 1),
   constraint queue_settings_unknown_kind check (unknown_kind_seconds >= 0)
 );
+-- Few queues keep no history; `complete` looks only at those.
+create index queue_settings_forgetful on rowlease.queue_settings (queue_name) where not keep_history;
 insert into rowlease.queue_settings (queue_name) values ('default');
 
 -- Lengths are bounded because index keys hold these texts, and SQL Server allows 1,700 bytes a key.
+-- Each statement that writes a row parses all CHECKs, so they are short: a lease has an owner, so
+-- the others test for the owner and not for the status, and `least` ignores nulls.
 create table rowlease.queue (
   request_id        bigint       not null generated always as identity,
   queue_name        varchar(100) not null,
@@ -87,27 +91,27 @@ create table rowlease.queue (
   last_error        text,
   completion_time   timestamptz,
   constraint queue_pkey primary key (request_id),
-  constraint queue_status check (status in ('Scheduled', 'Pending', 'Processing', 'Failed')),
+  constraint queue_status check (status = any('{Scheduled,Pending,Processing,Failed}'::text[])),
   constraint queue_lease_has_owner check ((status = 'Processing') = (locked_by is not null)),
   constraint queue_lease_is_whole check (
-    status <> 'Processing' or (locked_time is not null and lock_expires_time is not null
-                               and lock_token >= 1 and num_attempts >= 1)),
+    locked_by is null or (locked_time is not null and lock_expires_time is not null
+                          and lock_token >= 1 and num_attempts >= 1)),
   constraint queue_only_a_lease_runs check (
-    status = 'Processing' or (started_time is null and not cancel_requested)),
+    locked_by is not null or (started_time is null and not cancel_requested)),
   constraint queue_dead_letter_says_why check (
     (status = 'Failed') = (completion_time is not null)
-    and (status <> 'Failed' or last_error is not null)),
+    and (completion_time is null or last_error is not null)),
   constraint queue_priority check (priority between 0 and 255),
   constraint queue_counts check (
-    max_attempts >= 1 and num_attempts >= 0 and num_crashes >= 0 and num_abandons >= 0
-    and lock_token >= 0 and coalesce(retry_base_ms, 0) >= 0),
+    least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
+    and lock_token >= 0),
   constraint queue_says_what check (kind <> '' and payload is not null),
   -- Nor 'infinity', which no client's calendar holds.
   constraint queue_due check (
     due_time between '0001-01-01 00:00+00' and '9999-12-31 00:00+00'),
   constraint queue_group check (not group_blocked or group_key is not null),
   constraint queue_only_waiting_have_a_place check (
-    status in ('Scheduled', 'Pending') or not (group_blocked or returned))
+    (locked_by is null and completion_time is null) or not (group_blocked or returned))
 ) with (
   -- Every claim rewrites the row; free room in the page keeps the new version near the old.
   fillfactor = 85,
@@ -162,16 +166,16 @@ create table rowlease.queue_history (
   last_error        text,
   completion_time   timestamptz,
   result            json,
-  constraint queue_history_status check (status in ('Complete', 'Cancelled')),
+  constraint queue_history_status check (status = any('{Complete,Cancelled}'::text[])),
   constraint queue_history_completed check (completion_time is not null),
   constraint queue_history_says_who check ((status = 'Complete') = (locked_by is not null)),
   constraint queue_history_lease_is_whole check (
-    status <> 'Complete' or (locked_time is not null and lock_expires_time is not null
-                             and lock_token >= 1 and num_attempts >= 1)),
-  constraint queue_history_only_complete_has_result check (status = 'Complete' or result is null),
+    locked_by is null or (locked_time is not null and lock_expires_time is not null
+                          and lock_token >= 1 and num_attempts >= 1)),
+  constraint queue_history_only_complete_has_result check (locked_by is not null or result is null),
   constraint queue_history_counts check (
-    max_attempts >= 1 and num_attempts >= 0 and num_crashes >= 0 and num_abandons >= 0
-    and lock_token >= 0 and coalesce(retry_base_ms, 0) >= 0)
+    least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
+    and lock_token >= 0)
 ) partition by range (completion_time);
 create index queue_history_request on rowlease.queue_history (request_id);
 -- A finished request always has a place to go, even when nobody made today's partition.
