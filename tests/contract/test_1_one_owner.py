@@ -16,6 +16,9 @@ pytestmark = pytest.mark.both_ways
 #: Everything a worker may say of a lease, answered with one outcome for each request.
 WORDS: dict[str, Callable[[Session, Sequence[Held | LeasedRequest]], list[Outcome]]] = {
     "complete": lambda store, held: store.complete(held),
+    "complete, beside another": lambda store, held: store.complete([*held, Held(10**9, 1)])[
+        : len(held)
+    ],
     "fail": lambda store, held: store.fail(held, [Failure("x")] * len(held)),
     "abandon": lambda store, held: store.abandon(held),
     "renew": lambda store, held: [answer.outcome for answer in store.renew(held)],

@@ -515,7 +515,7 @@ def test_what_is_not_a_connection_is_refused_before_anything_is_done(store: Sess
 
 #: Those that delete, and what `complete`, `cancel` and `purge` have them do it.
 REMOVERS = {
-    "postgresql": {"complete", "cancel", "purge"},
+    "postgresql": {"complete", "complete_one", "cancel", "purge"},
     "sqlserver": {"complete_held", "take_out", "purge"},
 }
 
@@ -744,11 +744,12 @@ def test_without_history_payload_and_result_are_dropped_and_repeat_is_still_retu
     store: Session, clock: Clock
 ) -> None:
     store.configure_queue("default", keep_history=False)
-    done, dropped = store.put(2, payload='{"secret": 1}')
-    (held,) = store.claim()
+    *done, dropped = store.put(4, payload='{"secret": 1}')
+    held, *others = store.claim(limit=3)
     store.complete([held], ['{"secret": 2}'])
+    store.complete(others, ['{"secret": 2}'] * 2)
     store.cancel([dropped])
-    for request in (done, dropped):
+    for request in (*done, dropped):
         row = store.row(request)
         assert (row["payload"], row["result"]) == (None, None)
     clock.advance(hours=23)

@@ -62,6 +62,13 @@ def enqueue(queue: str = "default", **fields: Any) -> Callable[[Store], Any]:
     return lambda store: store.enqueue_many(queue, [NewRequest(**{"kind": "a", **fields})])
 
 
+def enqueue_two(**fields: Any) -> Callable[[Store], Any]:
+    good = NewRequest(kind="a")
+    return lambda store: store.enqueue_many(
+        "default", [good, NewRequest(**{"kind": "a", **fields})]
+    )
+
+
 def dequeue(*arguments: Any, **options: Any) -> Callable[[Store], Any]:
     return lambda store: store.dequeue(*arguments, **options)
 
@@ -148,11 +155,18 @@ REFUSED = [
     Bad("RL002", lambda s: s.depth("nowhere"), InvalidRequest, NO_QUEUE),
     Bad("RL002", lambda s: s.insert("inbox", queue_name="nowhere", kind="a"), InvalidRequest,
         NO_QUEUE),
+    Bad("RL003", enqueue(priority=-40_000), InvalidRequest,
+        "priority is -40000; it must be 0 or more, and bigger is more urgent"),
     Bad("RL003", enqueue(priority=-1), InvalidRequest,
         "priority is -1; it must be 0 or more, and bigger is more urgent"),
+    Bad("RL003", enqueue_two(priority=-40_000), InvalidRequest,
+        "priority is -40000; it must be 0 or more, and bigger is more urgent"),
     Bad("RL003", promote(priority=-4), InvalidRequest,
         "priority is -4; it must be 0 or more, and bigger is more urgent"),
     Bad("RL004", enqueue(payload=LONG), InvalidRequest,
+        "payload has 1048579 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
+        "a reference"),
+    Bad("RL004", enqueue_two(payload=LONG), InvalidRequest,
         "payload has 1048579 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
         "a reference"),
     Bad("RL004", enqueue(payload='"' + "€" * 349_525 + '"'), InvalidRequest,
@@ -163,9 +177,13 @@ REFUSED = [
     Bad("RL006", enqueue(kind=""), InvalidRequest, "kind must name a task in 1 to 200 characters"),
     Bad("RL006", enqueue(kind="x" * 201), InvalidRequest,
         "kind must name a task in 1 to 200 characters"),
+    Bad("RL006", enqueue_two(kind=""), InvalidRequest,
+        "kind must name a task in 1 to 200 characters"),
     Bad("RL006", promote(kind=None), InvalidRequest,
         "kind must name a task in 1 to 200 characters"),
     Bad("RL007", enqueue(max_attempts=0), InvalidRequest,
+        "max_attempts is 0; it must be 1 or more"),
+    Bad("RL007", enqueue_two(max_attempts=0), InvalidRequest,
         "max_attempts is 0; it must be 1 or more"),
     Bad("RL008", promote(count=3), InvalidRequest,
         'load "x" has 1 staged rows where 3 were expected; write it again'),
@@ -219,3 +237,9 @@ def test_bad_input_is_refused_in_the_same_sentence_everywhere(store: Session, ba
 def test_every_code_of_our_own_is_among_them() -> None:
     table = (packaged("sql") / "README.md").read_text(encoding="utf-8")
     assert {bad.code for bad in REFUSED} >= set(re.findall(r"^\| `(RL\d{3})`", table, re.MULTILINE))
+
+
+@pytest.mark.only_on("postgresql", why="there alone one request has a way of its own")
+def test_more_payloads_than_kinds_are_refused(store: Session) -> None:
+    with pytest.raises(InvalidRequest, match="kind must name a task"):
+        store._call("enqueue_many", p_queue_name="default", p_kinds=["a"], p_payloads=["1", "2"])

@@ -57,8 +57,9 @@ def test_a_past_instant_means_now(store: Session, clock: Clock, when: dict[str, 
     (first,) = store.put()
     (second,) = store.put(**when)
     assert statuses(store) == ["Pending", "Pending"]
-    assert store.rows("queue", "due_time") == [(clock.now,)] * 2
-    assert ids(store.claim(limit=2)) == [first, second]
+    others = store.put(2, **when)
+    assert store.rows("queue", "due_time") == [(clock.now,)] * 4
+    assert ids(store.claim(limit=4)) == [first, second, *others]
 
 
 def test_a_claim_moves_due_requests(store: Session, clock: Clock) -> None:

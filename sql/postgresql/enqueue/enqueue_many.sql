@@ -10,7 +10,8 @@
 -- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
 --           first. Without keys all requests are new, so their ids are known before and the receipt
---           is written once. An array that is null has the default for every request.
+--           is written once. An array that is null has the default for every request. Helpers are
+--           called by assignments: PostgreSQL evaluates those without a query.
 create or replace function rowlease.enqueue_many(
   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[] default null,
   p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,
@@ -30,10 +31,13 @@ declare
   v_has_keys boolean := cardinality(array_remove(p_dedup_keys || p_group_keys, null)) > 0;
   v_settings rowlease.queue_settings;
   v_priority integer;
+  v_done     boolean;
   v_ids      bigint[];
   v_outcomes text[];
 begin
-  if v_has_keys is not true then
+  if cardinality(p_kinds) = 1 and v_has_keys is not true then
+    v_ids := array[nextval('rowlease.queue_request_id_seq')];
+  elsif v_has_keys is not true then
     v_ids := array(select nextval('rowlease.queue_request_id_seq')
                      from generate_series(1, cardinality(p_kinds)));
   end if;
@@ -68,8 +72,9 @@ begin
         p_dedup_keys, p_group_keys, p_max_attempts, p_retry_bases_ms) a;
     update rowlease.enqueue_receipt set request_ids = v_ids where receipt_key = p_receipt_key;
   else
-    perform rowlease_internal.add_plain(v_settings, v_now, v_ids, p_kinds, p_payloads, p_priorities,
-                               p_delays_ms, p_due_times, p_max_attempts, p_retry_bases_ms);
+    v_done := rowlease_internal.add_plain(
+      v_settings, v_now, v_ids, p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times,
+      p_max_attempts, p_retry_bases_ms);
   end if;
   if p_waiter_id is not null then
     delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id;
@@ -78,6 +83,11 @@ begin
   if not p_in_transaction and random() < 0.005 then
     perform rowlease_internal.fold_depth(2000);
   end if;
-  perform rowlease_internal.wake_workers(p_queue_name, p_in_transaction);
-  return query select i.id, coalesce(i.answer, 'ok') from unnest(v_ids, v_outcomes) as i(id, answer);
+  v_done := rowlease_internal.wake_workers(p_queue_name, p_in_transaction);
+  if v_outcomes is not null then
+    return query select * from unnest(v_ids, v_outcomes);
+    return;
+  end if;
+  outcome := 'ok';
+  foreach request_id in array v_ids loop return next; end loop;
 end $$;

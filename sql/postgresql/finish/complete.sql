@@ -4,10 +4,10 @@
 --           order given
 -- errors:   RL001 arrays of different lengths; 22P02 a result that is not JSON
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      the token is compared in the statement that moves the row to queue_history, so there is
---           no gap between check and write. In the caller's own transaction, its effects and the
---           completion commit together. Settings are an outer join: a request must not be lost if
---           the settings of its queue were deleted.
+-- why:      the token is compared in the statement that takes the row out of queue, so there is no gap
+--           between check and write. In the caller's own transaction, its effects and the completion
+--           commit together. A request must not be lost if the settings of its queue were deleted,
+--           so only settings that exist may drop its payload.
 create or replace function rowlease.complete(
   p_request_ids bigint[], p_lock_tokens bigint[], p_results text[] default null
 ) returns table (request_id bigint, outcome text)
@@ -20,45 +20,57 @@ as $$
 #variable_conflict use_column
 declare
   v_now    timestamptz := rowlease.now();
+  v_size   integer := rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_results));
   v_done   bigint[];
   v_queues text[];
   v_groups text[];
 begin
-  perform rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_results));
-  with given as materialized (
-    select g.id, g.token, g.result
-      from unnest(p_request_ids, p_lock_tokens, p_results) as g(id, token, result)
-     order by g.id),
-  done as (
-    delete from rowlease.queue q using given g
-     where q.request_id = any(array[g.id]) and q.lock_token = g.token and q.locked_by is not null
-    returning q.*, g.result),
-  kept as (
-    insert into rowlease.queue_history (
-      request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
-      locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
-      num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload, last_error,
-      completion_time, cancel_requested, result)
-    select d.request_id, d.queue_name, d.kind, 'Complete', d.priority, d.requested_time, d.due_time,
-           d.locked_by, d.locked_time, d.lock_expires_time, d.started_time, d.lock_token,
-           d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons, d.retry_base_ms,
-           d.dedup_key, d.group_key, d.load_id,
-           case when s.keep_history is not false then d.payload end,
-           d.last_error, v_now, d.cancel_requested,
-           case when s.keep_history is not false then d.result::json end
-      from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name
-    returning request_id, queue_name, priority, group_key),
-  counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing, num_finished)
-    select k.queue_name, k.priority, -count(*), count(*)
-      from kept k group by k.queue_name, k.priority)
-  select coalesce(array_agg(k.request_id), '{}'),
-         array_agg(k.queue_name) filter (where k.group_key is not null),
-         array_agg(k.group_key) filter (where k.group_key is not null)
-    into v_done, v_queues, v_groups
-    from kept k;
+  if v_size = 1 then
+    if rowlease_internal.complete_one(p_request_ids[1], p_lock_tokens[1], p_results[1], v_now) then
+      v_done := p_request_ids;
+    end if;
+  elsif v_size > 1 then
+    with done as (
+      delete from rowlease.queue q
+       using (select unnest(p_request_ids) as id, unnest(p_lock_tokens) as token,
+                     unnest(p_results) as result
+               order by 1) g
+       where q.request_id = any(array[g.id]) and q.lock_token = g.token and q.locked_by is not null
+      returning q.*, g.result,
+                q.queue_name not in (select s.queue_name from rowlease.queue_settings s
+                                      where not s.keep_history) as keeps),
+    kept as (
+      insert into rowlease.queue_history (
+        request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
+        locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
+        num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload,
+        last_error, completion_time, cancel_requested, result)
+      select d.request_id, d.queue_name, d.kind, 'Complete', d.priority, d.requested_time,
+             d.due_time, d.locked_by, d.locked_time, d.lock_expires_time, d.started_time,
+             d.lock_token, d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons,
+             d.retry_base_ms, d.dedup_key, d.group_key, d.load_id,
+             case when d.keeps then d.payload end, d.last_error, v_now, d.cancel_requested,
+             case when d.keeps then d.result::json end
+        from done d),
+    counted as (
+      insert into rowlease.queue_depth (queue_name, priority, processing, num_finished)
+      select d.queue_name, d.priority, -count(*), count(*)
+        from done d group by d.queue_name, d.priority)
+    select array_agg(d.request_id),
+           array_agg(d.queue_name) filter (where d.group_key is not null),
+           array_agg(d.group_key) filter (where d.group_key is not null)
+      into v_done, v_queues, v_groups
+      from done d;
+  end if;
   if v_groups is not null then
     perform rowlease_internal.unblock_groups(v_queues, v_groups);
   end if;
-  return query select * from rowlease_internal.lease_outcomes(p_request_ids, p_lock_tokens, v_done);
+  if cardinality(v_done) = v_size then
+    outcome := 'ok';
+    foreach request_id in array p_request_ids loop return next; end loop;
+  else
+    return query
+      select * from rowlease_internal.lease_outcomes(p_request_ids, p_lock_tokens,
+                                                     coalesce(v_done, '{}'));
+  end if;
 end $$;

@@ -1,12 +1,12 @@
 -- check_request: refuse a request that no queue accepts.
 -- params:   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
--- returns:  void
+-- returns:  boolean -- true
 -- errors:   RL003 priority below 0, RL004 payload over 1 MiB, RL006 no kind, RL007 attempts below 1
 -- locks:    none
 -- why:      one place for the limits, so that every way to enqueue has the same messages.
 create or replace function rowlease_internal.check_request(
   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
-) returns void
+) returns boolean
 language plpgsql volatile
 as $$
 begin
@@ -24,4 +24,5 @@ begin
     raise exception using errcode = 'RL007',
       message = format('max_attempts is %s; it must be 1 or more', p_max_attempts);
   end if;
+  return true;
 end $$;

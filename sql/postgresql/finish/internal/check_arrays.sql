@@ -1,12 +1,12 @@
 -- check_arrays: refuse parallel arrays of different lengths.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], variadic p_lengths integer[]
--- returns:  void
+-- returns:  integer -- their length
 -- errors:   RL001 arrays of different lengths
 -- locks:    none
 -- why:      unnest would pad a short array with nulls, and a null token must never be compared.
 create or replace function rowlease_internal.check_arrays(
   p_request_ids bigint[], p_lock_tokens bigint[], variadic p_lengths integer[]
-) returns void
+) returns integer
 language plpgsql immutable
 as $$
 begin
@@ -15,4 +15,5 @@ begin
     raise exception using errcode = 'RL001',
       message = 'request ids, lock tokens and the other arrays must have the same length';
   end if;
+  return cardinality(p_request_ids);
 end $$;

@@ -1,0 +1,13 @@
+-- is_acceptable: test whether check_request lets a request pass.
+-- params:   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
+-- returns:  boolean
+-- errors:   none
+-- locks:    none
+-- why:      PostgreSQL inlines this function, so a batch does not call check_request for each of its
+--           requests, but only for those that it refuses.
+create or replace function rowlease_internal.is_acceptable(
+  p_kind text, p_priority integer, p_payload text, p_max_attempts integer
+) returns boolean
+language sql immutable
+return coalesce(length(p_kind), 0) between 1 and 200 and coalesce(p_priority, 0) >= 0
+       and coalesce(octet_length(p_payload), 0) <= 1048576 and coalesce(p_max_attempts, 1) >= 1;
