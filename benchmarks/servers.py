@@ -13,7 +13,8 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.peers import cache
-from rowlease.embedded import WHEEL, WHEEL_FOLDER, embedded
+from rowlease.embedded import embedded
+from rowlease.embedded.binaries import WHEEL, WHEEL_FOLDER
 from rowlease.store import migrate
 from rowlease.store.postgresql.scratch import scratch_database
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -25,9 +26,17 @@ def database(dsn: str | None = None) -> Iterator[str]:
         return
     from rowlease.embedded import embedded
 
-    with embedded() as own:
+    with embedded(starting=_log_start) as own:
         migrate(own)
         yield own
+
+
+def _log_start(home: str) -> None:
+    logging.getLogger("rowlease").warning(
+        "No database is configured (ROWLEASE_DSN): starting a PostgreSQL in %s; the first start "
+        "takes some seconds",
+        home,
+    )
 
 
 @contextmanager

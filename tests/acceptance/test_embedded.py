@@ -26,7 +26,8 @@ import psycopg
 import pytest
 
 import rowlease.embedded
-from rowlease.embedded import WHEEL_FOLDER, embedded
+from rowlease.embedded import embedded
+from rowlease.embedded.binaries import WHEEL_FOLDER
 from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError, StoreUnavailable
 from tests.conftest import free_port
@@ -389,6 +390,50 @@ def test_a_port_can_be_chosen_and_then_everybody_gets_it(home: Path) -> None:
         with pytest.raises(ConfigError, match=f"already runs on port {port}"):
             embedded(home, port=port - 1).__enter__()
         assert answers(dsn)
+
+
+def test_the_port_is_the_same_at_the_next_start_unless_it_is_taken(home: Path) -> None:
+    with embedded(home, settings=FAST) as first:
+        pass
+    with stopped_in_the_end(home), embedded(home, settings=FAST) as second:
+        assert second == first
+    (home / "port").write_text("nonsense")
+    with stopped_in_the_end(home), embedded(home, settings=FAST) as third:
+        assert answers(third)
+    taken = ("127.0.0.1", int((home / "port").read_text()))
+    with socket.create_server(taken), embedded(home, settings=FAST) as fourth:
+        assert fourth != third
+        assert answers(fourth)
+
+
+def test_a_start_is_announced_once(home: Path) -> None:
+    started: list[str] = []
+    with embedded(home, settings=FAST, starting=started.append):
+        assert started == [str(home)]
+        with embedded(home, starting=started.append):
+            pass
+    assert started == [str(home)]
+
+
+def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
+    def rowlease(*arguments: str) -> subprocess.CompletedProcess[str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("ROWLEASE")}
+        return subprocess.run(
+            [sys.executable, "-m", "rowlease", *arguments],
+            env={**kept, "ROWLEASE_HOME": str(home), "PYTHONPATH": SOURCE},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    counted = rowlease("psql", "-XAtc", "select count(*) from rowlease.queue_settings")
+    assert (counted.returncode, counted.stdout) == (0, "1\n"), counted.stderr
+    assert counted.stderr.startswith("No database is configured (ROWLEASE_DSN): starting a Postgre")
+    assert str(home) in counted.stderr
+    assert rowlease("psql", "-Xc", "nonsense").returncode == 1
+    found = rowlease("url")
+    assert re.fullmatch(r"postgresql://rowlease:\w+@127.0.0.1:\d+/rowlease\n", found.stdout)
+    assert "stops in a second" in found.stderr
 
 
 def test_a_crash_within_initdb_leaves_nothing_that_is_taken_for_a_cluster(

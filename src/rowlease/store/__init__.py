@@ -42,6 +42,7 @@ __all__ = [
     "migrate",
     "migration_sql",
     "open_store",
+    "psql_connection",
     "redact",
     "schema_differences",
 ]
@@ -147,6 +148,20 @@ def schema_differences(dsn: str) -> list[Difference]:
     from rowlease.store.postgresql.migrate import schema_differences as postgresql
 
     return postgresql(dsn)
+
+
+def psql_connection(dsn: str) -> tuple[str, str | None]:
+    """The same database for psql: a connection string without the password, and the password.
+
+    Raises:
+        ConfigError: the DSN cannot be read, or names SQL Server.
+    """
+    check_engine(dsn)
+    if is_sqlserver(dsn):
+        raise ConfigError(f"{redact(dsn)} is SQL Server; use sqlcmd")
+    from rowlease.store.postgresql.dsn import without_password
+
+    return without_password(dsn)
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from rowlease.errors import ConfigError
 from rowlease.store import deadlines
@@ -40,6 +40,17 @@ def _is_readable(dsn: str) -> bool:
     except (psycopg.ProgrammingError, UnicodeError):
         return False
     return re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) is not None
+
+
+def without_password(dsn: str) -> tuple[str, str | None]:
+    """A connection string that may be on a command line, and the password for the environment.
+
+    Raises:
+        ConfigError: the DSN cannot be read.
+    """
+    parts = conninfo_to_dict(libpq_dsn(dsn))
+    password = parts.pop("password", None)
+    return make_conninfo("", **parts), None if password is None else str(password)
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:

@@ -1,0 +1,60 @@
+"""`rowlease url` and `rowlease psql`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import click
+
+from rowlease.cli.options import dsn_option
+
+
+@click.command()
+@dsn_option
+def url(dsn: str | None) -> None:
+    """Print the URL of the database that the other commands use, with its password.
+
+    The embedded server has the same URL at each start, but runs only while a program uses it: keep
+    `rowlease psql` or `rowlease top` open.
+    """
+    from rowlease.config import configured_dsn
+    from rowlease.database import database
+
+    with database(dsn) as found:
+        click.echo(found)
+    if configured_dsn(dsn) is None:
+        click.echo(
+            "The server stops in a second, unless another program uses it, such as `rowlease psql`",
+            err=True,
+        )
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@dsn_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
+    """Open the database that the other commands use in psql, the client of PostgreSQL.
+
+    \b
+    ARGUMENTS are psql's:
+      rowlease psql -c "select * from rowlease.depth()"
+    """
+    from rowlease.database import database
+    from rowlease.embedded.binaries import psql as program
+    from rowlease.store import psql_connection
+
+    with database(dsn) as found:
+        connection, password = psql_connection(found)
+        environment = {**os.environ, **({} if password is None else {"PGPASSWORD": password})}
+        # Ctrl-C is for psql, which cancels its query. A handler is not inherited.
+        before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+        try:
+            done = subprocess.run(
+                [program(), *arguments, "--dbname", connection], env=environment, check=False
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+    sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
