@@ -1,7 +1,7 @@
 # Each target does all of its own set-up from a bare checkout: with uv where it is there, with
 # python3 -m venv where it is not.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long check format bench clean
+.PHONY: help demo test test-fast test-long check format bench docs clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -47,6 +47,9 @@ format: $(VENV)/ready ## Put the code into its form
 bench: $(VENV)/ready ## Every benchmark in its short form, into docs/benchmarks.md
 	$(PYTHON) -m benchmarks.bench $(ARGS)
 
+docs: $(VENV)/docs ## The documentation as a site, into site/html
+	$(PYTHON) docs/site/build.py $(ARGS)
+
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
@@ -60,4 +63,9 @@ $(VENV)/ready: pyproject.toml tests/tsql/scriptdom.txt
 	@# among them; see tests/tsql/scriptdom.py. There is one for this platform alone.
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
 	  $(PIP) --no-deps --require-hashes --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
+	@touch $@
+
+$(VENV)/docs: $(VENV)/ready
+	@echo "Installing what builds the site …"
+	@$(PIP) -e '.[docs]'
 	@touch $@

@@ -18,6 +18,7 @@ import rowlease.events
 from rowlease.cli import cli
 from rowlease.requests import OPTIONS
 from rowlease.store import Store
+from rowlease.store.routines import PUBLIC, load_routines
 
 
 def code_blocks(page: Path, language: str) -> list[str]:
@@ -326,3 +327,39 @@ def test_every_decision_that_the_code_names_is_there(repository: Path) -> None:
     }
     assert named
     assert named <= set(decisions(repository))
+
+
+@pytest.fixture(scope="module")
+def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the pages of the site, without the HTML."""
+    folder = tmp_path_factory.mktemp("site")
+    builder = [sys.executable, "docs/site/build.py", "--pages-only", str(folder)]
+    subprocess.run(builder, cwd=repository, check=True)
+    return folder / "pages"
+
+
+def test_every_link_of_the_site_leads_to_a_page_and_a_heading(site: Path) -> None:
+    missing = []
+    for page in site.rglob("*.md"):
+        for target, anchor in re.findall(
+            r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text()
+        ):
+            found = page.parent / target if target else page
+            if not found.exists() or (anchor and anchor not in anchors(found)):
+                missing.append((page.relative_to(site).as_posix(), target, anchor))
+    assert missing == []
+
+
+def test_every_page_of_the_site_is_in_its_navigation(site: Path, repository: Path) -> None:
+    config = (repository / "docs" / "site" / "zensical.toml").read_text()
+    places = {page.relative_to(site).as_posix() for page in site.rglob("*.md")}
+    decisions = {place for place in places if re.match(r"decisions/\d", place)}
+    assert set(re.findall(r'"([\w./-]+\.md)"', config)) == places - decisions
+
+
+def test_the_reference_has_every_command_and_public_routine(site: Path) -> None:
+    sql = "".join(page.read_text() for page in (site / "reference" / "sql").glob("*.md"))
+    routines = {name for name, each in load_routines("postgresql").items() if each.schema == PUBLIC}
+    assert {name for name in routines if f"## {name}\n" not in sql} == set()
+    commands = (site / "reference" / "cli.md").read_text()
+    assert {name for name in cli.commands if f"## rowlease {name}\n" not in commands} == set()
