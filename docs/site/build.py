@@ -130,7 +130,7 @@ def sql_pages() -> Iterator[tuple[str, str]]:
     for verb, members in groupby(routines, key=lambda routine: folders[routine.name]):
         parts = [f"# {verb}"]
         for routine in members:
-            fields = [f"{field}\n:   {plain(routine.header[field])}" for field in FIELDS]
+            fields = [f"**{field}**\n:   {plain(routine.header[field])}" for field in FIELDS]
             parts += [f"## {routine.name}", capitalized(routine.summary), *fields]
         yield verb, "\n\n".join(parts) + "\n"
 
