@@ -132,6 +132,16 @@ def test_nothing_else_differs(changed: dict[str, Difference]) -> None:
     assert not others
 
 
+def test_migrate_puts_routines_in_place_again_after_the_row_was_deleted(server: str) -> None:
+    with sqlserver.database(server) as dsn, closing(sqlserver.connect(dsn)) as connection:
+        for change, (name, _, _) in CHANGES.items():
+            if name.startswith(("routine", "view", "trigger")):
+                connection.execute(change)
+        connection.execute("delete from rowlease.SchemaInfo")
+        sqlserver.apply(dsn)
+        assert [one.object for one in schema_differences(dsn)] == [CLOCK]
+
+
 def test_the_command_prints_each_difference_and_exits_with_1(fresh: str) -> None:
     done = CliRunner().invoke(migrate, ["--check", "--dsn", fresh])
     assert done.exit_code == 1

@@ -93,7 +93,9 @@ MEMBERS = """
       join sys.database_principals as m on m.principal_id = b.member_principal_id
      where r.name = 'rowlease_lock'"""
 #: A login without this permission sees no definitions, and few objects.
-SEES_ALL = "select has_perms_by_name(db_name(), 'DATABASE', 'VIEW DEFINITION')"
+SEES_ALL = """
+    select count(*) from sys.fn_my_permissions(null, 'DATABASE')
+     where permission_name = 'VIEW DEFINITION'"""
 COLLATION = "select cast(databasepropertyex(db_name(), 'Collation') as nvarchar(128))"
 #: The kinds of objects, by their type in sys.objects; the others are named as the server does.
 KINDS = {
