@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -16,8 +17,10 @@ from typing import Any
 import psycopg
 import pytest
 from alembic.script import ScriptDirectory
+from click.testing import CliRunner
 
 import rowlease
+from rowlease.cli.migrate import migrate as migrate_command
 from rowlease.errors import SchemaMismatch, StoreError
 from rowlease.store import Migrated, migrate, migration_sql, open_store, schema_differences
 from rowlease.store import revisions as revisions_module
@@ -232,6 +235,33 @@ def test_the_check_names_every_kind_of_difference(change: str, empty: str) -> No
         run(empty, "delete from rowlease.schema_info")
         migrate(empty)
         assert name not in [one.object for one in schema_differences(empty)]
+
+
+def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
+    migrate(empty)
+    command = ["--check", "--dsn", empty]
+    unchanged = CliRunner().invoke(migrate_command, command)
+    assert (unchanged.exit_code, unchanged.output.count("\n")) == (0, 1)
+    assert unchanged.output.endswith(": no differences from this release\n")
+    run(empty, "drop index rowlease.queue_failed")
+    run(empty, "create index mine on rowlease.queue (kind)")
+    run(empty, "alter table rowlease.staging alter column kind type varchar(9)")
+    done = CliRunner().invoke(migrate_command, command)
+    assert done.exit_code == 1
+    lines = done.output.splitlines()
+    assert lines[0] == (
+        "changed: column rowlease.staging.kind: character varying(9); "
+        "change it to what the migrations make: text"
+    )
+    assert lines[1] == "not of rowlease: index rowlease.mine; drop it, unless it is yours"
+    assert lines[2].startswith(
+        "missing: index rowlease.queue_failed; create it as the migrations do: CREATE INDEX"
+    )
+    assert lines[3].endswith(": 3 differences from this release")
+    found = json.loads(CliRunner().invoke(migrate_command, [*command, "--json"]).output)
+    assert [one["advice"] for one in found["differences"]] == [
+        line.split("; ", 1)[1] for line in lines[:3]
+    ]
 
 
 def test_a_database_of_another_revision_is_not_compared(empty: str) -> None:
