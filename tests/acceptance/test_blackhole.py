@@ -1,4 +1,4 @@
-"""A worker whose database acknowledges everything and answers nothing.
+"""A worker whose database accepts every packet and answers none.
 
 tests/stress/test_blackhole.py does the same under load, for a minute.
 """
@@ -27,7 +27,7 @@ from rowlease.events import (
 )
 from rowlease.store import Store, open_store
 from rowlease.worker import call_monitor as calls
-from tests.acceptance.test_worker import Heard, Sql, open_gate, put, rest, working
+from tests.acceptance.test_worker import Emitted, Sql, open_gate, put, rest, working
 from tests.freezing import Freezer
 
 LEASE = timedelta(seconds=3)
@@ -47,73 +47,73 @@ def gate(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_renewal_that_is_not_answered_goes_out_again_on_a_new_connection(
+def test_an_unanswered_renewal_is_repeated_on_a_new_connection(
     proxy: Freezer, store: Store, sql: Sql, gate: Path
 ) -> None:
     put(store, {"do": "wait", "gate": str(gate)})
-    with closing(open_store(proxy.dsn)) as through, working(through, lease=LEASE) as (_, heard):
-        heard.first(Started)
+    with closing(open_store(proxy.dsn)) as through, working(through, lease=LEASE) as (_, emitted):
+        emitted.first(Started)
         use_several_connections(through)
         proxy.freeze()
         began = monotonic()
-        lost = heard.first(RenewalsLost)
+        lost = emitted.first(RenewalsLost)
         assert lost.call == "renew"
         assert lost.error.startswith("renew: the database at postgresql://")
         assert "did not answer within 0.5 s" in lost.error
-        heard.first(RenewalsRecovered)
+        emitted.first(RenewalsRecovered)
         assert monotonic() - began < LEASE.total_seconds()
         open_gate(gate)
-        assert heard.first(Finished).request.num_attempts == 1
+        assert emitted.first(Finished).request.num_attempts == 1
         put(store, "ok")
-        heard.first(Finished)
-    assert again(heard, Started, RenewalsLost, ChildDied) == [Started]  # of the second request
+        emitted.first(Finished)
+    assert again(emitted, Started, RenewalsLost, ChildDied) == [Started]  # of the second request
 
 
 def test_a_worker_that_cannot_renew_claims_nothing_and_recovers_when_it_can(
     proxy: Freezer, store: Store, sql: Sql, gate: Path
 ) -> None:
     put(store, {"do": "wait", "gate": str(gate)})
-    with working(proxy.dsn, lease=LEASE, concurrency=2) as (worker, heard):
-        first = heard.first(Started).request
+    with working(proxy.dsn, lease=LEASE, concurrency=2) as (worker, emitted):
+        first = emitted.first(Started).request
         proxy.freeze(new_ones=True)
-        heard.first(RenewalsLost)
+        emitted.first(RenewalsLost)
         put(store, "ok")
         until = monotonic() + LEASE.total_seconds()
         while "leases cannot be renewed since" not in str(report := worker.health.report()):
             assert monotonic() < until  # health may get it after the test
         assert (report.live, report.ready) == (True, False)
-        assert "could not be renewed" in heard.first(ChildDied).how
+        assert "could not be renewed" in emitted.first(ChildDied).how
         assert sql("select max(num_attempts) from rowlease.queue where kind = 'act'") == [(1,)]
         proxy.thaw()
         began = monotonic()
-        heard.first(RenewalsRecovered)
-        second = heard.first(Started, lambda event: event.request.request_id == first.request_id)
+        emitted.first(RenewalsRecovered)
+        second = emitted.first(Started, lambda event: event.request.request_id == first.request_id)
         assert monotonic() - began < LEASE.total_seconds()
         assert second.request.lock_token > first.lock_token
         open_gate(gate)
         for _ in range(2):
-            heard.first(Finished)
-    assert again(heard, RenewalsLost, ChildDied) == []
-    assert len(again(heard, Started)) == 1  # of the other request
+            emitted.first(Finished)
+    assert again(emitted, RenewalsLost, ChildDied) == []
+    assert len(again(emitted, Started)) == 1  # of the other request
 
 
-def test_what_could_not_be_renewed_is_not_claimed_though_claims_would_pass(
+def test_nothing_is_claimed_while_renewals_fail_even_if_claims_would_succeed(
     store: Store, sql: Sql, gate: Path
 ) -> None:
     (first,) = put(store, {"do": "wait", "gate": str(gate)})
-    with working(store, lease=LEASE, concurrency=2) as (_, heard):
-        heard.first(Started)
+    with working(store, lease=LEASE, concurrency=2) as (_, emitted):
+        emitted.first(Started)
         sql("alter routine rowlease.renew rename to renew_taken_away")
-        assert "lacks an object of this version" in heard.first(RenewalsLost).error
+        assert "lacks an object of this version" in emitted.first(RenewalsLost).error
         (second,) = put(store, "ok")
-        heard.first(ChildDied)
+        emitted.first(ChildDied)
         assert sql("select num_attempts from rowlease.queue where request_id = %s", [second]) == [
             (0,)
         ]
         sql("alter routine rowlease.renew_taken_away rename to renew")
-        heard.first(RenewalsRecovered)
+        emitted.first(RenewalsRecovered)
         open_gate(gate)
-        assert {heard.first(Finished).request.request_id for _ in range(2)} == {first, second}
+        assert {emitted.first(Finished).request.request_id for _ in range(2)} == {first, second}
 
 
 def test_a_hanging_call_emits_an_event_while_it_hangs_and_when_it_is_answered(
@@ -125,18 +125,18 @@ def test_a_hanging_call_emits_an_event_while_it_hangs_and_when_it_is_answered(
         "create or replace function rowlease_internal.fold_depth(p_limit integer) returns bigint"
         " language plpgsql as 'begin perform pg_advisory_xact_lock(1); return 0; end'"
     )
-    with working(store) as (_, heard):
-        stuck = heard.first(CallStuck, lambda event: event.call == "maintain")
+    with working(store) as (_, emitted):
+        stuck = emitted.first(CallStuck, lambda event: event.call == "maintain")
         assert (stuck.caller, stuck.seconds > 1.0) == ("housekeeping", True)
         put(store, "ok")
-        heard.first(Finished)
+        emitted.first(Finished)
         sql("select pg_advisory_unlock(1)")
-        answered = heard.first(CallAnswered, lambda event: event.call == "maintain")
+        answered = emitted.first(CallAnswered, lambda event: event.call == "maintain")
         assert answered.seconds > stuck.seconds
 
 
 def use_several_connections(store: Store) -> None:
-    """More than the worker's other threads take away before leases are renewed."""
+    """Open more connections than the other threads of the worker use before the next renewal."""
     together = threading.Barrier(4)
 
     def call() -> None:
@@ -150,8 +150,8 @@ def use_several_connections(store: Store) -> None:
         each.join()
 
 
-def again(heard: Heard, *kinds: type) -> list[type]:
+def again(emitted: Emitted, *kinds: type) -> list[type]:
     """The other events of these kinds; all of them, since the worker has stopped."""
-    found = rest(heard)
+    found = rest(emitted)
     assert any(isinstance(event, WorkerStopped) for event in found)
     return [type(event) for event in found if isinstance(event, kinds)]

@@ -1,4 +1,4 @@
-"""Child processes that end badly, and what tasks leave behind in them."""
+"""Child processes that die, and the threads and processes that tasks have started in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def leave_a_thread() -> None:
 
 @task
 def close_all() -> None:
-    """As code does that wants to become a daemon."""
+    """Close all descriptors, as a process does to become a daemon."""
     os.closerange(3, 256)
 
 
@@ -49,7 +49,7 @@ def close_all_and_stay() -> None:
 
 @task
 def start_sleep(reported: str) -> None:
-    """A process of the task's own, which outlives the attempt."""
+    """Start a process that outlives the attempt."""
     Path(reported).write_text(str(subprocess.Popen(["sleep", "333"]).pid))
 
 
@@ -90,14 +90,14 @@ def put(store: Store, kind: str, **given: Any) -> int:
     return answer.request_id or 0
 
 
-def test_a_child_does_not_wait_for_threads_that_tasks_have_left(store: Store, sql: Sql) -> None:
+def test_a_child_ends_without_waiting_for_threads_of_its_tasks(store: Store, sql: Sql) -> None:
     put(store, "leave_a_thread")
     broken = put(store, "close_all")
     put(store, "ping")
-    with working_with(store, TASKS) as (_, heard):
-        heard.first(Finished)
-        assert heard.first(ChildDied).how == "exited with code 1"
-        assert heard.first(Finished).request.kind == "ping"
+    with working_with(store, TASKS) as (_, emitted):
+        emitted.first(Finished)
+        assert emitted.first(ChildDied).how == "exited with code 1"
+        assert emitted.first(Finished).request.kind == "ping"
     assert errors(sql) == {broken: "the process running this request exited with code 1"}
 
 
@@ -105,14 +105,14 @@ def test_a_child_that_closes_its_pipe_and_keeps_running_is_killed(store: Store, 
     silent = put(store, "close_all_and_stay")
     put(store, "ping")
     how = "was killed because it had closed the pipe to its worker and did not end"
-    with working_with(store, TASKS) as (_, heard):
-        assert heard.first(ChildDied).how == how
-        assert heard.first(Finished).request.kind == "ping"
+    with working_with(store, TASKS) as (_, emitted):
+        assert emitted.first(ChildDied).how == how
+        assert emitted.first(Finished).request.kind == "ping"
     assert errors(sql) == {silent: f"the process running this request {how}"}
 
 
 @pytest.mark.parametrize("kind", ["wait_beside_sleep", "close_all_beside_sleep"])
-def test_what_a_task_has_started_dies_with_a_killed_worker(
+def test_processes_that_a_task_started_die_with_a_killed_worker(
     kind: str, dsn: str, store: Store, sql: Sql, tmp_path: Path
 ) -> None:
     reported = tmp_path / "pid"
@@ -127,7 +127,7 @@ def test_what_a_task_has_started_dies_with_a_killed_worker(
 
 
 def test_a_child_outlives_the_thread_that_started_it() -> None:
-    """Its worker's end is what kills it, by the kill pipe. PR_SET_PDEATHSIG would kill it here."""
+    """The kill pipe kills a child at the end of its worker; PR_SET_PDEATHSIG would kill it here."""
     started: list[ChildProcess] = []
     thread = threading.Thread(target=lambda: started.append(started_child()))
     thread.start()
@@ -145,19 +145,21 @@ def started_child() -> ChildProcess:
     return child
 
 
-def test_what_a_task_has_started_dies_with_a_worker_that_ends(store: Store, tmp_path: Path) -> None:
+def test_processes_that_a_task_started_die_with_a_worker_that_ends(
+    store: Store, tmp_path: Path
+) -> None:
     reported = tmp_path / "pid"
     put(store, "start_sleep", reported=reported)
     with ExitStack() as stack:
-        with working_with(store, TASKS) as (_, heard):
-            heard.first(Finished)
+        with working_with(store, TASKS) as (_, emitted):
+            emitted.first(Finished)
             sleep = process_of(reported, stack)
             assert not select.select([sleep], [], [], 0)[0]
         assert select.select([sleep], [], [], LEASE.total_seconds())[0]
 
 
 def process_of(reported: Path, stack: ExitStack) -> int:
-    """A descriptor of the process whose number a task has written there; killed at the end."""
+    """A descriptor of the process whose id a task has written to a file; killed at the end."""
     while not (reported.exists() and (text := reported.read_text())):
         pass
     fd = os.pidfd_open(int(text))

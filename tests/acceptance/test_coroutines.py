@@ -52,7 +52,7 @@ async def act(do: str = "ok", **given: Any) -> object:
 
 @task
 async def meet(count: int) -> int:
-    """Comes back when so many have come."""
+    """Return when `count` tasks have called it."""
     crowd.append(current().request_id)
     while len(crowd) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
@@ -87,7 +87,9 @@ def working(store: Store, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("executor", [None, "process"])
-def test_every_end_of_a_coroutine_is_reported(store: Store, sql: Sql, executor: str | None) -> None:
+def test_every_outcome_of_a_coroutine_is_delivered(
+    store: Store, sql: Sql, executor: str | None
+) -> None:
     put(store, {"do": "ok", "x": 1}, "fail", "retry", "dead", "leave", "cancel", "object")
     summary = drain(store, executor=executor, concurrency=2)
     assert (summary.finished, summary.failed, summary.slots) == (1, 6, 2)
@@ -109,14 +111,14 @@ def test_every_end_of_a_coroutine_is_reported(store: Store, sql: Sql, executor: 
     assert statuses(sql) == {"Complete": 1, "Failed": 1, "Scheduled": 5}
 
 
-def test_a_hundred_run_at_once(store: Store, sql: Sql) -> None:
+def test_a_hundred_coroutines_run_at_once(store: Store, sql: Sql) -> None:
     crowd.clear()
     put(store, *[{"count": 100}] * 100, kind="meet")
     assert drain(store).finished == 100
     assert sql("select distinct result::text from rowlease.queue_history") == [("100",)]
 
 
-def test_more_than_fit_are_run_in_their_order(store: Store, sql: Sql) -> None:
+def test_more_coroutines_than_slots_run_in_their_order(store: Store, sql: Sql) -> None:
     put(store, *[{"x": number} for number in range(500)])
     summary = drain(store, concurrency=1)
     assert summary.finished == 500
@@ -149,28 +151,28 @@ def test_a_coroutine_past_its_soft_time_limit_gets_the_exception(store: Store, s
 
 
 def test_short_requests_do_not_wait_behind_a_long_one(store: Store) -> None:
-    with working(store, prefetch=50) as (_, heard):
+    with working(store, prefetch=50) as (_, emitted):
         put(store, *["ok"] * 300)
         for _ in range(300):
-            heard.first(Finished)
+            emitted.first(Finished)
         put(store, "stay", *["ok"] * 300)
         for _ in range(300):
-            heard.first(Finished)
+            emitted.first(Finished)
 
 
 def test_a_second_stop_abandons_running_requests(store: Store, sql: Sql) -> None:
     put(store, "stay")
-    with working(store) as (worker, heard):
-        heard.first(Started)
+    with working(store) as (worker, emitted):
+        emitted.first(Started)
         worker.stop()
         worker.stop()
     assert statuses(sql) == {"Pending": 1}
 
 
-def test_a_coroutine_hears_that_it_is_cancelled(store: Store, sql: Sql) -> None:
+def test_a_coroutine_is_asked_to_stop_when_its_request_is_cancelled(store: Store, sql: Sql) -> None:
     (request_id,) = put(store, "obey")
-    with working(store, lease=SHORT_LEASE) as (_, heard):
-        heard.first(Started)
+    with working(store, lease=SHORT_LEASE) as (_, emitted):
+        emitted.first(Started)
         store.cancel([request_id])
-        assert "stopped, as asked" in heard.first(Failed).error
+        assert "stopped, as asked" in emitted.first(Failed).error
     assert statuses(sql) == {"Cancelled": 1}

@@ -1,4 +1,4 @@
-"""Every call ends in time, however the database or the network keeps silent."""
+"""Every call ends in time when the database or the network does not answer."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_server_that_never_ends_the_handshake_is_given_up(dsn: str, mode: str)
             each.close()
 
 
-def test_who_finds_every_connection_in_use_waits_no_longer_than_its_call(dsn: str) -> None:
+def test_the_wait_for_a_free_connection_ends_with_the_time_of_the_call(dsn: str) -> None:
     with closing(PostgresStore(dsn, "test")) as store:
         store.check_schema()
         taken = [store._pool.take(10) for _ in range(MOST)]
@@ -147,7 +147,7 @@ def test_who_finds_every_connection_in_use_waits_no_longer_than_its_call(dsn: st
         assert store.depth() == []
 
 
-def test_where_the_server_can_still_speak_it_ends_the_call_itself_and_nothing_is_done(
+def test_a_server_that_still_answers_ends_the_call_itself_and_does_nothing(
     dsn: str, sql: Sql
 ) -> None:
     # The server ends the call a twentieth of this before the client would.

@@ -146,13 +146,13 @@ def test_a_task_may_go_on_after_the_commit_for_longer_than_its_lease(
     dsn: str, store: Store, sql: Sql, gate: Path
 ) -> None:
     put(store, dsn=dsn, wait=str(gate))
-    with working(store, [pay], lease=SHORT_LEASE) as (_, heard):
-        lease = heard.first(Started).request.lock_expires_time
-        heard.first(Renewed)
+    with working(store, [pay], lease=SHORT_LEASE) as (_, emitted):
+        lease = emitted.first(Started).request.lock_expires_time
+        emitted.first(Renewed)
         while sql("select clock_timestamp() < %s", [lease]) == [(True,)]:
             pass
         open_gate(gate)
-        heard.first(Finished)
+        emitted.first(Finished)
     assert state(sql) == ("Complete", {"paid": 5}, 1)
 
 
@@ -168,8 +168,8 @@ def test_a_worker_that_was_stopped_beyond_its_lease_has_no_effect(
         line(stopped, "started request_id")
         ((late,),) = sql("select lock_token from rowlease.queue")
         stopped.send_signal(signal.SIGSTOP)
-        with working(store, [pay_slowly]) as (_, heard):
-            heard.first(Finished)
+        with working(store, [pay_slowly]) as (_, emitted):
+            emitted.first(Finished)
         open_gate(gate)
         assert done.read_text() == "lease_lost"
         stopped.send_signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""A claim that is committed, and whose answer never reaches its worker."""
+"""A claim that commits, but whose answer does not reach its worker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rowlease.events import Disowned, Events, Finished, StoreLost
 from rowlease.store import Store
 from rowlease.worker import Worker
-from tests.acceptance.test_worker import Heard, act, put, statuses, working
+from tests.acceptance.test_worker import Emitted, act, put, statuses, working
 from tests.spark.lost_answer import LostAnswer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -22,13 +22,13 @@ def test_a_claim_whose_answer_was_lost_is_neither_an_attempt_nor_a_crash(
     put(store, *[{"mark": MARK}] * 3)
     with (
         LostAnswer(dsn, MARK.encode()) as proxy,
-        working(proxy.dsn, concurrency=3) as (_, heard),
+        working(proxy.dsn, concurrency=3) as (_, emitted),
     ):
-        heard.first(StoreLost)
+        emitted.first(StoreLost)
         for _ in range(3):
-            heard.first(Finished)
+            emitted.first(Finished)
         assert proxy.lost == 1
-        assert heard.first(Disowned).count > 0
+        assert emitted.first(Disowned).count > 0
     assert statuses(sql) == {"Complete": 3}
     assert sql(ATTEMPTS) == [(1, 0)]
 
@@ -37,10 +37,10 @@ def test_a_worker_that_drains_the_queue_does_not_leave_such_a_claim_behind(
     store: Store, dsn: str, sql: Sql
 ) -> None:
     put(store, {"mark": MARK})
-    heard, events = Heard(), Events()
-    events.subscribe(heard, Disowned)
+    emitted, events = Emitted(), Events()
+    events.subscribe(emitted, Disowned)
     with LostAnswer(dsn, MARK.encode()) as proxy:
         summary = Worker(proxy.dsn, [act], burst=True, concurrency=1, events=events).run()
     assert (proxy.lost, summary.finished) == (1, 1)
-    assert heard.first(Disowned).count == 1
+    assert emitted.first(Disowned).count == 1
     assert sql(ATTEMPTS) == [(1, 0)]

@@ -82,12 +82,12 @@ def test_requests_are_enqueued_and_done(proxy: str, sql: Sql) -> None:
 def test_an_idle_worker_finds_what_comes_by_polling(proxy: str) -> None:
     with (
         connect(proxy) as store,
-        working(proxy, poll=timedelta(seconds=0.05)) as (_, heard),
+        working(proxy, poll=timedelta(seconds=0.05)) as (_, emitted),
     ):
-        assert not heard.first(WorkerIdle).announced
+        assert not emitted.first(WorkerIdle).announced
         put(store, "ok")
-        assert heard.first(Started)
-        assert heard.first(Finished)
+        assert emitted.first(Started)
+        assert emitted.first(Finished)
 
 
 def test_a_blocked_producer_is_let_in(proxy: str, store: Store) -> None:

@@ -42,7 +42,7 @@ def ok() -> str:
 
 @task
 def deep() -> object:
-    """JSON that a server's stack does not hold; Python's own limit is lower."""
+    """JSON nested too deep for the server; Python's own limit is lower."""
     sys.setrecursionlimit(10 * DEEP)
     result: list[Any] = []
     for _ in range(DEEP):
@@ -67,7 +67,7 @@ def note(text: str, gate: str) -> None:
 
 @task
 def write_into_pipes(form: str) -> None:
-    """As a task does that takes a descriptor for its own: no worker may take that for an answer."""
+    """Write to the pipes of the worker by mistake; the worker must not take that for an answer."""
     garbage = {
         "no such code": wire.OUTCOME.pack(0, 200, 0.0),
         "endless": wire.OUTCOME.pack(2**32 - 1, wire.DONE, 0.0),
@@ -120,26 +120,26 @@ def latin1(server_dsn: str) -> Iterator[str]:
             connection.execute(f"drop database {name} with (force)")
 
 
-def test_a_result_that_is_nested_too_deep_fails_and_the_others_go_through(
+def test_a_result_that_is_nested_too_deep_fails_and_the_others_are_delivered(
     store: Store, sql: Sql
 ) -> None:
     first, poison, last = put(store, ("ok", "{}"), ("deep", "{}"), ("ok", "{}"))
-    with working(store, TASKS) as (_, heard):
-        assert {heard.first(Finished).request.request_id for _ in range(2)} == {first, last}
-        printed = heard.first(Failed)
+    with working(store, TASKS) as (_, emitted):
+        assert {emitted.first(Finished).request.request_id for _ in range(2)} == {first, last}
+        printed = emitted.first(Failed)
     assert printed.request.request_id == poison
     assert errors(sql)[poison].startswith("the database refused the result: stack depth limit")
 
 
-def test_what_the_database_s_encoding_lacks_fails_its_own_request(latin1: str) -> None:
+def test_a_character_that_the_encoding_lacks_fails_only_its_own_request(latin1: str) -> None:
     with closing(open_store(latin1)) as store, psycopg.connect(latin1, autocommit=True) as look:
         returned, raised, good = put(
             store, ("euro", '{"do": "return"}'), ("euro", '{"do": "raise"}'), ("ok", "{}")
         )
-        with working(store, TASKS) as (_, heard):
-            assert heard.first(Finished).request.request_id == good
+        with working(store, TASKS) as (_, emitted):
+            assert emitted.first(Finished).request.request_id == good
             for _ in range(2):
-                heard.first(Failed)
+                emitted.first(Failed)
         found: dict[int, str] = dict(
             look.execute("select request_id, last_error from rowlease.queue").fetchall()
         )
@@ -150,17 +150,17 @@ def test_what_the_database_s_encoding_lacks_fails_its_own_request(latin1: str) -
 @pytest.mark.parametrize(
     ("text", "kept"), [("bad \0 note", "bad \N{REPLACEMENT CHARACTER} note"), ("\ud800", "?")]
 )
-def test_a_note_that_no_database_holds_is_kept_as_it_can_be(
+def test_a_note_that_no_database_accepts_is_kept_escaped(
     text: str, kept: str, store: Store, sql: Sql, tmp_path: Any
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     put(store, ("note", f'{{"text": {json.dumps(json.dumps(text)[1:-1])}, "gate": "{gate}"}}'))
-    with working(store, TASKS, lease=timedelta(seconds=1)) as (_, heard):
-        assert heard.first(ProgressKept).count == 1
+    with working(store, TASKS, lease=timedelta(seconds=1)) as (_, emitted):
+        assert emitted.first(ProgressKept).count == 1
         assert sql("select note from rowlease.progress") == [(kept,)]
         gate.write_text("")
-        heard.first(Finished)
+        emitted.first(Finished)
 
 
 def test_a_note_that_the_encoding_lacks_is_kept_escaped(latin1: str, tmp_path: Any) -> None:
@@ -168,11 +168,11 @@ def test_a_note_that_the_encoding_lacks_is_kept_escaped(latin1: str, tmp_path: A
     os.mkfifo(gate)
     with closing(open_store(latin1)) as store, psycopg.connect(latin1, autocommit=True) as look:
         put(store, ("note", f'{{"text": "5 \\u20ac", "gate": "{gate}"}}'))
-        with working(store, TASKS, lease=timedelta(seconds=1)) as (_, heard):
-            heard.first(ProgressKept)
+        with working(store, TASKS, lease=timedelta(seconds=1)) as (_, emitted):
+            emitted.first(ProgressKept)
             found = look.execute("select note from rowlease.progress").fetchall()
             gate.write_text("")
-            heard.first(Finished)
+            emitted.first(Finished)
     assert found == [("5 \\u20ac",)]
 
 
@@ -187,28 +187,30 @@ def test_an_outcome_that_is_refused_in_every_form_is_dropped_and_reported(
         " for each row execute function public.refuse()"
     )
     poison, good = put(store, ("deep", "{}"), ("ok", "{}"))
-    with working(store, TASKS) as (_, heard):
-        assert heard.first(Finished).request.request_id == good
-        printed = heard.first(OutcomeRefused)
+    with working(store, TASKS) as (_, emitted):
+        assert emitted.first(Finished).request.request_id == good
+        printed = emitted.first(OutcomeRefused)
         assert printed.request.request_id == poison
         assert "not even that" in printed.error
         put(store, ("ok", "{}"))
-        heard.first(Finished)
+        emitted.first(Finished)
     # It is still leased: the lease runs out, which counts as a crash.
     assert sql("select request_id, status from rowlease.queue") == [(poison, "Processing")]
 
 
 @pytest.mark.parametrize("form", ["no such code", "endless", "no text", "no seconds", "no number"])
-def test_what_a_task_writes_into_the_pipe_ends_its_process_alone(form: str, store: Store) -> None:
+def test_a_task_that_writes_into_the_pipe_ends_only_its_own_process(
+    form: str, store: Store
+) -> None:
     put(store, ("write_into_pipes", f'{{"form": "{form}"}}'), ("ok", "{}"))
-    with working(store, TASKS) as (_, heard):
-        assert heard.first(Finished, lambda event: event.request.kind == "ok")
+    with working(store, TASKS) as (_, emitted):
+        assert emitted.first(Finished, lambda event: event.request.kind == "ok")
 
 
-def test_a_loop_that_a_task_has_stopped_runs_on(store: Store) -> None:
+def test_an_event_loop_that_a_task_has_stopped_runs_on(store: Store) -> None:
     put(store, ("stop_the_loop", "{}"), ("ok_in_the_loop", "{}"))
-    with working(store, [stop_the_loop, ok_in_the_loop], concurrency=2) as (_, heard):
-        assert {heard.first(Finished).request.kind for _ in range(2)} == {
+    with working(store, [stop_the_loop, ok_in_the_loop], concurrency=2) as (_, emitted):
+        assert {emitted.first(Finished).request.kind for _ in range(2)} == {
             "stop_the_loop",
             "ok_in_the_loop",
         }
@@ -227,21 +229,21 @@ def test_a_time_that_was_set_by_hand_ends_no_worker(time: str, store: Store, sql
     )
     put(store, ("ok", "{}"))
     sql("update rowlease.queue set requested_time = %s", [time])
-    with working(store, TASKS) as (_, heard):
-        assert heard.first(ScheduleFired, lambda event: event.schedule == "plain")
+    with working(store, TASKS) as (_, emitted):
+        assert emitted.first(ScheduleFired, lambda event: event.schedule == "plain")
         for _ in range(2):
-            heard.first(Finished)
+            emitted.first(Finished)
 
 
 def test_a_routine_that_is_gone_for_a_moment_ends_no_worker(store: Store, sql: Sql) -> None:
-    with working(store, TASKS) as (_, heard):
-        heard.first(WorkerIdle)
+    with working(store, TASKS) as (_, emitted):
+        emitted.first(WorkerIdle)
         sql("alter routine rowlease.exchange rename to exchange_taken_away")
         put(store, ("ok", "{}"))
-        assert "lacks an object of this version" in heard.first(StoreLost).error
+        assert "lacks an object of this version" in emitted.first(StoreLost).error
         sql("alter routine rowlease.exchange_taken_away rename to exchange")
-        heard.first(StoreRecovered)
-        heard.first(Finished)
+        emitted.first(StoreRecovered)
+        emitted.first(Finished)
 
 
 def put_schedules(store: Store, *names: str) -> None:
@@ -257,5 +259,5 @@ def test_a_lease_s_end_that_was_set_by_hand_stops_no_claim(
     store.dequeue("gone", ["default"], 1)
     sql("update rowlease.queue set lock_expires_time = %s", [time])
     put(store, ("ok", "{}"))
-    with working(store, TASKS) as (_, heard):
-        heard.first(Finished)
+    with working(store, TASKS) as (_, emitted):
+        emitted.first(Finished)

@@ -1,4 +1,4 @@
-"""Four slots and ten requests in three priorities: who starts when, and who waits.
+"""Four slots and ten requests of three priorities: the order in which the requests start.
 
 Source of the scenario: Azure Service Bus's priority queue sample, where a pump passes messages to a
 dispatcher with a number of workers.
@@ -28,7 +28,7 @@ def gates(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_four_start_the_pump_waits_and_the_rest_follow_by_priority(
+def test_four_requests_start_and_the_rest_follow_by_priority(
     store: Store, sql: Sql, gates: list[Path]
 ) -> None:
     gate_of = {
@@ -42,18 +42,18 @@ def test_four_start_the_pump_waits_and_the_rest_follow_by_priority(
             for priority, request_id in zip(PRIORITIES, gate_of, strict=True)
         )
     ]
-    with working(store, concurrency=4, prefetch=0) as (_, heard):
-        running = [heard.first(Started).request.request_id for _ in range(4)]
+    with working(store, concurrency=4, prefetch=0) as (_, emitted):
+        running = [emitted.first(Started).request.request_id for _ in range(4)]
         assert sorted(running) == sorted(in_order[:4])
         assert statuses(sql) == {"Processing": 4, "Pending": 6}
         for following in in_order[4:]:
             gate_of[running.pop(0)].write_text("through")
-            heard.first(Finished)
-            running.append(heard.first(Started).request.request_id)
+            emitted.first(Finished)
+            running.append(emitted.first(Started).request.request_id)
             assert running[-1] == following
         for request_id in running:
             gate_of[request_id].write_text("through")
-            heard.first(Finished)
+            emitted.first(Finished)
     assert statuses(sql) == {"Complete": 10}
 
 
@@ -62,7 +62,7 @@ def test_queues_with_weights_get_their_shares(store: Store) -> None:
         store.configure_queue(name)
         store.enqueue_many(name, [NewRequest(kind="act", payload="{}")] * 12)
     queues = {"often": 3, "seldom": 1}
-    with working(store, queues=queues, concurrency=1, prefetch=0, burst=True) as (_, heard):
-        order = [heard.first(Started).request.queue_name for _ in range(24)]
+    with working(store, queues=queues, concurrency=1, prefetch=0, burst=True) as (_, emitted):
+        order = [emitted.first(Started).request.queue_name for _ in range(24)]
     assert order[:16].count("often") == 12
     assert [order[place : place + 4].count("often") for place in (0, 4, 8)] == [3, 3, 3]

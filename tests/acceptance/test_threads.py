@@ -92,7 +92,7 @@ def drain(store: Store, **settings: Any) -> Any:
     return Worker(store, TASKS, executor="thread", burst=True, **settings).run()
 
 
-def test_every_end_of_a_function_in_a_thread_is_reported(store: Store, sql: Sql) -> None:
+def test_every_outcome_of_a_function_in_a_thread_is_delivered(store: Store, sql: Sql) -> None:
     put(store, "ok", "fail", "leave", "stop iteration", max_attempts=1)
     summary = drain(store, concurrency=2)
     assert (summary.finished, summary.failed, summary.slots) == (1, 3, 2)
@@ -106,12 +106,12 @@ def test_every_end_of_a_function_in_a_thread_is_reported(store: Store, sql: Sql)
     ]
 
 
-def test_as_many_as_there_are_slots_run_at_once(store: Store) -> None:
+def test_as_many_threads_as_slots_run_at_once(store: Store) -> None:
     put(store, *["meet"] * 32)
     assert drain(store).finished == 32
 
 
-def test_a_coroutine_among_them_runs_in_the_event_loop(store: Store, sql: Sql) -> None:
+def test_a_coroutine_among_functions_runs_in_the_event_loop(store: Store, sql: Sql) -> None:
     put(store, "", kind="native")
     put(store, "ok")
     assert drain(store).finished == 2
@@ -143,38 +143,40 @@ def test_a_soft_time_limit_asks_a_thread_to_stop(store: Store, sql: Sql) -> None
     assert sql("select result from rowlease.queue_history") == [("stopped in time",)]
 
 
-def test_a_thread_that_never_ends_does_not_hold_up_the_end(store: Store, sql: Sql) -> None:
-    with working_with(store, tasks=TASKS, concurrency=None, executor="thread") as (worker, heard):
+def test_a_thread_that_never_ends_does_not_delay_the_end_of_the_worker(
+    store: Store, sql: Sql
+) -> None:
+    with working_with(store, tasks=TASKS, concurrency=None, executor="thread") as (worker, emitted):
         put(store, "stay", "ok")
-        assert heard.first(Finished)
-        assert heard.first(Started)
+        assert emitted.first(Finished)
+        assert emitted.first(Started)
         worker.stop()
         worker.stop()
     assert statuses(sql) == {"Complete": 1, "Pending": 1}
 
 
-def test_what_was_left_behind_reports_nothing(store: Store, sql: Sql) -> None:
-    with working_with(store, tasks=TASKS, concurrency=1, executor="thread") as (_, heard):
+def test_a_thread_past_its_time_limit_delivers_no_outcome(store: Store, sql: Sql) -> None:
+    with working_with(store, tasks=TASKS, concurrency=1, executor="thread") as (_, emitted):
         put(store, "", kind="stuck")
-        assert "past its time limit" in heard.first(Failed).error
+        assert "past its time limit" in emitted.first(Failed).error
         let_go.set()
         assert left.wait(PATIENCE)
         put(store, "ok")
-        assert heard.first(Finished).request.kind == "plain"
+        assert emitted.first(Finished).request.kind == "plain"
     assert statuses(sql) == {"Complete": 1, "Scheduled": 1}
 
 
-def test_what_a_thread_says_of_its_progress_can_be_seen(store: Store, sql: Sql) -> None:
+def test_the_progress_of_a_thread_can_be_read(store: Store, sql: Sql) -> None:
     settings = {"concurrency": 2, "executor": "thread", "lease": SHORT_LEASE}
-    with working_with(store, tasks=TASKS, **settings) as (_, heard):
+    with working_with(store, tasks=TASKS, **settings) as (_, emitted):
         put(store, "report")
-        assert heard.first(ProgressKept).count == 1
+        assert emitted.first(ProgressKept).count == 1
         assert sql("select fraction, note from rowlease.progress") == [(0.25, "a quarter")]
         let_go.set()
-        assert heard.first(Finished)
+        assert emitted.first(Finished)
 
 
-def test_a_plain_function_is_no_coroutine(store: Store) -> None:
+def test_a_plain_function_cannot_run_as_a_coroutine(store: Store) -> None:
     with pytest.raises(ConfigError, match=r"plain is not an `async def`.*'thread' runs both"):
         Worker(store, TASKS, executor="coroutine")
 
@@ -193,7 +195,7 @@ def test_tasks_choose_their_executor(store: Store, sql: Sql) -> None:
     ]
 
 
-def test_two_tasks_that_want_different_executors_are_refused(store: Store) -> None:
+def test_two_tasks_that_name_different_executors_are_refused(store: Store) -> None:
     @task(executor="thread")
     def one() -> None: ...
 
@@ -205,6 +207,6 @@ def test_two_tasks_that_want_different_executors_are_refused(store: Store) -> No
         Worker(store, [one, other])
 
 
-def test_an_executor_that_there_is_not_is_refused(store: Store) -> None:
+def test_an_unknown_executor_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="must be one of process, thread, coroutine"):
         Worker(store, TASKS, executor="greenlet")

@@ -27,7 +27,7 @@ def put(store: Store, kind: str, count: int) -> None:
     store.enqueue_many("default", [NewRequest(kind=kind, max_attempts=1)] * count)
 
 
-def test_what_a_new_release_enqueues_is_done_by_it_and_never_a_dead_letter(
+def test_a_request_of_a_new_release_is_run_by_it_and_never_a_dead_letter(
     store: Store, sql: Sql
 ) -> None:
     with working(store, [old_task]) as (_, old):
@@ -38,8 +38,8 @@ def test_what_a_new_release_enqueues_is_done_by_it_and_never_a_dead_letter(
             put(store, "old_task", 4)
             for _ in range(4):
                 new.first(Finished, lambda event: event.request.kind == "new_task")
-    for heard in (old, new):
-        assert [event for event in heard.all if isinstance(event, KindUnknown | Failed)] == []
+    for emitted in (old, new):
+        assert [event for event in emitted.all if isinstance(event, KindUnknown | Failed)] == []
     assert sql("select count(*) from rowlease.queue where status = 'Failed'") == [(0,)]
     assert sql(ATTEMPTS + " where kind = 'new_task'") == [(1, 0)]
     assert statuses(sql)["Complete"] >= 4
@@ -47,9 +47,9 @@ def test_what_a_new_release_enqueues_is_done_by_it_and_never_a_dead_letter(
 
 def test_a_kind_that_no_worker_knows_for_long_becomes_a_dead_letter(store: Store, sql: Sql) -> None:
     store.configure_queue("default", unknown_kind_seconds=1)
-    with working(store, [old_task]) as (_, heard):
+    with working(store, [old_task]) as (_, emitted):
         put(store, "nobodys", 3)
-        heard.first(KindUnknown, lambda event: event.dead)
+        emitted.first(KindUnknown, lambda event: event.dead)
     dead = sql(
         "select distinct num_attempts, last_error from rowlease.queue where status = 'Failed'"
     )

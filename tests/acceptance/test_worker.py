@@ -1,7 +1,7 @@
 """The worker with real processes, real signals and a real database.
 
-Nothing sleeps: a test waits for an event of the worker, for a line of a worker's log, or at a pipe
-that a task waits at, too.
+No test sleeps: each waits for an event of the worker, for a line of its log, or for a pipe that a
+task reads.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Unprintable(Exception):
 
 @task
 def act(do: str = "ok", **given: Any) -> object:
-    """One task for every way a request can go."""
+    """One task for every outcome of a request."""
     match do:
         case "ok":
             return {"did": "ok", **given}
@@ -123,7 +123,7 @@ def endless() -> None:
     threading.Event().wait()
 
 
-class Heard:
+class Emitted:
     """The events of a worker; `first` waits for one."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Heard:
         kind: type[E],
         which: Callable[[E], bool] = lambda event: True,
     ) -> E:
-        """The first event of this kind that was not asked for yet."""
+        """Wait for the next event of this kind."""
         deadline = time.monotonic() + PATIENCE
         for event in self.all:
             if isinstance(event, kind) and which(event):
@@ -157,10 +157,12 @@ class Heard:
 
 
 @contextmanager
-def working(dsn: str | Store, tasks: Any = None, **settings: Any) -> Iterator[tuple[Worker, Heard]]:
+def working(
+    dsn: str | Store, tasks: Any = None, **settings: Any
+) -> Iterator[tuple[Worker, Emitted]]:
     """A worker in a thread; at the end it is stopped, and running requests are abandoned."""
-    heard, events = Heard(), Events()
-    events.subscribe(heard)
+    emitted, events = Emitted(), Events()
+    events.subscribe(emitted)
     tasks = tasks or [act, endless]
     worker = Worker(dsn, tasks, events=events, **{"concurrency": 1, **settings})
     errors = []
@@ -174,7 +176,7 @@ def working(dsn: str | Store, tasks: Any = None, **settings: Any) -> Iterator[tu
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield worker, heard
+        yield worker, emitted
     finally:
         worker.stop()
         worker.stop()
@@ -259,7 +261,7 @@ def open_gate(gate: Path) -> None:
 # -- outcomes ------------------------------------------------------------------------------------
 
 
-def test_everything_waiting_is_done_and_every_result_is_kept(store: Store, sql: Sql) -> None:
+def test_a_worker_runs_all_waiting_requests_and_keeps_their_results(store: Store, sql: Sql) -> None:
     ids = put(store, *({"n": n} for n in range(500)))
     summary = drain(store)
     assert (summary.claimed, summary.finished, summary.failed) == (500, 500, 0)
@@ -290,7 +292,7 @@ def test_a_failing_task_is_retried_and_then_a_dead_letter(store: Store, sql: Sql
     assert "rowlease/worker" not in error_text
 
 
-def test_a_task_says_when_to_retry_and_when_never(store: Store, sql: Sql) -> None:
+def test_a_task_can_ask_for_a_retry_and_for_a_dead_letter(store: Store, sql: Sql) -> None:
     later, never = put(store, "retry", "dead")
     summary = drain(store)
     assert (summary.failed, summary.dead) == (2, 1)
@@ -349,7 +351,9 @@ def test_a_request_of_an_unknown_kind_is_declined_with_a_reason(store: Store, sq
 
 
 @pytest.mark.parametrize("action", ["chatter", "close", "fork"])
-def test_what_a_task_does_to_its_process_is_harmless(action: str, store: Store, sql: Sql) -> None:
+def test_a_task_that_damages_its_process_harms_no_other_request(
+    action: str, store: Store, sql: Sql
+) -> None:
     odd = 50
     ids = put(store, *(action if n == odd else {"n": n} for n in range(200)))
     put(store, "chatter")
@@ -380,39 +384,39 @@ def test_a_crash_fails_the_running_request_and_no_other(
     put(store, *["ok"] * 200)
     (poison,) = put(store, action, max_attempts=1)
     put(store, *["ok"] * 200)
-    heard, events = Heard(), Events()
-    events.subscribe(heard)
+    emitted, events = Emitted(), Events()
+    events.subscribe(emitted)
     summary = drain(store, events=events)
     assert (summary.finished, summary.failed, summary.crashed) == (400, 1, 1)
     assert errors(sql) == {poison: f"the process running this request {how}"}
     assert statuses(sql) == {"Complete": 400, "Failed": 1}
-    # Nor was any other one run twice: what was done before the crash counts.
+    # No other request ran twice: the outcomes from before the crash were delivered.
     assert sql("select max(num_attempts) from rowlease.queue_history") == [(1,)]
-    started = [event.request.request_id for event in rest(heard) if isinstance(event, Started)]
+    started = [event.request.request_id for event in rest(emitted) if isinstance(event, Started)]
     assert len(started) == len(set(started)) == 401
 
 
-def rest(heard: Heard) -> list[Event]:
-    while not heard._new.empty():
-        heard.all.append(heard._new.get())
-    return heard.all
+def rest(emitted: Emitted) -> list[Event]:
+    while not emitted._new.empty():
+        emitted.all.append(emitted._new.get())
+    return emitted.all
 
 
-def test_a_child_that_dies_while_it_does_nothing_is_replaced(store: Store) -> None:
-    with working(store) as (_, heard):
+def test_an_idle_child_that_dies_is_replaced(store: Store) -> None:
+    with working(store) as (_, emitted):
         put(store, "ok")
-        heard.first(Finished)
-        (child,) = heard_children(heard)
+        emitted.first(Finished)
+        (child,) = heard_children(emitted)
         os.kill(child, signal.SIGKILL)
-        assert heard.first(ChildDied).request is None
+        assert emitted.first(ChildDied).request is None
         put(store, "ok")
-        heard.first(Finished)
+        emitted.first(Finished)
 
 
-def heard_children(heard: Heard) -> list[int]:
+def heard_children(emitted: Emitted) -> list[int]:
     from rowlease.events import ChildStarted
 
-    return [event.pid for event in rest(heard) if isinstance(event, ChildStarted)]
+    return [event.pid for event in rest(emitted) if isinstance(event, ChildStarted)]
 
 
 def test_a_task_past_its_time_limit_is_killed_and_fails(store: Store, sql: Sql) -> None:
@@ -428,35 +432,35 @@ def test_a_task_past_its_time_limit_is_killed_and_fails(store: Store, sql: Sql) 
 
 def test_short_requests_do_not_wait_behind_a_long_one(store: Store, gate: Path) -> None:
     put(store, *["ok"] * 300)
-    with working(store, concurrency=2) as (_, heard):
+    with working(store, concurrency=2) as (_, emitted):
         for _ in range(300):
-            heard.first(Finished)
-        # By now much is fetched ahead, and given to both children.
+            emitted.first(Finished)
+        # By now both children have prefetched requests.
         (long,) = put(store, {"do": "wait", "gate": str(gate)}, priority=1)
         put(store, *["ok"] * 300)
         for _ in range(300):
-            assert heard.first(Finished).request.request_id != long
+            assert emitted.first(Finished).request.request_id != long
         open_gate(gate)
-        assert heard.first(Finished).request.request_id == long
+        assert emitted.first(Finished).request.request_id == long
 
 
 def test_requests_that_no_slot_can_run_are_abandoned(store: Store, gate: Path, sql: Sql) -> None:
     put(store, *["ok"] * 300, {"do": "wait", "gate": str(gate)}, *["ok"] * 20)
-    with working(store) as (_, heard):
-        heard.first(Abandoned)  # much was fetched ahead by then
+    with working(store) as (_, emitted):
+        emitted.first(Abandoned)  # much was fetched ahead by then
         assert statuses(sql) == {"Complete": 300, "Processing": 1, "Pending": 20}
         assert sql("select max(num_attempts) from rowlease.queue where status = 'Pending'") == [
             (0,)
         ]
         open_gate(gate)
         for _ in range(321):
-            heard.first(Finished)
+            emitted.first(Finished)
 
 
 # -- the end of a worker -------------------------------------------------------------------------
 
 
-def test_a_burst_worker_leaves_when_only_later_requests_are_left(store: Store, sql: Sql) -> None:
+def test_a_burst_ends_when_only_scheduled_requests_are_left(store: Store, sql: Sql) -> None:
     put(store, "ok")
     put(store, "ok", delay=HOUR)
     assert drain(store).finished == 1
@@ -465,7 +469,7 @@ def test_a_burst_worker_leaves_when_only_later_requests_are_left(store: Store, s
     assert sql("select count(*) from rowlease.worker") == [(0,)]
 
 
-def test_a_killed_worker_s_requests_are_done_once_by_another(
+def test_another_worker_completes_each_request_of_a_killed_worker_once(
     dsn: str, store: Store, sql: Sql
 ) -> None:
     put(store, *({"n": n} for n in range(2000)))
@@ -477,9 +481,9 @@ def test_a_killed_worker_s_requests_are_done_once_by_another(
         done = statuses(sql).get("Complete", 0)
         assert 0 < done < 2000
         clock.advance(HOUR)
-        with working(store) as (_, heard):
+        with working(store) as (_, emitted):
             for _ in range(2000 - done):
-                heard.first(Finished)
+                emitted.first(Finished)
     assert statuses(sql) == {"Complete": 2000}
     assert sql("select count(distinct request_id) from rowlease.queue_history") == [(2000,)]
 
@@ -570,15 +574,15 @@ def test_requests_that_outlive_the_grace_time_are_abandoned(
 
 def test_a_lease_is_renewed_while_the_task_runs(store: Store, gate: Path, sql: Sql) -> None:
     put(store, {"do": "wait", "gate": str(gate)})
-    with working(store, lease=SHORT_LEASE) as (_, heard):
-        lease = heard.first(Started).request
+    with working(store, lease=SHORT_LEASE) as (_, emitted):
+        lease = emitted.first(Started).request
         for _ in range(2):
-            assert heard.first(Renewed).count == 1
+            assert emitted.first(Renewed).count == 1
         ((expires, token),) = sql("select lock_expires_time, lock_token from rowlease.queue")
         assert expires > lease.lock_expires_time
         assert token == lease.lock_token
         open_gate(gate)
-        heard.first(Finished)
+        emitted.first(Finished)
 
 
 def test_a_worker_that_was_suspended_beyond_its_lease_is_refused_and_reports_it(
@@ -589,8 +593,8 @@ def test_a_worker_that_was_suspended_beyond_its_lease_is_refused_and_reports_it(
         line(stopped, "started request_id")
         stopped.send_signal(signal.SIGSTOP)
         clock.advance(HOUR)
-        with working(store) as (_, heard):
-            heard.first(Finished)
+        with working(store) as (_, emitted):
+            emitted.first(Finished)
         open_gate(gate)
         stopped.send_signal(signal.SIGCONT)
         assert "request_id=1" in line(stopped, "lease lost")
@@ -605,31 +609,31 @@ def test_a_worker_that_was_suspended_beyond_its_lease_is_refused_and_reports_it(
 def test_an_idle_worker_starts_a_request_at_a_notification(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nor does it look below its floor: without a notification it sleeps an hour.
+    # It does not claim below its floor either: without a notification it sleeps for an hour.
     monkeypatch.setattr(next_claim, "FLOOR_DROPPED", 0.0)
-    with working(store, poll=HOUR) as (_, heard):
+    with working(store, poll=HOUR) as (_, emitted):
         for _ in range(3):
-            heard.first(WorkerIdle, lambda event: event.announced)
+            emitted.first(WorkerIdle, lambda event: event.announced)
             put(store, "ok")
-            heard.first(Finished)
+            emitted.first(Finished)
 
 
 def test_an_idle_worker_starts_a_request_when_it_becomes_due(store: Store) -> None:
-    with working(store, poll=HOUR) as (_, heard):
+    with working(store, poll=HOUR) as (_, emitted):
         put(store, "ok", delay=timedelta(seconds=0.3))
-        heard.first(Finished)
+        emitted.first(Finished)
 
 
 def test_a_worker_that_lost_its_listener_connects_again(store: Store, sql: Sql) -> None:
-    with working(store, poll=HOUR) as (_, heard):
-        heard.first(WorkerIdle)
+    with working(store, poll=HOUR) as (_, emitted):
+        emitted.first(WorkerIdle)
         sql(
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where datname = current_database() and pid <> pg_backend_pid()"
         )
-        heard.first(WorkerIdle)
+        emitted.first(WorkerIdle)
         put(store, "ok")
-        heard.first(Finished)
+        emitted.first(Finished)
 
 
 def test_a_store_that_was_closed_keeps_no_connection_that_was_in_use(store: Store) -> None:
@@ -644,7 +648,7 @@ def test_a_store_that_was_closed_keeps_no_connection_that_was_in_use(store: Stor
     ("away", "back", "says"),
     [
         ("allow_connections false", "allow_connections true", "not currently accepting"),
-        # As the old server is in a failover, until its address is that of the new one.
+        # In a failover the old server is away like this, until its address is that of the new one.
         (
             "set default_transaction_read_only = on",
             "reset default_transaction_read_only",
@@ -661,17 +665,17 @@ def test_a_task_continues_while_the_database_is_away_and_its_outcome_arrives_lat
     put(store, {"do": "wait", "gate": str(gate)})
     with (
         psycopg.connect(server_dsn, autocommit=True) as admin,
-        working(store) as (_, heard),
+        working(store) as (_, emitted),
     ):
-        heard.first(Started)
+        emitted.first(Started)
         name = store.where.rpartition("/")[2]
         admin.execute(f"alter database {name} {away}")
         store.close()  # no call that begins from here on gets a connection of before the change
         open_gate(gate)
-        heard.first(StoreLost, lambda event: says in event.error)
+        emitted.first(StoreLost, lambda event: says in event.error)
         admin.execute(f"alter database {name} {back}")
-        heard.first(StoreRecovered)
-        heard.first(Finished)
+        emitted.first(StoreRecovered)
+        emitted.first(Finished)
 
 
 def test_a_task_is_killed_before_its_lease_ends_when_the_database_stays_away(
@@ -679,66 +683,66 @@ def test_a_task_is_killed_before_its_lease_ends_when_the_database_stays_away(
 ) -> None:
     import psycopg
 
-    # A second before, for a machine on which a signal arrives late.
+    # A second earlier, because signals may arrive late on a busy machine.
     monkeypatch.setattr(leases, "LEASE_MARGIN_SHARE", 1.0)
     put(store, {"do": "wait", "gate": str(gate)})
     with (
         psycopg.connect(server_dsn, autocommit=True) as admin,
-        working(store, lease=SHORT_LEASE) as (_, heard),
+        working(store, lease=SHORT_LEASE) as (_, emitted),
     ):
-        lease = heard.first(Started).request
+        lease = emitted.first(Started).request
         name = store.where.rpartition("/")[2]
         admin.execute(f"alter database {name} allow_connections false")
         admin.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name]
         )
-        died = heard.first(ChildDied)
+        died = emitted.first(ChildDied)
         ((over,),) = admin.execute("select clock_timestamp() >= %s", [lease.lock_expires_time])
         assert "could not be renewed" in died.how
         admin.execute(f"alter database {name} allow_connections true")
-        again = heard.first(Started).request
+        again = emitted.first(Started).request
         assert again.request_id == lease.request_id
         assert again.lock_token > lease.lock_token
         assert not over
         open_gate(gate)
-        heard.first(Finished)
+        emitted.first(Finished)
 
 
-def test_what_a_task_says_of_its_progress_can_be_seen_while_it_runs(
-    store: Store, gate: Path, sql: Sql
-) -> None:
+def test_the_progress_of_a_running_task_can_be_read(store: Store, gate: Path, sql: Sql) -> None:
     (request_id,) = put(store, {"do": "report", "gate": str(gate)})
-    with working(store, lease=SHORT_LEASE) as (_, heard):
-        token = heard.first(Started).request.lock_token
-        assert heard.first(ProgressKept).count == 1
+    with working(store, lease=SHORT_LEASE) as (_, emitted):
+        token = emitted.first(Started).request.lock_token
+        assert emitted.first(ProgressKept).count == 1
         found = sql("select request_id, lock_token, fraction, note from rowlease.progress")
         assert found == [(request_id, token, 0.25, "a quarter")]
         open_gate(gate)
-        heard.first(Finished)
+        emitted.first(Finished)
 
 
-def test_a_running_task_hears_that_its_request_is_cancelled(store: Store, sql: Sql) -> None:
+def test_a_running_task_is_asked_to_stop_when_its_request_is_cancelled(
+    store: Store, sql: Sql
+) -> None:
     (request_id,) = put(store, "obey")
-    with working(store, lease=SHORT_LEASE) as (_, heard):
-        heard.first(Started)
+    with working(store, lease=SHORT_LEASE) as (_, emitted):
+        emitted.first(Started)
         assert store.cancel([request_id]) == [Outcome.CANCEL_REQUESTED]
-        assert "stopped, as asked" in heard.first(Failed).error
+        assert "stopped, as asked" in emitted.first(Failed).error
     assert statuses(sql) == {"Cancelled": 1}
 
 
-def test_a_running_task_hears_that_the_worker_drains(store: Store, sql: Sql) -> None:
+def test_a_running_task_is_asked_to_stop_when_the_worker_drains(store: Store, sql: Sql) -> None:
     put(store, "obey", max_attempts=1)
-    with working(store) as (worker, heard):
-        heard.first(Started)
+    with working(store) as (worker, emitted):
+        emitted.first(Started)
         worker.stop()
-        heard.first(Failed)
+        emitted.first(Failed)
     assert statuses(sql) == {"Failed": 1}
 
 
 # -- what is refused at the start ----------------------------------------------------------------
 
 
-def test_an_unknown_queue_ends_the_worker_with_a_sentence(store: Store) -> None:
+def test_an_unknown_queue_ends_the_worker_with_a_message(store: Store) -> None:
     with pytest.raises(InvalidRequest, match='queue "nowhere" does not exist'):
         drain(store, queues=["nowhere"])
 
@@ -751,7 +755,7 @@ def test_a_task_that_children_cannot_import_is_refused(store: Store) -> None:
         Worker(store, [local])
 
 
-def test_children_that_fail_to_import_say_why(dsn: str, tmp_path: Path) -> None:
+def test_the_error_of_an_import_in_a_child_is_shown(dsn: str, tmp_path: Path) -> None:
     module = tmp_path / "only_once.py"
     module.write_text(
         "import os\nfrom rowlease.tasks import task\n"
@@ -766,7 +770,7 @@ def test_children_that_fail_to_import_say_why(dsn: str, tmp_path: Path) -> None:
     assert "could not import the tasks: AssertionError: imported twice" in ended.stderr
 
 
-def test_tasks_of_the_script_itself_can_be_run(dsn: str, tmp_path: Path, store: Store) -> None:
+def test_tasks_of_the_main_script_can_be_run(dsn: str, tmp_path: Path, store: Store) -> None:
     script = tmp_path / "app.py"
     script.write_text(
         "import sys\nfrom rowlease.tasks import task\nfrom rowlease.worker import Worker\n"
@@ -782,7 +786,7 @@ def test_tasks_of_the_script_itself_can_be_run(dsn: str, tmp_path: Path, store: 
     assert ended.stdout.startswith("1 finished"), ended.stderr
 
 
-def test_registry_is_accepted(store: Store) -> None:
+def test_a_registry_is_accepted(store: Store) -> None:
     assert (
         Worker(store, Registry([act]), burst=True, concurrency=1, events=Events()).run().claimed
         == 0

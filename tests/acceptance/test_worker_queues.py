@@ -56,7 +56,7 @@ class Ran:
         ([ping, plain], {"web", "default"}),
     ],
 )
-def test_a_worker_listens_to_the_queues_of_its_tasks(
+def test_a_worker_claims_from_the_queues_of_its_tasks(
     tasks: list[Task[..., Any]], queues: set[str], store: Store
 ) -> None:
     store.configure_queue("web")
@@ -106,7 +106,7 @@ def test_a_missing_queue_is_an_error_before_anything_starts(store: Store) -> Non
     assert seen == []
 
 
-def test_the_command_listens_to_the_queues_of_its_tasks(dsn: str, store: Store) -> None:
+def test_the_command_claims_from_the_queues_of_its_tasks(dsn: str, store: Store) -> None:
     store.configure_queue("web")
     with Client(dsn) as client:
         client.enqueue(ping)

@@ -12,7 +12,7 @@ from rowlease.model import Failure, NewRequest
 from tests.contract.sessions import Clock, Session
 
 Another = Callable[[], Session]
-Heard = Callable[[], list[str]]
+Emitted = Callable[[], list[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def _has_notifications(store: Session) -> None:
 
 
 @pytest.fixture
-def heard(store: Session) -> Heard:
+def emitted(store: Session) -> Emitted:
     """The queues that were notified since the last call."""
     return store.listening()
 
@@ -37,57 +37,57 @@ def idle(store: Session) -> Iterator[None]:
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_an_enqueue_notifies_once_while_a_worker_is_idle(
-    store: Session, heard: Heard, idle: None, count: int
+    store: Session, emitted: Emitted, idle: None, count: int
 ) -> None:
     store.put(count)
-    assert heard() == ["default"]
+    assert emitted() == ["default"]
 
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_an_enqueue_does_not_notify_while_no_worker_is_idle(
-    store: Session, heard: Heard, count: int
+    store: Session, emitted: Emitted, count: int
 ) -> None:
     store.put(count)
-    assert heard() == []
+    assert emitted() == []
 
 
-def test_a_worker_can_retract_that_it_is_idle(store: Session, heard: Heard) -> None:
+def test_a_worker_can_retract_that_it_is_idle(store: Session, emitted: Emitted) -> None:
     with closing(store.listen(["default"])) as listener:
         listener.announce_idle(True)
         listener.announce_idle(False)
         store.put()
-        assert heard() == []
+        assert emitted() == []
 
 
-def test_announcing_idleness_twice_is_the_same_as_once(store: Session, heard: Heard) -> None:
+def test_announcing_idleness_twice_is_the_same_as_once(store: Session, emitted: Emitted) -> None:
     with closing(store.listen(["default"])) as listener:
         listener.announce_idle(True)
         listener.announce_idle(True)
         listener.announce_idle(False)
         store.put()
-        assert heard() == []
+        assert emitted() == []
 
 
 def test_a_connection_that_ends_is_not_idle(store: Session, another: Another) -> None:
     sleeper = another()
     sleeper.execute("select rowlease.announce_idle('{default}', true)")
     sleeper.kill()
-    heard = store.listening()
+    emitted = store.listening()
     store.put()
-    assert heard() == []
+    assert emitted() == []
 
 
 def test_an_idle_worker_is_notified_though_another_session_holds_its_lock(
-    store: Session, heard: Heard
+    store: Session, emitted: Emitted
 ) -> None:
     with store.squatting("default"), closing(store.listen(["default"])) as listener:
         listener.announce_idle(True)
         store.put()
-        assert heard() == ["default"]
+        assert emitted() == ["default"]
         listener.announce_idle(False)
 
 
-def test_a_worker_that_wakes_leaves_another_one_idle(store: Session, heard: Heard) -> None:
+def test_a_worker_that_wakes_leaves_another_one_idle(store: Session, emitted: Emitted) -> None:
     with (
         closing(store.listen(["default"])) as first,
         closing(store.listen(["default"])) as second,
@@ -96,7 +96,7 @@ def test_a_worker_that_wakes_leaves_another_one_idle(store: Session, heard: Hear
         second.announce_idle(True)
         first.announce_idle(False)
         store.put()
-        assert heard() == ["default"]
+        assert emitted() == ["default"]
 
 
 @pytest.mark.new_database
@@ -107,60 +107,60 @@ def test_idleness_writes_no_row(store: Session, idle: None) -> None:
 
 
 def test_idleness_counts_for_the_announced_queues_only(
-    store: Session, heard: Heard, idle: None
+    store: Session, emitted: Emitted, idle: None
 ) -> None:
     store.configure_queue("other")
-    heard()
+    emitted()
     store.put(queue="other")
-    assert heard() == []
+    assert emitted() == []
     store.put(queue="default")
-    assert heard() == ["default"]
+    assert emitted() == ["default"]
 
 
 def test_a_callers_transaction_always_notifies(
-    store: Session, another: Another, heard: Heard
+    store: Session, another: Another, emitted: Emitted
 ) -> None:
     """The commit may be far away, and a worker may become idle before it."""
     caller = another()
     caller.begin()
     for _ in range(3):
         store.enqueue_many("default", [NewRequest(kind="a")] * 2, connection=caller.raw)  # type: ignore[attr-defined]
-    assert heard() == []
+    assert emitted() == []
     caller.commit()
-    assert heard() == ["default"]
+    assert emitted() == ["default"]
 
 
-def test_an_insert_into_the_inbox_always_notifies_once(store: Session, heard: Heard) -> None:
+def test_an_insert_into_the_inbox_always_notifies_once(store: Session, emitted: Emitted) -> None:
     store.insert_many("inbox", [{"kind": "a"}] * 10)
-    assert heard() == ["default"]
+    assert emitted() == ["default"]
 
 
-def test_a_load_notifies_once(store: Session, heard: Heard) -> None:
+def test_a_load_notifies_once(store: Session, emitted: Emitted) -> None:
     run = store.staged("load", [{"row_id": place, "kind": "a"} for place in range(10)])
-    assert heard() == []
+    assert emitted() == []
     store.promote("load", run, 10)
-    assert heard() == ["default"]
+    assert emitted() == ["default"]
 
 
 def test_a_thousand_enqueues_do_not_notify_while_no_worker_is_idle(
-    store: Session, heard: Heard
+    store: Session, emitted: Emitted
 ) -> None:
     store.execute(
         "do $$ begin for i in 1..1000 loop"
         " perform rowlease.enqueue('default', 'a', p_in_transaction => false);"
         " commit; end loop; end $$"
     )
-    assert heard() == []
+    assert emitted() == []
     assert len(store.rows("queue", "request_id")) == 1000
 
 
 @pytest.mark.parametrize("how", ["abandon", "retry at once", "resume", "requeue", "unblock"])
 def test_a_request_that_can_run_again_notifies(
-    store: Session, heard: Heard, idle: None, how: str
+    store: Session, emitted: Emitted, idle: None, how: str
 ) -> None:
     first, _ = store.put(2, group_key="g")
     leased = store.claim()
-    heard()
+    emitted()
     match how:
         case "abandon":
             store.abandon(leased)
@@ -168,20 +168,20 @@ def test_a_request_that_can_run_again_notifies(
             store.fail(leased, [Failure("x", after=timedelta(0))])
         case "resume":
             store.pause("default")
-            heard()
+            emitted()
             store.resume("default")
         case "requeue":
             store.fail(leased, [Failure("x", dead=True)])
-            heard()
+            emitted()
             store.requeue([first])
         case "unblock":
             store.complete(leased)
-    assert heard() == ["default"]
+    assert emitted() == ["default"]
 
 
 @pytest.mark.parametrize("how", ["scheduled", "retry", "expired"])
 def test_maintain_notifies_for_requests_that_it_moves(
-    store: Session, heard: Heard, idle: None, clock: Clock, how: str
+    store: Session, emitted: Emitted, idle: None, clock: Clock, how: str
 ) -> None:
     if how == "scheduled":
         store.put(delay=timedelta(seconds=20))
@@ -190,17 +190,17 @@ def test_maintain_notifies_for_requests_that_it_moves(
         leased = store.claim()
         if how == "retry":
             store.fail(leased, [Failure("x", after=timedelta(seconds=20))])
-    heard()
+    emitted()
     store.maintain()
-    assert heard() == []
+    assert emitted() == []
     clock.advance(seconds=31)
     store.maintain()
-    assert heard() == ["default"]
+    assert emitted() == ["default"]
 
 
-def test_an_end_does_not_notify(store: Session, heard: Heard, idle: None) -> None:
+def test_an_end_does_not_notify(store: Session, emitted: Emitted, idle: None) -> None:
     store.put(4)
-    heard()
+    emitted()
     done, cancelled, failed, retried = store.claim(limit=4)
     store.complete([done])
     store.cancel([cancelled.request_id])
@@ -209,11 +209,11 @@ def test_an_end_does_not_notify(store: Session, heard: Heard, idle: None) -> Non
     store.renew([cancelled])
     store.purge("default")
     store.maintain()
-    assert heard() == []
+    assert emitted() == []
 
 
 def test_the_claim_after_the_announcement_finds_a_request_that_was_not_notified(
-    store: Session, another: Another, heard: Heard
+    store: Session, another: Another, emitted: Emitted
 ) -> None:
     """A producer checks for idle workers before its commit, so a worker claims after announcing."""
     producer = another()
@@ -223,16 +223,16 @@ def test_the_claim_after_the_announcement_finds_a_request_that_was_not_notified(
     with closing(store.listen(["default"])) as listener:
         listener.announce_idle(True)
         producer.commit()
-        assert heard() == []
+        assert emitted() == []
         assert len(store.claim(floor=floor)) == 1
 
 
-def test_an_enqueue_after_the_announcement_notifies(store: Session, heard: Heard) -> None:
+def test_an_enqueue_after_the_announcement_notifies(store: Session, emitted: Emitted) -> None:
     with closing(store.listen(["default"])) as listener:
         listener.announce_idle(True)
         assert store.claim() == []
         store.put()
-        assert heard() == ["default"]
+        assert emitted() == ["default"]
 
 
 def test_a_listener_is_notified_for_its_queues_only(store: Session) -> None:
