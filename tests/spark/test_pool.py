@@ -85,7 +85,7 @@ def test_a_queue_is_drained_by_all_executors(
         " from rowlease.queue_history"
     )
     assert (workers, slots) == (2, 2)
-    assert sql("select count(*) from rowlease.worker") == [(0,)], "all have said bye"
+    assert sql("select count(*) from rowlease.worker") == [(0,)], "every worker has removed itself"
     written = [path for path in two_executors.folder.rglob("*") if path.is_file()]
     assert not [path for path in written if secret.encode() in path.read_bytes()]
 
@@ -180,7 +180,7 @@ def test_a_cancelled_spark_job_leaves_leases_that_end(
     until(lambda: sql("select sum(busy) from rowlease.worker") == [(2,)], "both run")
     two_executors.signal(signal.SIGINT)
     drains = "select from rowlease.worker where slots = 0"
-    until(lambda: not sql(drains), "the driver has said bye")
+    until(lambda: not sql(drains), "the driver has removed itself")
     two_executors.signal(signal.SIGINT)
     answer = two_executors.answer()
     assert answer.get("error") == "RowleaseError", json.dumps(answer)

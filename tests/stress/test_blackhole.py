@@ -137,7 +137,7 @@ def test_a_minute_of_silence(
         f"{'all' if new_ones else 'open'} sessions silent for {SILENCE:g} s, lease {LEASE:g} s: "
         f"nothing was finished for {gap:.2f} s at most meanwhile, and then after {finished:.2f} s; "
         f"the request of {LONG:g} s was started {times} times; {len(ids)} others complete; "
-        f"told {log.count('renewals lost')} times that leases could not be renewed"
+        f"{log.count('renewals lost')} reports that leases could not be renewed"
     )
     assert finished < LEASE
     if new_ones:
