@@ -79,8 +79,8 @@ def named_queues(
 @click.option(
     "--create-queues",
     is_flag=True,
-    help="First create the queues that are missing, as the module of TASKS declares them. Takes "
-    "the role rowlease_operator, too.",
+    help="First create the queues that are missing, as the module of TASKS declares them. Needs "
+    "the role rowlease_operator as well.",
 )
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
 @click.option(
