@@ -180,7 +180,7 @@ import signal
 import sys
 from rowlease import task
 
-if sys.modules["__main__"].__file__.endswith("child_main.py"):
+if sys.modules["__main__"].__file__.endswith("child_program.py"):
     try:
         os.close(os.open("mark", os.O_CREAT | os.O_EXCL))
     except FileExistsError:

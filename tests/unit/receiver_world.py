@@ -12,7 +12,7 @@ from rowlease.errors import InvalidRequest
 from rowlease.events import Event, Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks import Registry, Task
-from rowlease.worker import retry_policy
+from rowlease.worker import call_retry_policy
 from rowlease.worker.claims import lost_claims, next_claim, outage, pump, receiver
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Done, Outcomes
@@ -176,7 +176,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     world = World(**getattr(request, "param", {}))
-    for module in (receiver, next_claim, outage, pump, retry_policy, lost_claims):
+    for module in (receiver, next_claim, outage, pump, call_retry_policy, lost_claims):
         monkeypatch.setattr(module, "now", lambda: world.time)
     return world
 

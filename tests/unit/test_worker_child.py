@@ -24,7 +24,7 @@ from rowlease.model import Failure
 from rowlease.tasks import Task
 from rowlease.worker import attempt
 from rowlease.worker.attempt import Ending, NotRun, Returned
-from rowlease.worker.slots import child_loop, child_main, shared_memory, wire
+from rowlease.worker.slots import child_loop, child_program, shared_memory, wire
 
 
 class Wordless(Exception):
@@ -340,7 +340,7 @@ def test_an_ending_is_the_same_after_the_pipe(ending: Ending) -> None:
 
 def test_the_program_reads_the_set_up_in_the_form_in_which_it_is_written() -> None:
     """The program has a copy of the form, because it cannot import the module `wire`."""
-    assert child_main.SET_UP.format == wire.SET_UP.format
+    assert child_program.SET_UP.format == wire.SET_UP.format
 
 
 def test_a_child_starts_without_the_modules_of_the_worker() -> None:

@@ -28,9 +28,9 @@ from rowlease.worker.call_monitor import Call
 from rowlease.worker.host import health as module
 from rowlease.worker.host.health import Health, HealthReport
 from rowlease.worker.host.health_reporter import HealthReporter, interval_of
-from rowlease.worker.host.probes import HealthFile, HealthServer, answer, read_address
+from rowlease.worker.host.health_server import HealthFile, HealthServer, answer, read_address
 from rowlease.worker.host.systemd import Systemd
-from rowlease.worker.times import CALL_SILENT, CALL_STUCK, STALLED
+from rowlease.worker.time_limits import CALL_SILENT, CALL_STUCK, STALLED
 
 READY = HealthReport(True, True, (), slots=4, busy=1, finished=1234)
 

@@ -20,10 +20,10 @@ from rowlease.events import (
     Renewed,
 )
 from rowlease.model import LeasedRequest, Outcome, Renewal
-from rowlease.worker import retry_policy as patience
+from rowlease.worker import call_retry_policy as patience
 from rowlease.worker.claims import leases as leases_module
 from rowlease.worker.claims.leases import Lease, Leases
-from rowlease.worker.times import REFUSAL_TOLERATED
+from rowlease.worker.time_limits import REFUSAL_TOLERATED
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -80,6 +80,6 @@ begin
   if num_rows > 0 then return next; end if;
 
   what := 'history partitions';
-  num_rows := rowlease_internal.keep_partitions(v_now);
+  num_rows := rowlease_internal.roll_history_partitions(v_now);
   if num_rows > 0 then return next; end if;
 end $$;

@@ -32,7 +32,7 @@ begin
   if p_purge then
     v_purged := rowlease.purge(p_queue_name, '{Scheduled,Pending,Failed}', p_dry_run => p_dry_run);
   end if;
-  if exists (select from rowlease_internal.some_requests(p_queue_name, 1) r
+  if exists (select from rowlease_internal.sample_requests(p_queue_name, 1) r
               where r.status = 'Processing' or not p_purge or not p_dry_run) then
     select format('it has requests (%s waiting, %s running, %s dead letters): purge or cancel them',
                   coalesce(sum(d.scheduled + d.pending), 0), coalesce(sum(d.processing), 0),

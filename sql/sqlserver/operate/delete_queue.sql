@@ -21,7 +21,7 @@ if @p_dry_run = 0
 exec rowlease_internal.check_queue @p_queue_name;
 if @p_purge = 1
   exec rowlease.purge @p_queue_name, N'["Scheduled", "Pending", "Failed"]', @p_dry_run = @p_dry_run;
-if exists (select 1 from rowlease_internal.some_requests(@p_queue_name, 1) as r
+if exists (select 1 from rowlease_internal.sample_requests(@p_queue_name, 1) as r
             where r.status = 'Processing' or @p_purge = 0 or @p_dry_run = 0)
   select @used = concat(N'it has requests (', coalesce(sum(d.Scheduled + d.Pending), 0), N' waiting, ',
                         coalesce(sum(d.Processing), 0), N' running, ', coalesce(sum(d.Failed), 0),

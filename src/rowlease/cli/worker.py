@@ -270,7 +270,7 @@ def health_probes(address: str | None, report: Callable[[], HealthReport]) -> It
     if address is None:
         yield
         return
-    from rowlease.worker.host.probes import HealthServer, read_address
+    from rowlease.worker.host.health_server import HealthServer, read_address
 
     host, port = read_address(address)
     with HealthServer(host, port, report) as server:
@@ -281,7 +281,7 @@ def health_probes(address: str | None, report: Callable[[], HealthReport]) -> It
 def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
     """The outlets for health reports, and the seconds between two reports."""
     from rowlease.worker.host.health_reporter import interval_of
-    from rowlease.worker.host.probes import HealthFile
+    from rowlease.worker.host.health_server import HealthFile
     from rowlease.worker.host.systemd import Systemd
 
     systemd = Systemd.of_environment()

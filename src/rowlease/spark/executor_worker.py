@@ -29,7 +29,7 @@ from rowlease.tasks import Registry
 from rowlease.worker import Summary, Worker
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.executors import executor_of_tasks
-from rowlease.worker.times import WORKER_GONE
+from rowlease.worker.time_limits import WORKER_GONE
 
 logger = logging.getLogger("rowlease")
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
-from rowlease.worker.times import WORKER_SILENT
+from rowlease.worker.time_limits import WORKER_SILENT
 
 #: Seconds of waiting that are shown in colour.
 LATE = 60.0

@@ -15,9 +15,9 @@ from rowlease.errors import InvalidRequest, RowleaseError, StoreError
 from rowlease.events import Events, HousekeepingRefused
 from rowlease.store import Consuming
 from rowlease.store.revisions import own_version
-from rowlease.worker.retry_policy import RetryPolicy, is_caused_by_data
+from rowlease.worker.call_retry_policy import CallRetryPolicy, is_caused_by_data
 from rowlease.worker.schedules import Schedules
-from rowlease.worker.times import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
+from rowlease.worker.time_limits import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
 
 #: Seconds between two calls of `maintain`: while tasks run, and while none runs.
 MAINTAIN, MAINTAIN_IDLE = 1.0, 2.5
@@ -72,7 +72,7 @@ class Housekeeping:
         """
         schedules = [self._schedules.step] if self._schedules else []
         chores = [self._send_heartbeat, *schedules, self._maintain]
-        policies = [RetryPolicy() for _ in chores]
+        policies = [CallRetryPolicy() for _ in chores]
         due = [0.0] * len(chores)
         pause = 0.0
         while not self._stopped.wait(pause):

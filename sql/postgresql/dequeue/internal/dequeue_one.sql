@@ -58,7 +58,7 @@ begin
   v_room := case when held_back then 0 else rowlease_internal.room_in_flight(v_settings, p_limit) end;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;
-    v_order := rowlease_internal.claim_order(v_settings, v_round, v_room - cardinality(request_ids),
+    v_order := rowlease_internal.choose_priorities(v_settings, v_round, v_room - cardinality(request_ids),
                                     v_times, v_ids);
     v_got := rowlease_internal.claim(
       p_queue_name, p_worker_id, p_now,

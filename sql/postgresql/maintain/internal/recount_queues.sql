@@ -41,7 +41,7 @@ begin
            count(*) filter (where r.status = 'Processing') as processing,
            count(*) filter (where r.status = 'Failed') as failed
       from queues u
-     cross join lateral rowlease_internal.some_requests(
+     cross join lateral rowlease_internal.sample_requests(
        u.queue_name, case when u.is_few then p_limit + 1 else 1 end) r
      group by 1, 2),
   different as (

@@ -42,7 +42,7 @@ begin
                          ) as n (Status, Number)
              where d.QueueName = @queue
             union all
-            select r.status, 0, 1 from rowlease_internal.some_requests(@queue, 1) as r) as e
+            select r.status, 0, 1 from rowlease_internal.sample_requests(@queue, 1) as r) as e
      group by e.Status
     having case when sum(e.Number) > 0 then 1 else 0 end <> max(e.Found))
     set @wrong = 1;
@@ -57,7 +57,7 @@ begin
                      case when r.status = 'Pending' then -1 else 0 end,
                      case when r.status = 'Processing' then -1 else 0 end,
                      case when r.status = 'Failed' then -1 else 0 end
-                from rowlease_internal.some_requests(@queue, @many) as r) as e
+                from rowlease_internal.sample_requests(@queue, @many) as r) as e
        group by e.Priority
       having sum(e.Scheduled) <> 0 or sum(e.Pending) <> 0 or sum(e.Processing) <> 0
           or sum(e.Failed) <> 0)

@@ -21,9 +21,9 @@ from rowlease.events import (
 )
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Consuming, deadlines
+from rowlease.worker.call_retry_policy import CallRetryPolicy
 from rowlease.worker.claims.progress import ProgressReporter
-from rowlease.worker.retry_policy import RetryPolicy
-from rowlease.worker.times import (
+from rowlease.worker.time_limits import (
     CHECKS_PER_LEASE,
     LEASE_MARGIN,
     LEASE_MARGIN_SHARE,
@@ -155,7 +155,7 @@ class Leases:
         self.shortest = math.inf
         #: When renewals began to fail; None while they succeed. Nothing is claimed meanwhile.
         self.failing_since: float | None = None
-        self._retry_policy = RetryPolicy(worked=True)  # the claims of these leases succeeded
+        self._retry_policy = CallRetryPolicy(worked=True)  # the claims of these leases succeeded
         self.num_lost = 0
         self._wake = threading.Event()
 

@@ -7,7 +7,7 @@ import random
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.events import Events, StoreLost, StoreRecovered
-from rowlease.worker.retry_policy import RetryPolicy
+from rowlease.worker.call_retry_policy import CallRetryPolicy
 
 #: Seconds between calls during an outage: doubled each time, half of it random.
 FIRST_RETRY, LAST_RETRY = 0.1, 5.0
@@ -23,7 +23,7 @@ class Outage:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._retry_policy = RetryPolicy()
+        self._retry_policy = CallRetryPolicy()
         self._pause = 0.0
         self.since: float | None = None
         self.retry_at = 0.0

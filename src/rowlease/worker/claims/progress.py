@@ -9,7 +9,7 @@ from rowlease.errors import RowleaseError
 from rowlease.events import Events, ProgressKept
 from rowlease.model import LeasedRequest
 from rowlease.store import Consuming
-from rowlease.worker.retry_policy import ascii_only, is_caused_by_data
+from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 
 
 class Running(Protocol):

@@ -15,14 +15,14 @@ from rowlease.events import Claimed, Events, OutcomeRefused
 from rowlease.model import Claim, Failure
 from rowlease.store import Consuming
 from rowlease.tasks import Registry
+from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.lost_claims import LostClaims
 from rowlease.worker.claims.outcomes import NotDone, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
-from rowlease.worker.retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.summary import Counts
-from rowlease.worker.times import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
+from rowlease.worker.time_limits import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
 #: The most requests that one claim takes.
 MAX_LIMIT = 10_000

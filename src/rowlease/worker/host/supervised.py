@@ -11,7 +11,7 @@ from contextlib import suppress
 from rowlease.clock import now
 from rowlease.worker.host.channel import SupervisorEnd
 from rowlease.worker.host.health import HealthReport
-from rowlease.worker.times import REPORT_SILENT
+from rowlease.worker.time_limits import REPORT_SILENT
 
 #: Seconds before a worker that died is started again: doubled each time, half of it random.
 FIRST_RESTART, LAST_RESTART = 0.2, 30.0

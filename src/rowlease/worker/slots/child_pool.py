@@ -13,7 +13,7 @@ from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
-from rowlease.worker.times import SLOTS_SHUTDOWN
+from rowlease.worker.time_limits import SLOTS_SHUTDOWN
 
 #: Seconds before a child that died before it was ready is replaced; doubled each time.
 FIRST_RESTART, LAST_RESTART = 0.1, 5.0

@@ -17,13 +17,13 @@ from contextlib import suppress
 from rowlease.clock import now
 from rowlease.model import MAX_PAYLOAD_BYTES
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.slots import child_main, wire
+from rowlease.worker.slots import child_program, wire
 from rowlease.worker.slots.kill_pipe import KillPipe
 from rowlease.worker.slots.shared_memory import SharedMemory
 from rowlease.worker.slots.slot import Answer
 
-#: -P keeps the folder of `child_main` out of sys.path; -u shows at once what a task prints.
-PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_main.__file__)
+#: -P keeps the folder of `child_program` out of sys.path; -u shows at once what a task prints.
+PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_program.__file__)
 READ_BYTES = 1 << 18
 #: Seconds after which a child surely sees the range of requests to take back: another processor
 #: sees a write to shared memory within microseconds.

@@ -25,7 +25,7 @@ from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.shared_memory import MAX_NOTE
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.slots.threads import attempt as attempt_in_thread
-from rowlease.worker.times import SLOTS_SHUTDOWN
+from rowlease.worker.time_limits import SLOTS_SHUTDOWN
 
 #: For tasks without a time limit; `asyncio.timeout(None)` takes longer than a short task.
 NO_TIMEOUT = nullcontext()

@@ -19,7 +19,7 @@ from rowlease.worker.claims.leases import LEASE_OVER, Lease
 from rowlease.worker.claims.outcomes import NotDone, Outcomes
 from rowlease.worker.claims.pump import Pump
 from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
-from rowlease.worker.times import STEP
+from rowlease.worker.time_limits import STEP
 
 #: Seconds of work that a slot holds: enough to hide the round trip of a claim, and little enough
 #: that no other worker could run it much earlier. Requests beyond twice that are taken back, and

@@ -24,8 +24,8 @@ OUTCOME = struct.Struct("=IBd")
 #: its lease was over. READY and BROKEN answer the set-up.
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
 SECONDS = struct.Struct("=d")
-#: The header of the set-up, the first message: bytes of JSON. `child_main` has a copy, because it
-#: reads the set-up before it can import this module.
+#: The header of the set-up, the first message: bytes of JSON. `child_program` has a copy, because
+#: it reads the set-up before it can import this module.
 SET_UP = struct.Struct("=I")
 READ_BYTES = 1 << 16
 

@@ -1,4 +1,4 @@
--- some_requests: sample the first requests of a queue in each of its indexes.
+-- sample_requests: sample the first requests of a queue in each of its indexes.
 -- params:   p_queue_name text, p_limit integer -- of each index
 -- returns:  priority integer, status text
 -- errors:   none
@@ -6,7 +6,7 @@
 -- why:      there is no index of a whole queue, because every request would pay for it; the partial
 --           indexes together cover all of it. Blocked requests have no index: they are searched
 --           among the first requests with groups, so that a queue with many groups costs no more.
-create or replace function rowlease_internal.some_requests(p_queue_name text, p_limit integer)
+create or replace function rowlease_internal.sample_requests(p_queue_name text, p_limit integer)
 returns table (priority integer, status text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

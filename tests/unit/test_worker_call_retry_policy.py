@@ -12,9 +12,9 @@ from rowlease.errors import (
     StoreError,
     StoreUnavailable,
 )
-from rowlease.worker import retry_policy as module
-from rowlease.worker.retry_policy import RetryPolicy, ascii_only, is_caused_by_data
-from rowlease.worker.times import REFUSAL_TOLERATED
+from rowlease.worker import call_retry_policy as module
+from rowlease.worker.call_retry_policy import CallRetryPolicy, ascii_only, is_caused_by_data
+from rowlease.worker.time_limits import REFUSAL_TOLERATED
 
 REFUSED = AccessDenied("no")
 
@@ -28,17 +28,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_refusal_is_tolerated_once_a_call_has_succeeded(clock: list[float]) -> None:
-    patience = RetryPolicy()
+    patience = CallRetryPolicy()
     assert not patience.tolerates(REFUSED)
     patience.answered()
     assert patience.tolerates(REFUSED)
-    assert RetryPolicy(worked=True).tolerates(REFUSED)
+    assert CallRetryPolicy(worked=True).tolerates(REFUSED)
 
 
 def test_a_refusal_is_tolerated_for_a_minute_after_every_success(
     clock: list[float],
 ) -> None:
-    patience = RetryPolicy(worked=True)
+    patience = CallRetryPolicy(worked=True)
     for _ in range(3):
         assert patience.tolerates(REFUSED)
         clock.append(clock[-1] + REFUSAL_TOLERATED - 1)
@@ -50,14 +50,14 @@ def test_a_refusal_is_tolerated_for_a_minute_after_every_success(
 
 
 def test_an_outage_is_tolerated_for_ever(clock: list[float]) -> None:
-    patience = RetryPolicy()
+    patience = CallRetryPolicy()
     for _ in range(3):
         assert patience.tolerates(StoreUnavailable("away"))
         clock.append(clock[-1] + 2 * REFUSAL_TOLERATED)
 
 
 def test_a_bug_is_not_tolerated() -> None:
-    assert not RetryPolicy(worked=True).tolerates(ValueError("no"))
+    assert not CallRetryPolicy(worked=True).tolerates(ValueError("no"))
 
 
 @pytest.mark.parametrize(

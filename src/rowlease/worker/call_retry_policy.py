@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rowlease.clock import now
 from rowlease.errors import AccessDenied, ConfigError, InvalidRequest, SchemaMismatch, StoreError
-from rowlease.worker.times import REFUSAL_TOLERATED
+from rowlease.worker.time_limits import REFUSAL_TOLERATED
 
 
-class RetryPolicy:
+class CallRetryPolicy:
     """Decides whether a failed call of one kind may be repeated later.
 
     Args:

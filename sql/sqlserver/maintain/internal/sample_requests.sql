@@ -1,11 +1,11 @@
--- some_requests: sample the first requests of a queue in each of its indexes.
+-- sample_requests: sample the first requests of a queue in each of its indexes.
 -- params:   p_queue_name nvarchar(400), p_limit int -- of each index
 -- returns:  priority smallint, status varchar(10)
 -- errors:   none
 -- locks:    none
 -- why:      there is no index of a whole queue, because every request would pay for it; the partial
 --           indexes together cover all of it.
-create or alter function rowlease_internal.some_requests(
+create or alter function rowlease_internal.sample_requests(
   @p_queue_name nvarchar(400), @p_limit int
 ) returns table
 as

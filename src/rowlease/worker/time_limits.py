@@ -1,7 +1,7 @@
 """The time limits that depend on each other, in seconds.
 
-Each follows from another one, or has its reason beside it; tests/unit/test_worker_times.py checks
-their order. A time limit of one module alone is in that module.
+Each follows from another one, or has its reason beside it. Their order is checked by
+tests/unit/test_worker_time_limits.py. A time limit of one module alone is in that module.
 """
 
 from __future__ import annotations

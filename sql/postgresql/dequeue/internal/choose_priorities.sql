@@ -1,4 +1,4 @@
--- claim_order: choose which priorities to claim from, and how many requests of each.
+-- choose_priorities: choose which priorities to claim from, and how many requests of each.
 -- params:   p_settings rowlease.queue_settings, p_round integer, p_limit integer,
 --           p_floor_times timestamptz[], p_floor_ids bigint[]
 -- returns:  priorities integer[], quotas integer[], until timestamptz (take nothing due later),
@@ -7,7 +7,7 @@
 -- locks:    none
 -- why:      strict starts at the highest priority. What the other policies leave free is filled
 --           strictly, so that no slot stays empty while requests wait.
-create or replace function rowlease_internal.claim_order(
+create or replace function rowlease_internal.choose_priorities(
   p_settings rowlease.queue_settings, p_round integer, p_limit integer,
   p_floor_times timestamptz[], p_floor_ids bigint[],
   out priorities integer[], out quotas integer[], out until timestamptz, out last boolean
