@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from types import NoneType, TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack, cast, overload
 
 from rowlease.database import connect
 from rowlease.errors import EnqueueUnknown, InvalidRequest, RowleaseError, StoreError
@@ -25,6 +25,7 @@ from rowlease.requests import (
     Options,
     TaskRequest,
     known,
+    plain,
     untyped_request,
 )
 from rowlease.store import Notifications, Producing, Store
@@ -48,6 +49,11 @@ PATIENCE_WITHOUT_NOTIFICATIONS = 0.1
 
 class Producer(ABC):
     """Puts requests into queues: a `Client`, or one that is bound to a transaction."""
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """The store below, for everything that a producer has no method for."""
 
     @abstractmethod
     def _send(self, queue: str, batch: list[NewRequest], call: CallOptions) -> list[Enqueued]:
@@ -131,15 +137,22 @@ class Producer(ABC):
                 f"the receipt {receipt!r} was used for {len(answers)} requests, and this call has "
                 f"{len(requests)}; give another receipt"
             )
-        return [Handle(answer.request_id or 0, answer.outcome) for answer in answers]
+        return [
+            Handle(answer.request_id or 0, answer.outcome, self.store, request.decode)
+            for answer, request in zip(answers, requests, strict=True)
+        ]
 
 
 class BoundProducer(Producer):
     """Puts requests into queues in a transaction of yours; `Client.bind` makes it."""
 
-    def __init__(self, store: Producing, connection: Any) -> None:
+    def __init__(self, store: Store, connection: Any) -> None:
         self._store = store
         self._connection = connection
+
+    @property
+    def store(self) -> Store:
+        return self._store
 
     def _send(self, queue: str, batch: list[NewRequest], call: CallOptions) -> list[Enqueued]:
         if call.get("wait") is not None:
@@ -193,7 +206,6 @@ class Client(Producer):
 
     @property
     def store(self) -> Store:
-        """The store below, for everything that a client has no method for."""
         if self._store is None:
             raise InvalidRequest("the client is not open: use it in a `with` block")
         return self._store
@@ -202,6 +214,21 @@ class Client(Producer):
     def queues(self) -> Queues:
         """The queues of the database: create, set, list, show, pause, resume, drain, delete."""
         return Queues(self.store)
+
+    @overload
+    def get(self, request_id: int) -> Handle[Any]: ...
+
+    @overload
+    def get(self, request_id: int, task: Task[..., R]) -> Handle[R]: ...
+
+    def get(self, request_id: int, task: Task[..., Any] | None = None) -> Handle[Any]:
+        """A request by its id. Nothing is read before the handle is asked.
+
+        Args:
+            task: whose annotation says what `result` returns; None: JSON values.
+        """
+        decode = plain if task is None else task.parameters.result
+        return Handle(request_id, None, self.store, decode)
 
     def bind(self, connection: Any) -> BoundProducer:
         """A producer with the same methods, whose requests are part of your transaction.

@@ -6,6 +6,7 @@ The docstring of each class is its default message, so the documentation shows t
     ├── ConfigError            wrong settings or arguments        exit code 2
     ├── InvalidRequest         a request the queue cannot accept  exit code 2
     │   └── WrongArguments     a payload does not fit its task    exit code 2
+    ├── NoResult               a request is a dead letter, or was cancelled
     ├── UnknownTask            no task is registered for a kind   exit code 2
     ├── QueueFull              the queue is at its capacity       exit code 4
     ├── LeaseLost              not completed in this transaction: roll it back
@@ -52,6 +53,28 @@ class InvalidRequest(RowleaseError):
 
 class WrongArguments(InvalidRequest):
     """The payload does not fit the parameters of the task; another attempt would not help."""
+
+
+class NoResult(RowleaseError):
+    """The request has no result, and will have none.
+
+    Attributes:
+        request_id: its id.
+        status: `Failed` (a dead letter), `Cancelled`, or None if there is no such request.
+        error: its last error, with a traceback; None if it has none.
+    """
+
+    def __init__(self, request_id: int, status: str | None, error: str | None = None) -> None:
+        why = {
+            None: "there is none: its transaction is not committed, or it was purged",
+            "Failed": "it is a dead letter",
+            "Cancelled": "it was cancelled",
+        }[status]
+        last = f": {error.splitlines()[0]}" if error else ""
+        super().__init__(f"request {request_id} has no result: {why}{last}")
+        self.request_id = request_id
+        self.status = status
+        self.error = error
 
 
 class UnknownTask(RowleaseError):

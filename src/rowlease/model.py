@@ -304,7 +304,7 @@ class Schedule(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request, in the column order of the routine `list_requests`."""
+    """A request, in the column order of the routines `list_requests` and `get_request`."""
 
     request_id: int
     queue_name: str

@@ -101,7 +101,7 @@ def untyped_request(
         text = "{}" if payload is None else codec.encode(payload)
     except ValueError as error:
         raise InvalidRequest(f"the payload {error}") from error
-    return made(kind, text, _plain, known(options, RequestOptions.__annotations__))
+    return made(kind, text, plain, known(options, RequestOptions.__annotations__))
 
 
 def made(
@@ -140,5 +140,6 @@ def known(options: T, names: Collection[str]) -> T:
     return options
 
 
-def _plain(result: str | None) -> Any:
+def plain(result: str | None) -> Any:
+    """The JSON values of a result."""
     return None if result is None else json.loads(result)

@@ -37,6 +37,26 @@ def statuses(store: Session, ids: list[int]) -> list[str]:
     return [store.row(request)["status"] for request in ids]
 
 
+# -- get -------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_shown_whatever_its_status(store: Session, clock: Clock) -> None:
+    (dead,) = dead_letters(store, dedup_key="d")
+    running, waiting = store.put(2, payload='{"a":1}', group_key=None)
+    store.claim(limit=1)
+    assert store.get_request(2**40) is None
+    for request, status, error in ((dead, "Failed", "x"), (running, "Processing", None),
+                                   (waiting, "Pending", None)):  # fmt: skip
+        found = store.get_request(request)
+        assert found
+        assert (found.request_id, found.status, found.last_error) == (request, status, error)
+    assert store.list_requests() == [store.get_request(each) for each in (dead, running, waiting)]
+    store.complete(store.claim(limit=1), ['{"b":2}'])
+    found = store.get_request(waiting)
+    assert found
+    assert (found.status, found.payload, found.result) == ("Complete", '{"a":1}', '{"b":2}')
+
+
 # -- cancel ----------------------------------------------------------------------------------------
 
 

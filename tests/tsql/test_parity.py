@@ -11,7 +11,7 @@ from rowlease.store.routines import Routine, load_routines, packaged
 
 POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
 #: Routines of PostgreSQL only: notifications (can_notify is False on SQL Server).
-NOTIFICATIONS = {"listen", "announce_idle"}
+NOTIFICATIONS = {"listen", "listen_finished", "announce_idle"}
 #: The clock is a function on both, of a type that no caller sees; all others are called by name.
 CLOCK = {"now"}
 PUBLIC = sorted(

@@ -65,6 +65,9 @@ begin
   if v_groups is not null then
     perform rowlease_internal.unblock_groups(v_queues, v_groups);
   end if;
+  if v_done is not null and rowlease_internal.somebody_waits() then
+    perform rowlease_internal.announce_finished(v_done);
+  end if;
   if cardinality(v_done) = v_size then
     outcome := 'ok';
     foreach request_id in array p_request_ids loop return next; end loop;

@@ -27,6 +27,7 @@ declare
   v_queues   text[];
   v_groups   text[];
   v_wake     text[];
+  v_dead     bigint[];
 begin
   perform rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_errors),
                                 cardinality(p_retries_ms), cardinality(p_dead));
@@ -72,9 +73,13 @@ begin
          array_agg(f.request_id) filter (where f.cancel_requested),
          array_agg(f.queue_name) filter (where f.group_key is not null and f.status = 'Failed'),
          array_agg(f.group_key) filter (where f.group_key is not null and f.status = 'Failed'),
-         array_agg(distinct f.queue_name) filter (where f.status = 'Pending')
-    into v_done, v_cancel, v_queues, v_groups, v_wake
+         array_agg(distinct f.queue_name) filter (where f.status = 'Pending'),
+         array_agg(f.request_id) filter (where f.status = 'Failed')
+    into v_done, v_cancel, v_queues, v_groups, v_wake, v_dead
     from failed f;
+  if v_dead is not null and rowlease_internal.somebody_waits() then
+    perform rowlease_internal.announce_finished(v_dead);
+  end if;
   perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake);
   return query select * from rowlease_internal.settled_outcomes(p_request_ids, p_lock_tokens, v_done);
 end $$;

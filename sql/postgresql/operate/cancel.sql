@@ -62,6 +62,9 @@ begin
   if v_groups is not null then
     perform rowlease_internal.unblock_groups(v_queues, v_groups);
   end if;
+  if v_done is not null and rowlease_internal.somebody_waits() then
+    perform rowlease_internal.announce_finished(v_done);
+  end if;
   return query
     select u.id, case when u.id = any(v_done) then 'ok'
                       when u.id = any(v_asked) then 'cancel_requested'

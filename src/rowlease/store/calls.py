@@ -30,7 +30,7 @@ V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Request, Schedule, S
 
 
 class Notifications(Protocol):
-    """The notifications of some queues: requests may have been enqueued, or there may be room."""
+    """Notifications: requests may have been enqueued, there may be room, or one has finished."""
 
     def announce_idle(self, idle: bool) -> None:
         """Announce that this worker is idle, so that producers notify it, or no longer is."""
@@ -90,6 +90,14 @@ class Calls(ABC):
         """Listen for notifications of these queues, on a connection of its own.
 
         They come when there may be work, or with `room` when a full queue may have room.
+        """
+
+    @abstractmethod
+    def listen_finished(self, request_id: int) -> Notifications:
+        """Listen for the end of a request, on a connection of its own.
+
+        A notification may be missing: of a request that finished while this call was made, or whose
+        last worker died. So look now and then.
         """
 
     @abstractmethod

@@ -48,6 +48,11 @@ class Reading(Calls):
             for row in self._rows(WORKER, "list_workers")
         ]
 
+    def get_request(self, request_id: int) -> Request | None:
+        """One request; None if there is no such request."""
+        found = self._values(Request, "get_request", p_request_id=request_id)
+        return found[0] if found else None
+
     def list_requests(
         self,
         queue: str | None = None,

@@ -18,11 +18,22 @@ class PostgresNotifications:
     so a session that has been silent for a while is probed.
     """
 
-    def __init__(self, connection: BoundedConnection, queues: Sequence[str], room: bool) -> None:
+    def __init__(
+        self,
+        connection: BoundedConnection,
+        queues: Sequence[str] = (),
+        *,
+        room: bool = False,
+        finished: int | None = None,
+    ) -> None:
         self._connection = connection
         self._queues = list(queues)
+        self._finished = finished
         connection.patience = deadlines.LISTENER_ANSWER
-        connection.execute("select rowlease.listen(%s)", (room,))
+        if finished is None:
+            connection.execute("select rowlease.listen(%s)", (room,))
+        else:
+            connection.execute("select rowlease.listen_finished()")
         self._idle = False
         self._heard_at = time.monotonic()
 
@@ -36,7 +47,7 @@ class PostgresNotifications:
 
     def wait(self, timeout: timedelta) -> bool:
         deadline = time.monotonic() + timeout.total_seconds()
-        while True:  # one channel serves all queues, so ignore those of others
+        while True:  # one channel serves all queues and requests, so ignore those of others
             left = max(0.0, min(deadline - time.monotonic(), deadlines.LISTENER_ANSWER / 2))
             notified = [
                 each.payload for each in self._connection.notifies(timeout=left, stop_after=1)
@@ -46,10 +57,15 @@ class PostgresNotifications:
             elif time.monotonic() - self._heard_at > deadlines.LISTENER_SILENT:
                 self._connection.execute("select")
                 self._heard_at = time.monotonic()
-            if any(queue in self._queues for queue in notified):
+            if any(self._is_meant(each) for each in notified):
                 return True
             if time.monotonic() >= deadline:
                 return False
+
+    def _is_meant(self, message: str) -> bool:
+        if self._finished is None:
+            return message in self._queues
+        return str(self._finished) in message.split()
 
     def close(self) -> None:
         self._connection.close()

@@ -129,9 +129,15 @@ class PostgresStore(Store):
         raise found from error
 
     def listen(self, queues: Sequence[str], *, room: bool = False) -> PostgresNotifications:
+        return self._listen(queues, room=room)
+
+    def listen_finished(self, request_id: int) -> PostgresNotifications:
+        return self._listen(finished=request_id)
+
+    def _listen(self, *arguments: Any, **named: Any) -> PostgresNotifications:
         try:
             connection = self._pool.open(self._time_for("listen").total_seconds())
-            return PostgresNotifications(connection, queues, room)
+            return PostgresNotifications(connection, *arguments, **named)
         except (psycopg.Error, NotConnected) as error:
             self._raise(error)
 

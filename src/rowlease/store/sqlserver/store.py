@@ -40,6 +40,7 @@ REPEATABLE = frozenset({
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules", "list_requests",
+    "get_request",
     "list_queues", "list_workers", "show_queue",
 })  # fmt: skip
 
@@ -159,6 +160,9 @@ class SqlServerStore(Store):
     def show_queue(self, queue: str) -> dict[str, Any]:
         ((found,),) = self._call("show_queue", p_queue_name=queue)
         return cast("dict[str, Any]", json.loads(found))
+
+    def listen_finished(self, request_id: int) -> Notifications:
+        raise ConfigError("SQL Server sends no notifications; look now and then")
 
     def listen(self, queues: Sequence[str], *, room: bool = False) -> Notifications:
         raise ConfigError("SQL Server sends no notifications; a worker polls there")
