@@ -31,11 +31,11 @@ def database(dsn: str | None = None) -> Iterator[str]:
         yield own
 
 
-def _log_start(home: str) -> None:
+def _log_start(home: str, is_first: bool) -> None:
     logging.getLogger("rowlease").warning(
-        "No database is configured (ROWLEASE_DSN): starting a PostgreSQL in %s; the first start "
-        "takes some seconds",
+        "ROWLEASE_DSN is not set: starting PostgreSQL in %s%s",
         home,
+        "; the first start takes some seconds" if is_first else "",
     )
 
 

@@ -15,10 +15,10 @@ from rowlease.cli.options import dsn_option
 @click.command()
 @dsn_option
 def url(dsn: str | None) -> None:
-    """Print the URL of the database that the other commands use, with its password.
+    """Print the URL of the database, with its password.
 
-    The embedded server has the same URL at each start, but runs only while a program uses it: keep
-    `rowlease psql` or `rowlease top` open.
+    It is the database that the other commands use. The embedded server has the same URL at each
+    start, but runs only while a program uses it: keep `rowlease psql` or `rowlease top` open.
     """
     from rowlease.config import configured_dsn
     from rowlease.database import database
@@ -36,7 +36,9 @@ def url(dsn: str | None) -> None:
 @dsn_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
-    """Open the database that the other commands use in psql, the client of PostgreSQL.
+    """Open the database in psql.
+
+    It is the database that the other commands use.
 
     \b
     ARGUMENTS are psql's:

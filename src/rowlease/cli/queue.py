@@ -45,7 +45,7 @@ settings_argument = click.argument(
 
 @click.group()
 def queue() -> None:
-    """Create, change, list, show, pause, resume, drain and delete queues.
+    """Create, change, show, drain or delete queues.
 
     \b
     SETTING is one of those in docs/operations.md, such as:
@@ -72,7 +72,9 @@ def opened(dsn: str | None) -> Iterator[Queues]:
 @dsn_option
 @json_option
 def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -> None:
-    """Create the queue NAME; a second call changes nothing.
+    """Create a queue.
+
+    A second call with the same settings changes nothing.
 
     \b
       rowlease queue create images capacity=1000 policy=aging
@@ -94,7 +96,7 @@ def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -
 def change(
     name: str, settings: QueueSettings, dry_run: bool, dsn: str | None, as_json: bool
 ) -> None:
-    """Change settings of the queue NAME.
+    """Change settings of a queue.
 
     \b
       rowlease queue set images capacity=none max_in_flight=20
@@ -110,7 +112,7 @@ def change(
 @dsn_option
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
-    """Show every queue, and how many of its requests wait, run and have failed."""
+    """Show all queues and how many requests they have."""
     with opened(dsn) as queues:
         rows = queues.list()
     if as_json:
@@ -133,7 +135,7 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def show(name: str, dsn: str | None, as_json: bool) -> None:
-    """Show the queue NAME: what is in it, and all its settings."""
+    """Show what is in a queue, and its settings."""
     from rowlease.queues import shown
 
     with opened(dsn) as queues:
@@ -154,7 +156,10 @@ def show(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def pause(name: str, dsn: str | None, as_json: bool) -> None:
-    """Stop claims from the queue NAME; running requests and producers continue."""
+    """Stop claims from a queue.
+
+    Running requests and producers continue.
+    """
     with opened(dsn) as queues:
         queues.pause(name)
     done(name, as_json, "paused")
@@ -165,7 +170,7 @@ def pause(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def resume(name: str, dsn: str | None, as_json: bool) -> None:
-    """Allow claims from the queue NAME again."""
+    """Allow claims from a paused queue again."""
     with opened(dsn) as queues:
         queues.resume(name)
     done(name, as_json, "resumed")
@@ -177,7 +182,7 @@ def resume(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) -> None:
-    """Pause the queue NAME, and wait until nothing of it runs.
+    """Pause a queue, and wait until nothing runs.
 
     Waiting requests stay, and the queue stays paused, until `rowlease queue resume`. Exits with 1
     if requests still run when the time is over.
@@ -203,9 +208,10 @@ def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) 
 @dsn_option
 @json_option
 def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Delete the queue NAME, if it has no requests and no worker, schedule or load uses it.
+    """Delete a queue that nothing uses.
 
-    Its finished requests stay in the history until they expire.
+    It must have no requests, and no live worker, schedule or staged load may use it. Its finished
+    requests stay in the history until they expire.
     """
     with opened(dsn) as queues:
         count = queues.delete(name, purge=purge, dry_run=dry_run)
@@ -224,7 +230,9 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
 @dsn_option
 @json_option
 def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Create and set the queues that the module TASKS declares, or that its tasks name.
+    """Create and set the queues that code declares.
+
+    They are those that the module TASKS declares, and those that its tasks name.
 
     \b
       images = Queue("images", capacity=1000)      in myapp/tasks.py

@@ -40,7 +40,7 @@ def embedded(
     *,
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
-    starting: Callable[[str], object] | None = None,
+    starting: Callable[[str, bool], object] | None = None,
 ) -> Iterator[str]:
     """Run the embedded PostgreSQL for a `with` block.
 
@@ -58,7 +58,8 @@ def embedded(
             server keeps its own. By default every commit is durable.
         port: TCP port on 127.0.0.1, 1 to 65535. Default: the environment's ROWLEASE_EMBEDDED_PORT,
             else the one of the last start, if it is free, else any free one.
-        starting: called with the home before this block starts a server, but not if one runs.
+        starting: called before this block starts a server, but not if one runs: with the home, and
+            True if it is the first start there, which takes longer.
 
     Yields:
         A DSN, postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease, of a superuser.
@@ -123,7 +124,7 @@ def _wanted_port(port: int | None) -> int:
     return int(wanted)
 
 
-def _wait_for_server(order: Order, starting: Callable[[str], object] | None) -> str:
+def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | None) -> str:
     """Start a keeper if there is none, wait for its server, and return the DSN."""
     deadline = time.monotonic() + START_TIMEOUT
     attempts = 0
@@ -136,7 +137,7 @@ def _wait_for_server(order: Order, starting: Callable[[str], object] | None) -> 
                     raise StoreUnavailable(f"PostgreSQL does not start.{_log_end(order)}")
                 attempts += 1
                 if attempts == 1 and starting:
-                    starting(order.home)
+                    starting(order.home, not order.data.exists())
                 _start_keeper(order, keeper)
         finally:
             keeper.close()
