@@ -152,7 +152,7 @@ def test_a_drain_that_runs_out_of_time_exits_with_1(queue: Run, dsn: str) -> Non
         held = claimed(client, "default")
         done = queue("drain", "default", "--timeout", "200ms")
         assert (done.returncode, done.stdout) == (
-            1, "queue default: paused, and 1 requests still run\n",
+            1, "queue default: paused, with 1 request still running\n",
         )  # fmt: skip
         client.store.complete(held)
     assert queue("drain", "default", "--timeout", "0s").returncode == 0

@@ -192,7 +192,7 @@ def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) 
     if as_json:
         show_json({"queue_name": name, "paused": True, "processing": running})
     elif running:
-        click.echo(f"queue {name}: paused, and {running:,} requests still run")
+        click.echo(f"queue {name}: paused, with {counted(running)} still running")
     else:
         click.echo(f"queue {name}: paused, and nothing runs")
     if running:
@@ -218,7 +218,7 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
     if as_json:
         show_json({"queue_name": name, "num_purged": count, "dry_run": dry_run})
         return
-    requests = f" and {count:,} requests" if count else ""
+    requests = f" and {counted(count)}" if count else ""
     click.echo(
         f"would delete queue {name}{requests}" if dry_run else f"queue {name}{requests}: deleted"
     )
@@ -295,6 +295,10 @@ def as_data(info: QueueInfo) -> dict[str, Any]:
     settings = data.pop("settings")
     seconds = None if oldest is None else oldest.total_seconds()
     return {**data, "oldest_seconds": seconds, "settings": settings}
+
+
+def counted(requests: int) -> str:
+    return "1 request" if requests == 1 else f"{requests:,} requests"
 
 
 def age(time: timedelta | None) -> str:
