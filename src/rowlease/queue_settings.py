@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Literal, Self, TypedDict, Unpack, cast
 
 from rowlease.errors import ConfigError
 
@@ -26,30 +26,28 @@ class QueueSettings(TypedDict, total=False):
     unknown_kind_seconds: int
 
 
-class Queue:
+class Queue(str):
     """A queue that the code declares: `images = Queue("images", capacity=1000)`.
 
-    Declaring it changes nothing. `rowlease queue apply`, `rowlease worker --create-queues` and
-    `client.queues.apply` create it in the database. Settings that it does not name are the
-    database's: its defaults, or what an operator has set.
+    It is its name, with settings: `@task(queue=images)`. Declaring it changes nothing; `rowlease
+    queue apply`, `rowlease worker --create-queues` and `client.queues.apply` create it in the
+    database. Settings that it does not name are the database's: its defaults, or what an operator
+    has set.
 
     Raises:
         ConfigError: there is no such setting.
     """
 
-    def __init__(self, name: str, **settings: Unpack[QueueSettings]) -> None:
-        self.name = name
-        self.settings = checked(name, settings)
+    settings: QueueSettings
+
+    def __new__(cls, name: str, **settings: Unpack[QueueSettings]) -> Self:
+        made = super().__new__(cls, name)
+        made.settings = checked(name, settings)
+        return made
 
     def __repr__(self) -> str:
-        parts = [repr(self.name), *(f"{name}={value!r}" for name, value in self.settings.items())]
+        parts = [repr(str(self)), *(f"{name}={value!r}" for name, value in self.settings.items())]
         return f"Queue({', '.join(parts)})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Queue) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
 
 
 def checked(name: str, settings: QueueSettings) -> QueueSettings:

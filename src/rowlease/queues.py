@@ -184,12 +184,12 @@ class Queues:
         changes: Changes = []
         names = self._names()
         for queue in queues:
-            if queue.name not in names:
-                found = [Change(queue.name, None, None, None)]
+            if queue not in names:
+                found = [Change(str(queue), None, None, None)]
             else:
-                found = self._changes(queue.name, queue.settings)
+                found = self._changes(str(queue), queue.settings)
             if found and not dry_run:
-                self._store.configure_queue(queue.name, **queue.settings)
+                self._store.configure_queue(queue, **queue.settings)
             changes += found
         return changes
 
@@ -198,7 +198,7 @@ class Queues:
         queues = list(queues)
         changes = self.apply(queues, dry_run=True)
         missing = {change.queue_name for change in changes if change.setting is None}
-        self.apply(queue for queue in queues if queue.name in missing)
+        self.apply(queue for queue in queues if queue in missing)
         return changes
 
     def _names(self) -> frozenset[str]:

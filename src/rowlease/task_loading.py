@@ -62,11 +62,12 @@ def load_queues(path: str) -> list[Queue]:
     """
     module_name = path.partition(":")[0]
     values = list(vars(import_named(module_name)).values())
+    tasks = [one for one in values if isinstance(one, Task)]
     found: dict[str, Queue] = {}
-    for queue in (one for one in values if isinstance(one, Queue)):
-        if found.setdefault(queue.name, queue) != queue:
-            raise ConfigError(f"the module {module_name} declares the queue {queue.name} twice")
-    for task in (one for one in values if isinstance(one, Task)):
+    for one in [*values, *(task.queue for task in tasks)]:
+        if isinstance(one, Queue) and found.setdefault(one, one).settings != one.settings:
+            raise ConfigError(f"the module {module_name} declares the queue {one} twice")
+    for task in tasks:
         name = task.queue or DEFAULT_QUEUE
         found.setdefault(name, Queue(name))
     if not found:

@@ -1,21 +1,17 @@
-"""`rowlease queue`, `rowlease worker --create-queues` and `client.queues`: as a user calls them."""
+"""`rowlease queue` and `rowlease worker --create-queues`, as an operator calls them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rowlease import Client, Queue
-from rowlease.errors import ConfigError, InvalidRequest
-from rowlease.model import LeasedRequest, Outcome
-from rowlease.queues import Change
-from rowlease.task_loading import load_queues
+from rowlease import Client
+from rowlease.model import LeasedRequest
 from tests.acceptance.test_cli import Run, run_in
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -25,7 +21,7 @@ from rowlease import Queue, task
 
 images = Queue("images", capacity=1000, policy="weighted", policy_weights=[1, 2])
 
-@task(queue="images")
+@task(queue=images)
 def resize(image: str) -> str:
     return image
 
@@ -186,71 +182,3 @@ def test_a_worker_creates_its_queues_if_asked_to(
     again = rowlease(*work, "--create-queues").stderr
     assert "queue images: capacity 5 -> 1000 in the code; `rowlease queue apply` sets it" in again
     assert sql("select capacity from rowlease.queue_settings where queue_name = 'images'") == [(5,)]
-
-
-def test_a_module_may_not_declare_a_queue_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "twice.py").write_text(
-        "from rowlease import Queue\na = Queue('x')\nb = Queue('x', capacity=1)\n"
-    )
-    (tmp_path / "same.py").write_text(
-        "from rowlease import Queue\na = Queue('x')\nb = Queue('x')\n"
-    )
-    (tmp_path / "none.py").write_text("a = 1\n")
-    with pytest.raises(ConfigError, match="declares the queue x twice"):
-        load_queues("twice")
-    assert load_queues("same:whatever") == [Queue("x")]
-    with pytest.raises(ConfigError, match="there is no queue and no task in none"):
-        load_queues("none")
-
-
-def test_a_declaration_refuses_settings_that_no_queue_has() -> None:
-    with pytest.raises(ConfigError, match=r"queue x: there is no setting 'size'; known are: max_"):
-        Queue("x", size=1)  # type: ignore[call-arg]
-    assert repr(Queue("x", capacity=None)) == "Queue('x', capacity=None)"
-    assert len({Queue("x"), Queue("x"), Queue("x", capacity=1)}) == 2
-
-
-# -- in Python -------------------------------------------------------------------------------------
-
-
-def test_the_client_has_the_same_verbs(dsn: str) -> None:
-    with Client(dsn) as client:
-        queues = client.queues
-        assert queues.create("images", capacity=1000) is Outcome.OK
-        assert queues.create("images", capacity=1000) is Outcome.REPEAT
-        with pytest.raises(InvalidRequest, match="its capacity is 1000; `rowlease queue set"):
-            queues.create("images", capacity=2)
-        assert queues.set("images", max_in_flight=1) == [Change("images", "max_in_flight", None, 1)]
-        for _ in range(3):
-            client.enqueue_untyped("resize", queue="images")
-        held = claimed(client, "images")
-        shown = queues.show("images")
-        assert (shown.pending, shown.processing, shown.failed) == (2, 1, 0)
-        assert shown.settings["capacity"] == 1000
-        assert [each.queue_name for each in queues.list()] == ["default", "images"]
-        assert queues.list()[1]._replace(oldest=shown.oldest) == shown
-
-        assert queues.drain("images", timeout=timedelta(0)) == 1
-        client.store.complete(held)
-        assert queues.drain("images") == 0
-        assert claimed(client, "images") == []  # it is paused
-        queues.resume("images")
-        assert queues.delete("images", purge=True, dry_run=True) == 2
-        assert queues.delete("images", purge=True) == 2
-        assert queues.apply([Queue("default")]) == []
-        assert queues.apply([Queue("web", capacity=1)]) == [Change("web", None, None, None)]
-        with pytest.raises(InvalidRequest, match=r'^queue "images" does not exist'):
-            queues.delete("images", purge=True)
-
-
-def test_a_queue_keeps_its_requests_if_it_cannot_be_deleted(dsn: str) -> None:
-    with Client(dsn) as client:
-        client.queues.create("mail")
-        client.store.put_schedule("nightly", "0 3 * * *", "k", queue="mail")
-        client.enqueue_untyped("k", queue="mail")
-        with pytest.raises(InvalidRequest, match='the schedule "nightly" enqueues into it'):
-            client.queues.delete("mail", purge=True)
-        assert client.queues.show("mail").pending == 1

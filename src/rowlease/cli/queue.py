@@ -260,7 +260,7 @@ def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> 
     from rowlease.task_loading import load_queues
 
     sys.path.insert(0, "")
-    declared = {queue.name: queue for queue in load_queues(tasks)}
+    declared = {str(queue): queue for queue in load_queues(tasks)}
     wanted = [declared.get(name, Queue(name)) for name in named or declared]
     logger = logging.getLogger("rowlease")
     with opened(dsn) as queues:
