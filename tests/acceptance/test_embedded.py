@@ -393,17 +393,22 @@ def test_a_port_can_be_chosen_and_then_everybody_gets_it(home: Path) -> None:
 
 
 def test_the_port_is_the_same_at_the_next_start_unless_it_is_taken(home: Path) -> None:
-    with embedded(home, settings=FAST) as first:
-        pass
-    with stopped_in_the_end(home), embedded(home, settings=FAST) as second:
-        assert second == first
-    (home / "port").write_text("nonsense")
-    with stopped_in_the_end(home), embedded(home, settings=FAST) as third:
-        assert answers(third)
+    addresses = []
+    for _ in range(2):
+        with stopped_in_the_end(home), embedded(home, settings=FAST) as dsn:
+            addresses.append(dsn)
+    assert addresses[0] == addresses[1]
     taken = ("127.0.0.1", int((home / "port").read_text()))
-    with socket.create_server(taken), embedded(home, settings=FAST) as fourth:
-        assert fourth != third
-        assert answers(fourth)
+    with (
+        socket.create_server(taken),
+        stopped_in_the_end(home),
+        embedded(home, settings=FAST) as other,
+    ):
+        assert other != addresses[0]
+        assert answers(other)
+    (home / "port").write_text("nonsense")
+    with embedded(home, settings=FAST) as any_other:
+        assert answers(any_other)
 
 
 def test_a_start_is_announced_once(new_home: Path) -> None:
@@ -412,11 +417,11 @@ def test_a_start_is_announced_once(new_home: Path) -> None:
     def starting(home: str, is_first: bool) -> None:
         started.append((home, is_first))
 
-    with embedded(new_home, settings=FAST, starting=starting):
+    with stopped_in_the_end(new_home), embedded(new_home, settings=FAST, starting=starting):
         assert started == [(str(new_home), True)]
         with embedded(new_home, starting=starting):
             pass
-    with stopped_in_the_end(new_home), embedded(new_home, settings=FAST, starting=starting):
+    with embedded(new_home, settings=FAST, starting=starting):
         assert started == [(str(new_home), True), (str(new_home), False)]
 
 

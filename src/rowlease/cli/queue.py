@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -25,7 +25,7 @@ def settings_of(
     _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> QueueSettings:
     """`capacity=1000`, `max_in_flight=none`, `policy=aging`, `policy_weights=[1,2]`."""
-    found: Any = {}
+    found: dict[str, Any] = {}
     for one in given:
         name, sign, text = one.partition("=")
         if not sign:
@@ -34,8 +34,7 @@ def settings_of(
             found[name] = None if text == "none" else json.loads(text)
         except ValueError:
             found[name] = text
-    settings: QueueSettings = found
-    return settings
+    return cast("QueueSettings", found)
 
 
 settings_argument = click.argument(
@@ -113,17 +112,18 @@ def change(
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
     """Show all queues and how many requests they have."""
+    from rowlease.top.frame import duration as age
+
     with opened(dsn) as queues:
-        rows = queues.list()
+        rows = [as_data(row) for row in queues.list()]
     if as_json:
-        show_json([as_data(row) for row in rows])
+        show_json(rows)
         return
     table: list[tuple[str, ...]] = [COLUMNS]
     for row in rows:
-        counts = (row.pending, row.scheduled, row.processing, row.failed)
-        state = "paused" if row.paused else "open"
-        numbers = [f"{number:,}" for number in counts]
-        table.append((row.queue_name, state, *numbers, age(row.oldest)))
+        state = "paused" if row["paused"] else "open"
+        numbers = [f"{row[count]:,}" for count in COLUMNS[2:-1]]
+        table.append((row["queue_name"], state, *numbers, age(row["oldest_seconds"])))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for name, state, *cells in table:
         line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[2:], strict=True))
@@ -137,16 +137,15 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 def show(name: str, dsn: str | None, as_json: bool) -> None:
     """Show what is in a queue, and its settings."""
     from rowlease.queues import shown
+    from rowlease.top.frame import duration as age
 
     with opened(dsn) as queues:
-        found = queues.show(name)
-    data = as_data(found)
+        data = as_data(queues.show(name))
     if as_json:
         show_json(data)
         return
     settings = data.pop("settings")
-    data["oldest"] = age(found.oldest)
-    del data["oldest_seconds"]
+    data["oldest"] = age(data.pop("oldest_seconds"))
     for key, value in {**data, **settings}.items():
         click.echo(f"{key:<21} {shown(value)}")
 
@@ -299,14 +298,3 @@ def as_data(info: QueueInfo) -> dict[str, Any]:
 
 def counted(requests: int) -> str:
     return "1 request" if requests == 1 else f"{requests:,} requests"
-
-
-def age(time: timedelta | None) -> str:
-    """`3 s`, `4 min`, `5 h`, `6 d`, rounded down; `-` if there is none."""
-    if time is None:
-        return "-"
-    seconds = int(time.total_seconds())
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
