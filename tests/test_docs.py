@@ -80,21 +80,26 @@ def test_the_example_of_the_testing_page_passes(
 def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
     repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    reports, payments = code_blocks(repository / "docs" / "tasks.md", "python")
+    reports, thumbnails, payments = code_blocks(repository / "docs" / "tasks.md", "python")
     (tmp_path / "reports.py").write_text(reports)
+    (tmp_path / "thumbnails.py").write_text(thumbnails)
     (tmp_path / "payments.py").write_text(payments)
     sql("create table payment (invoice int, amount int)")
     run(dsn, "queue create payments")
     run(dsn, "queue create web")
+    run(dsn, "queue create thumbnails")
     sql("select rowlease.enqueue('payments', 'pay', '{\"invoice\": 7, \"amount\": 20}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": 1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": -1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"nobody\": 1}')")
     sql("select rowlease.enqueue('web', 'ping', '{\"host\": \"h\"}')")
+    old = '{"image": "a", "width": 8}'
+    sql("select rowlease.enqueue('thumbnails', 'thumbnail', %s)", (old,))
     for arguments in (
         ["reports:report"],
         ["reports:ping", "--queue", "web"],
         ["payments", "--queue", "payments"],
+        ["thumbnails", "--queue", "thumbnails"],
     ):
         ran = subprocess.run(
             [sys.executable, "-m", "rowlease", "worker", *arguments, "--burst"],
@@ -110,6 +115,7 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
         ({"paid": 20},),
         ({"customer": 1, "attempt": 1},),
         ("h is there",),
+        ("a 8 x 4",),
     ]
     assert sql("select status, num_attempts from rowlease.queue") == [("Failed", 1)] * 2
 

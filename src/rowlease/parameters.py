@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from inspect import Parameter
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from rowlease import codec
-from rowlease.errors import ConfigError, WrongArguments
+from rowlease.cron import SCHEDULED_TIME, takes_time
+from rowlease.errors import ConfigError, Retry, WrongArguments
+from rowlease.task_settings import Migrate
 
 #: What a function is called with.
 Arguments = tuple[list[Any], dict[str, Any]]
@@ -21,6 +24,11 @@ MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _any = codec.decoder_of(Any)
+_version = codec.decoder_of(int)
+#: Where a payload says which version of its shape it has.
+VERSION = "$version"
+#: When to try a payload again that is too new for this worker: another one may have it then.
+NEWER_AFTER = timedelta(seconds=10)
 
 
 class Parameters:
@@ -28,11 +36,20 @@ class Parameters:
 
     Args:
         whose: names the task in messages.
+        version, migrate: of the payload's shape; see `TaskSettings`.
     """
 
-    def __init__(self, function: Callable[..., Any], whose: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        whose: str,
+        version: int = 1,
+        migrate: Migrate | None = None,
+    ) -> None:
         self._function = function
         self._whose = whose
+        self._version = version
+        self._migrate = migrate
         self._decoders: dict[str, Callable[[str | msgspec.Raw], Any]] = {}
 
     def check(self) -> None:
@@ -53,6 +70,8 @@ class Parameters:
                 self._checked.bind(*args, **kwargs)
             if args:
                 named = self._named(args, kwargs)
+            if self._version > 1:
+                named = {VERSION: self._version, **named}
             payload = codec.encode(named)
         except TypeError as error:
             raise self._misfit(error) from error
@@ -60,6 +79,13 @@ class Parameters:
             raise WrongArguments(f"the payload {error}") from error
         self.arguments(payload)  # what the worker will do
         return payload
+
+    def schedule_payload(self) -> str:
+        """The payload of a schedule of the function, with the time of the firing if it takes it."""
+        named: dict[str, Any] = {} if self._version == 1 else {VERSION: self._version}
+        if takes_time(self._function):
+            named["scheduled_time"] = SCHEDULED_TIME
+        return codec.encode(named)
 
     def arguments(self, payload: str) -> Arguments:
         """What to call the function with, each argument of the type that its annotation names.
@@ -70,6 +96,7 @@ class Parameters:
         Raises:
             WrongArguments: the payload does not fit the parameters, or is not JSON.
             ConfigError: an annotation cannot be read.
+            Retry: the payload is newer than the task.
         """
         try:
             start = payload.lstrip()[:1]
@@ -97,6 +124,8 @@ class Parameters:
             raise WrongArguments(f"the result does not fit {self._whose}: {error}") from error
 
     def _by_name(self, given: dict[str, msgspec.Raw]) -> Arguments:
+        if self._version > 1 or VERSION in given:
+            given = self._migrated(given)
         if self._checked is None:
             return [], {name: _any(raw) for name, raw in given.items()}
         names = given.keys()
@@ -106,6 +135,20 @@ class Parameters:
         if not self._by_position_alone:
             return [], values
         return [values.pop(name) for name in self._by_position_alone if name in values], values
+
+    def _migrated(self, given: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+        """The arguments as this version has them."""
+        version = _version(given.pop(VERSION, "1"))
+        if version > self._version:
+            raise Retry(
+                f"the payload has version {version}, and this worker knows {self._whose} up to "
+                f"version {self._version}",
+                after=NEWER_AFTER,
+            )
+        if version == self._version or self._migrate is None:
+            return given
+        values = self._migrate({name: _any(raw) for name, raw in given.items()}, version)
+        return _object(codec.encode(values))
 
     def _by_position(self, given: list[msgspec.Raw]) -> Arguments:
         if self._checked is None:

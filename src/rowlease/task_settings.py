@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rowlease.errors import ConfigError
 
+#: The arguments of the present version, from those of an older payload and its version.
+Migrate = Callable[[dict[str, Any], int], dict[str, Any]]
 Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
 #: The length in characters of the column `kind`.
@@ -39,6 +41,10 @@ class TaskSettings:
             gets the time of the firing (ISO 8601, UTC).
         time_zone: the time zone of `cron`, by its IANA name.
         catch_up: how many missed firings are made up, the latest ones (1 to 1000).
+        version: of the payload's shape, 1 or more; a payload says so by `"$version"`, without which
+            it has version 1.
+        migrate: makes the arguments of this version, from those of an older payload and its
+            version; both are dicts of JSON values. A version above 1 needs it.
 
     A producer may give another queue, priority, `max_attempts` or `retry_base`. None of these four
     applies to a request that is enqueued by the task's name or from SQL (docs/tasks.md).
@@ -60,6 +66,8 @@ class TaskSettings:
     cron: str | None = None
     time_zone: str = "UTC"
     catch_up: int = 1
+    version: int = 1
+    migrate: Migrate | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) <= MAX_NAME:
@@ -70,6 +78,10 @@ class TaskSettings:
             raise self._wrong("max_attempts", "it must be 1 or more")
         if not 1 <= self.catch_up <= MAX_CATCH_UP:
             raise self._wrong("catch_up", f"it must be 1 to {MAX_CATCH_UP}")
+        if self.version < 1:
+            raise self._wrong("version", "it must be 1 or more")
+        if (self.migrate is None) != (self.version == 1):
+            raise self._wrong("version", "a version above 1 needs `migrate`, and only that does")
         for setting in ("time_limit", "soft_time_limit", "retry_base"):
             given = getattr(self, setting)
             if given is not None and given <= timedelta(0):
@@ -97,3 +109,5 @@ class TaskKeywords(TypedDict, total=False):
     cron: str | None
     time_zone: str
     catch_up: int
+    version: int
+    migrate: Migrate | None

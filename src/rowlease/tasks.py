@@ -75,7 +75,7 @@ class Task(TaskSettings, Generic[P, R]):
         super().__init__(name=function.__name__ if name is None else name, **settings)
         self.function: Callable[P, R] = function
         self.options: Options = {}
-        self.parameters = Parameters(function, f"the task {self.name}")
+        self.parameters = Parameters(function, f"the task {self.name}", self.version, self.migrate)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.timetable = (
             None if self.cron is None else cron_for(function, self.name, self.cron, self.time_zone)

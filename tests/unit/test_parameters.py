@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from rowlease import register_type, task
-from rowlease.errors import ConfigError, InvalidRequest, WrongArguments
+from rowlease.errors import ConfigError, InvalidRequest, Retry, WrongArguments
 from rowlease.task_loading import registry_of
 from rowlease.tasks import Task
 
@@ -224,3 +224,65 @@ def test_a_class_that_nobody_has_registered_is_refused() -> None:
         Task(put).request(Strange())
     with pytest.raises(WrongArguments, match=r"no .*Strange can be made of JSON; rowlease.regis"):
         Task(put).run('{"value":{}}')
+
+
+# -- versions ----------------------------------------------------------------------------------
+
+
+def in_cents(arguments: dict[str, Any], version: int) -> dict[str, Any]:
+    if version < 2:
+        arguments["cents"] = 100 * arguments.pop("euros")
+    return arguments | {"currency": "EUR"}
+
+
+@task(version=3, migrate=in_cents)
+def pay(cents: int, currency: str, **more: int) -> str:
+    return f"{cents} {currency} {more}"
+
+
+@pytest.mark.parametrize(
+    ("payload", "result"),
+    [
+        ('{"euros":2}', '"200 EUR {}"'),
+        ('{"$version":1,"euros":2,"x":3}', """"200 EUR {'x': 3}\""""),
+        ('{"$version":2,"cents":7}', '"7 EUR {}"'),
+        ('{"$version":3,"cents":7,"currency":"CHF"}', '"7 CHF {}"'),
+    ],
+)
+def test_a_payload_of_an_older_version_is_migrated(payload: str, result: str) -> None:
+    assert pay.run(payload) == result
+
+
+def test_a_producer_writes_the_version_of_its_task() -> None:
+    assert pay.request(7, "CHF").new.payload == '{"$version":3,"cents":7,"currency":"CHF"}'
+
+
+def test_a_schedule_has_the_version_of_its_task() -> None:
+    def nightly(scheduled_time: datetime) -> None: ...
+
+    time = "{scheduled_time}"
+    assert Task(nightly).parameters.schedule_payload() == f'{{"scheduled_time":"{time}"}}'
+    of_version = Task(nightly, version=2, migrate=in_cents, cron="0 3 * * *").parameters
+    assert of_version.schedule_payload() == f'{{"$version":2,"scheduled_time":"{time}"}}'
+
+
+def test_a_payload_of_a_newer_version_is_tried_later() -> None:
+    def first(image: str, **more: int) -> None: ...
+
+    for old in (pay, Task(first)):
+        with pytest.raises(Retry, match="has version 4, and this worker knows the task"):
+            old.run('{"$version":4,"what":"ever"}')
+
+
+@pytest.mark.parametrize("payload", ['{"$version":"x"}', '{"$version":2}', '{"$version":null}'])
+def test_a_payload_whose_version_is_not_right_is_refused(payload: str) -> None:
+    with pytest.raises(WrongArguments):
+        pay.run(payload)
+
+
+@pytest.mark.parametrize("settings", [{"version": 0}, {"version": 2}, {"migrate": in_cents}])
+def test_a_version_needs_a_migration_and_the_other_way_round(settings: Any) -> None:
+    with pytest.raises(ConfigError, match=r"task plain: version is [012]; "):
+
+        @task("plain", **settings)
+        def plain() -> None: ...

@@ -7,7 +7,7 @@ the schedule. A worker that fires too late changes nothing, because its token is
 
 from __future__ import annotations
 
-from rowlease.cron import SCHEDULED_TIME, Cron, takes_time
+from rowlease.cron import Cron
 from rowlease.errors import ConfigError, InvalidRequest, StoreError
 from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
@@ -51,9 +51,7 @@ class Schedules:
                     one.name,
                     queue=one.queue or DEFAULT_QUEUE,
                     time_zone=one.timetable.time_zone,
-                    payload=f'{{"scheduled_time":"{SCHEDULED_TIME}"}}'
-                    if takes_time(one.function)
-                    else "{}",
+                    payload=one.parameters.schedule_payload(),
                     priority=one.priority,
                     catch_up=one.catch_up,
                 )
