@@ -35,6 +35,7 @@ RUNS = {
         "claims.py --pending 1000000,10000000",
     ),
     "server_cost": ("server_cost.py --runs 3", "server_cost.py"),
+    "request_life": ("request_life.py --requests 5000 --runs 2", "request_life.py"),
     "claimers": ("claimers.py --seconds 2 --runs 2", "claimers.py"),
     "horizon": ("horizon.py --finished 100000 --runs 1", "horizon.py --finished 1000000 --runs 3"),
     "churn": ("churn.py --requests 500000", "churn.py"),
