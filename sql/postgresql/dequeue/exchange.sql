@@ -38,7 +38,14 @@ begin
      order by g.id
        for no key update of q;
   end if;
-  if cardinality(p_complete_ids) > 0 then
+  if cardinality(p_complete_ids) = 1 and cardinality(p_complete_tokens) = 1
+     and coalesce(cardinality(p_results), 1) = 1
+     and rowlease_internal.complete_one(p_complete_ids[1], p_complete_tokens[1], p_results[1],
+                                        rowlease.now()) then
+    request_id := p_complete_ids[1];
+    outcome := 'ok';
+    return next;
+  elsif cardinality(p_complete_ids) > 0 then
     return query
       select c.request_id, null::text, null::text, null::integer, null::timestamptz,
              null::timestamptz, null::timestamptz, null::timestamptz, null::bigint, null::integer,

@@ -36,9 +36,15 @@ begin
                      unnest(p_results) as result
                order by 1) g
        where q.request_id = any(array[g.id]) and q.lock_token = g.token and q.locked_by is not null
-      returning q.*, g.result,
-                q.queue_name not in (select s.queue_name from rowlease.queue_settings s
-                                      where not s.keep_history) as keeps),
+      -- First what is read for all rows: a column is found by reading those before it.
+      returning q.request_id, q.queue_name, q.priority, q.group_key, q.kind, q.requested_time,
+                q.due_time, q.locked_by, q.locked_time, q.lock_expires_time, q.started_time,
+                q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes, q.num_abandons,
+                q.retry_base_ms, q.dedup_key, q.load_id, q.payload, q.last_error,
+                q.cancel_requested, g.result,
+                not (exists (select from rowlease.queue_settings s where not s.keep_history)
+                     and q.queue_name in (select s.queue_name from rowlease.queue_settings s
+                                           where not s.keep_history)) as keeps),
     kept as (
       insert into rowlease.queue_history (
         request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
@@ -65,7 +71,7 @@ begin
   if v_groups is not null then
     perform rowlease_internal.unblock_groups(v_queues, v_groups);
   end if;
-  if v_done is not null and rowlease_internal.somebody_waits() then
+  if v_size > 1 and v_done is not null and rowlease_internal.somebody_waits() then
     perform rowlease_internal.announce_finished(v_done);
   end if;
   if cardinality(v_done) = v_size then

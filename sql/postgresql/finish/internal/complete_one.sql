@@ -31,12 +31,16 @@ begin
          v_done.dedup_key, v_done.group_key, v_done.load_id,
          case when s.keeps then v_done.payload end, v_done.last_error, p_now,
          v_done.cancel_requested, case when s.keeps then p_result::json end
-    from (select v_done.queue_name not in (select f.queue_name from rowlease.queue_settings f
-                                            where not f.keep_history) as keeps) s;
+    from (select not exists (select from rowlease.queue_settings q
+                              where q.queue_name = v_done.queue_name
+                                and not q.keep_history) as keeps) s;
   insert into rowlease.queue_depth (queue_name, priority, processing, num_finished)
   values (v_done.queue_name, v_done.priority, -1, 1);
   if v_done.group_key is not null then
     perform rowlease_internal.unblock_groups(array[v_done.queue_name::text], array[v_done.group_key::text]);
+  end if;
+  if rowlease_internal.somebody_waits() then
+    perform rowlease_internal.announce_finished(array[p_request_id]);
   end if;
   return true;
 end $$;
