@@ -66,6 +66,14 @@ def test_groups_of_the_same_name_in_two_queues_are_two_groups(store: Session) ->
     assert len(store.dequeue("one", ["default", "other"], 5).requests) == 2
 
 
+def test_a_batch_unblocks_the_group_of_each_of_its_requests(store: Session) -> None:
+    one, two = store.put(2, group_key="g"), store.put(2, group_key="h")
+    leased = store.claim(limit=5)
+    assert ids(leased) == [one[0], two[0]]
+    store.complete(leased)
+    assert ids(store.claim(limit=5)) == [one[1], two[1]]
+
+
 def test_request_order_counts_inside_a_group_and_not_priority(store: Session) -> None:
     low = store.put(group_key="g", priority=0)
     high = store.put(group_key="g", priority=9)
