@@ -69,6 +69,7 @@ def test_a_program_that_waits_for_a_result_is_notified(
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)
     if end == "many":
         client.enqueue_many(grow.request(Size(2)) for _ in range(999))
+    began = time.monotonic()
     with ThreadPoolExecutor(1) as background:
         waiting = background.submit(handle.result, LONG)
         until(lambda: sql(LISTENERS) == [(1,)])
@@ -84,6 +85,8 @@ def test_a_program_that_waits_for_a_result_is_notified(
         else:
             with pytest.raises(NoResult):
                 waiting.result()
+    # At the end of its time it would have looked once more.
+    assert time.monotonic() - began < LONG.total_seconds()
 
 
 def test_nobody_is_notified_while_nobody_waits(client: Client, dsn: str) -> None:
