@@ -24,7 +24,7 @@ import pytest
 
 from rowlease.errors import LoadLost
 from rowlease.spark.load import new_run
-from rowlease.spark.staged_parts import Part, Parts
+from rowlease.spark.source_writer import Part, Parts
 from rowlease.store import Store
 from tests.stress.meddler import ANSWERED, Meddler
 

@@ -39,7 +39,7 @@ WITH_SQL = {
     "store/postgresql/transaction.py": "calls a routine on a connection of the caller's",
     "store/sqlserver/catalogue.py": "as store/postgresql/catalogue.py",
     "store/sqlserver/migrate.py": "as store/postgresql/migrate.py",
-    "spark/read.py": "what Spark's JDBC reader calls a table is a query",
+    "spark/jdbc_reader.py": "what Spark's JDBC reader calls a table is a query",
     "demo/ledger.py": "what Spark's JDBC reader calls a table is a query",
 }
 NAMES_THAT_SAY_NOTHING = {"util", "helper", "common", "base", "manager", "misc"}

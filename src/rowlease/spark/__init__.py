@@ -15,9 +15,9 @@ from rowlease.errors import ConfigError
 if find_spec("pyspark") is None:
     raise ConfigError("PySpark is not installed; run `pip install 'rowlease[spark]'`")
 
+from rowlease.spark.jdbc_reader import read_requests
 from rowlease.spark.load import enqueue
 from rowlease.spark.pool import work
-from rowlease.spark.read import read_requests
 from rowlease.spark.session import local_session
 from rowlease.spark.source import register
 from rowlease.spark.stream import batch_sink

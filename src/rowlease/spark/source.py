@@ -19,8 +19,8 @@ from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.columns import schema_text
 from rowlease.spark.load import named_load
-from rowlease.spark.range_partitions import SCHEMAS, RequestReader
-from rowlease.spark.staged_parts import ArrowParts, Parts, StreamParts
+from rowlease.spark.source_reader import SCHEMAS, RequestReader
+from rowlease.spark.source_writer import ArrowParts, Parts, StreamParts
 
 #: The columns that a frame may have, and their types.
 WRITTEN = {

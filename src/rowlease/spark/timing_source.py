@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader
 
 from rowlease.errors import ConfigError
-from rowlease.spark.range_partitions import RequestReader
 from rowlease.spark.source import RowleaseSource
+from rowlease.spark.source_reader import RequestReader
 from rowlease.store import Window
 
 OPTIONS = {"dsn", "table", "queue", "since", "until", "partitions"}

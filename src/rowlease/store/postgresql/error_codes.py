@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from rowlease.errors import RowleaseError
-from rowlease.store import deadlines, error_table
-from rowlease.store.error_table import (
+from rowlease.store import deadlines, error_messages
+from rowlease.store.error_messages import (
     BY_CODE,
     NO_ANSWER,
     NOT_CONNECTED,
@@ -24,19 +24,19 @@ def our_error(error: Error, where: str, *, migrating: bool = False) -> RowleaseE
     """The exception for an error of psycopg; `where` names the database without a password."""
     if migrating and isinstance(error, Unanswered):
         late = f"within {deadlines.MIGRATE}"
-        return error_table.our_error([NO_ANSWER], late, where, migrating=True)
+        return error_messages.our_error([NO_ANSWER], late, where, migrating=True)
     codes, text = _read(error)
-    return error_table.our_error(codes, text, where, migrating=migrating)
+    return error_messages.our_error(codes, text, where, migrating=migrating)
 
 
 def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
     """The exception for an error of the JDBC driver: SQLSTATE and the text's first line."""
-    return error_table.our_error(*_connecting(state, text.removeprefix("ERROR: ")), where)
+    return error_messages.our_error(*_connecting(state, text.removeprefix("ERROR: ")), where)
 
 
 def is_read_only(error: psycopg.Error) -> bool:
     """Is the server read-only? Then another one may have its name by now."""
-    return error.sqlstate in error_table.STANDBY.codes
+    return error.sqlstate in error_messages.STANDBY.codes
 
 
 def _read(error: Error) -> tuple[tuple[Code, ...], str]:

@@ -16,7 +16,7 @@ from rowlease.errors import InvalidRequest, StoreError
 from rowlease.store import deadlines
 from rowlease.store.calls import milliseconds
 from rowlease.store.dsn import redact
-from rowlease.store.error_table import unanswered
+from rowlease.store.error_messages import unanswered
 from rowlease.store.pool import NotConnected, Pool
 from rowlease.store.postgresql.connection import (
     BoundedConnection,

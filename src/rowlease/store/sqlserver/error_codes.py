@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from rowlease.errors import RowleaseError
-from rowlease.store import error_table
-from rowlease.store.error_table import (
+from rowlease.store import error_messages
+from rowlease.store.error_messages import (
     CONFLICT,
     LOST,
     NO_ANSWER,
@@ -93,7 +93,7 @@ class OdbcError(NamedTuple):
 def our_error(error: BaseException, where: str, *, migrating: bool = False) -> RowleaseError:
     """The exception for an error of pyodbc; `where` names the database without a password."""
     if isinstance(error, NotConnected):
-        return error_table.our_error((NOT_CONNECTED,), str(error), where)
+        return error_messages.our_error((NOT_CONNECTED,), str(error), where)
     return _our_error(OdbcError.read(error), where, migrating)
 
 
@@ -104,4 +104,4 @@ def jdbc_error(state: str, number: int, text: str, where: str) -> RowleaseError:
 
 def _our_error(found: OdbcError, where: str, migrating: bool = False) -> RowleaseError:
     text = "in time" if found.is_late else found.text
-    return error_table.our_error(found.codes, text, where, migrating=migrating)
+    return error_messages.our_error(found.codes, text, where, migrating=migrating)

@@ -16,7 +16,7 @@ from rowlease.errors import ConfigError, StoreError
 from rowlease.store import deadlines
 from rowlease.store.calls import Notifications
 from rowlease.store.dsn import redact
-from rowlease.store.error_table import unanswered
+from rowlease.store.error_messages import unanswered
 from rowlease.store.pool import NotConnected, Pool, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc

@@ -20,7 +20,7 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.store import jdbc_error
-from rowlease.store.error_table import BY_CODE, CONFLICT, NO_ANSWER, TABLE, our_error, unanswered
+from rowlease.store.error_messages import BY_CODE, CONFLICT, NO_ANSWER, TABLE, our_error, unanswered
 from rowlease.store.postgresql import error_codes as postgresql
 from rowlease.store.postgresql.connection import Unanswered
 
