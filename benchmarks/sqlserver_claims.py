@@ -47,9 +47,10 @@ BATCH = 10
 SAMPLE_EVERY = 0.05
 #: Seconds without a claimed request after which the remaining ones count as lost.
 PATIENCE = 30.0
-#: The second check of the status, in the statement of claim.sql that changes the rows.
-RECHECK = "\n     and Status = 'Pending' and GroupBlocked = 0\n  option (maxdop 1);"
-WITHOUT_RECHECK = "\n  option (maxdop 1);"
+#: The routines that claim, and the second check of the status where they change the rows.
+CLAIMS = ("lease", "claim")
+RECHECK = "Queue.Status = 'Pending' and Queue.GroupBlocked = 0"
+WITHOUT_RECHECK = "1 = 1"
 
 
 class Variant(NamedTuple):
@@ -167,12 +168,13 @@ def sessions_of(dsn: str, variant: Variant, connections: int) -> Iterator[list[M
 
 
 def put_claim(session: MssqlSession, variant: Variant) -> None:
-    """Replace the routine `claim` of this database, and of no other, by the variant."""
-    text = load_routines("sqlserver")["claim"].body
-    if not variant.has_recheck:
-        assert text.count(RECHECK) == 1, "claim.sql looks at the status in other words now"
-        text = text.replace(RECHECK, WITHOUT_RECHECK)
-    session.put_routine(text)
+    """Replace the routines that claim in this database, and in no other, by the variant."""
+    for name in CLAIMS:
+        text = load_routines("sqlserver")[name].body
+        if not variant.has_recheck:
+            assert RECHECK in text, f"{name}.sql looks at the status in other words now"
+            text = text.replace(RECHECK, WITHOUT_RECHECK)
+        session.put_routine(text)
 
 
 def run(dsn: str, variant: Variant, requests: int, connections: int) -> Figures:

@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,11 +29,19 @@ HINTS = {"rowlock", "updlock", "readpast", "holdlock", "serializable", "index", 
          "readcommittedlock", "tablock"}  # fmt: skip
 #: Those on the queue: of the statement that finds what to claim, of one that changes rows, and of
 #: one that looks without keeping a lock.
-CLAIMS = {"claim"}
+CLAIMS = {"claim", "lease"}
 COUNTS = {"correct_counts"}
-CLAIMED = {"updlock", "readpast", "rowlock", "index", "forceseek", "readcommittedlock"}
-CHANGED = {"rowlock", "readpast"}
-LOOKED_AT = {"readpast", "readcommittedlock"}
+SEEK = {"index", "forceseek"}
+CLAIMED = {"updlock", "readpast", "rowlock", "readcommittedlock"} | SEEK
+CHANGED = {"rowlock", "readpast"} | SEEK
+LOOKED_AT = {"readpast", "readcommittedlock"} | SEEK
+#: Folders in which each look at the queue is a seek of a named index.
+PINNED = {"dequeue"}
+MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
+INDEX = re.compile(
+    r"create (?:unique )?index (\w+) on rowlease\.Queue \((.*?)\)(?: include \(.*?\))?"
+    r"(?: where (.*?))? with \("
+)
 #: What a THROW may say: the errors of sql/README.md.
 OUR_ERRORS = range(51001, 51100)
 
@@ -45,16 +54,43 @@ class Finding(NamedTuple):
 
 
 class File(NamedTuple):
-    """A script, the schema of its folder, its header's lines as one text, and its tree."""
+    """A script, its folder and schema, its text, its header's lines as one text, and its tree."""
 
     name: str
+    folder: str
     schema: str
+    text: str
     header: str
     tree: Node
 
     @property
     def procedure(self) -> Node | None:
         return next(self.tree.walk("CreateOrAlterProcedureStatement"), None)
+
+    def text_of(self, node: Node) -> str:
+        """A part of the script in lower case, without blanks and without names of tables."""
+        text = self.text[node.offset : node.offset + node.net.FragmentLength].lower()
+        return re.sub(r"\s+|\b\w+\.", "", text)
+
+
+class Index(NamedTuple):
+    """The columns of an index of the queue, and the conditions of its filter."""
+
+    columns: list[str]
+    conditions: list[str]
+
+
+@cache
+def indexes() -> dict[str, Index]:
+    found = {"queue_pkey": Index(["requestid"], [])}
+    for path in sorted(MIGRATIONS.glob("*_sqlserver.sql")):
+        text = re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))
+        for name, columns, condition in INDEX.findall(text):
+            found[name] = Index(
+                [column.split()[0] for column in columns.lower().split(", ")],
+                [one.replace(" ", "") for one in condition.lower().split(" and ") if one],
+            )
+    return found
 
 
 Rule = Callable[[File], Iterator[tuple[Node, str]]]
@@ -85,6 +121,27 @@ def called(execute: Node) -> str:
 def statement_of(node: Node) -> Node | None:
     """The innermost statement around a node."""
     return next((above for above in node.above() if above.kind.endswith("Statement")), None)
+
+
+def is_changed(reference: Node) -> bool:
+    """Is a table what its UPDATE or DELETE changes? The FROM clause may name it again."""
+    if reference.role == "Target":
+        return True
+    changes = next(
+        (above for above in reference.above() if above.kind.endswith("Specification")), None
+    )
+    target = changes.get("Target") if changes is not None else None
+    name = name_of(reference.get("Alias")) or name_of(reference.get("SchemaObject"))
+    return target is not None and name == name_of(target.get("SchemaObject"))
+
+
+def is_named_again(target: Node) -> bool:
+    """Does the FROM clause name what the statement changes?"""
+    return target.role == "Target" and any(
+        is_changed(other)
+        for other in (target.parent or target).walk("NamedTableReference")
+        if other is not target
+    )
 
 
 # -- the rules ---------------------------------------------------------------------------------
@@ -153,7 +210,7 @@ def no_hint_that_lies(file: File) -> Iterator[tuple[Node, str]]:
         if "tablock" in given and file.name not in COUNTS:
             yield reference, "tablock makes everybody wait"
         # A statement that changes rows takes update locks while it looks for them.
-        holds = given & {"updlock", "readcommittedlock"} or reference.role == "Target"
+        holds = given & {"updlock", "readcommittedlock"} or is_changed(reference)
         if "readpast" in given and not holds:
             yield reference, "readpast without updlock skips rows that it does not then hold"
         if "readpast" in given and "readcommittedlock" not in given and "rowlock" not in given:
@@ -164,13 +221,52 @@ def hints_on_the_queue_only_where_allowed(file: File) -> Iterator[tuple[Node, st
     for reference in file.tree.walk("NamedTableReference"):
         if name_of(reference.get("SchemaObject")) != QUEUE:
             continue
-        allowed = CHANGED if reference.role == "Target" else LOOKED_AT
-        if file.name in CLAIMS and reference.role != "Target":
+        allowed = CHANGED if is_changed(reference) else LOOKED_AT
+        if file.name in CLAIMS and not is_changed(reference):
             allowed = CLAIMED
         if file.name in COUNTS:
             allowed = {"tablock", "holdlock"}
         for hint in sorted(hints(reference) - allowed):
             yield reference, f"{hint} is not for this use of the queue"
+
+
+def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
+    """A plan is made for the rows of one moment: a scan would lock the whole queue at another."""
+    for reference in file.tree.walk("NamedTableReference"):
+        if name_of(reference.get("SchemaObject")) != QUEUE:
+            continue
+        seek = next((n for n in reference.children if n.kind == "ForceSeekTableHint"), None)
+        columns = seek is not None and seek.get("ColumnValues") is not None
+        if hints(reference) & SEEK and reference.role == "Target":
+            yield reference, "SQL Server takes index and forceseek only in the from clause"
+        elif columns and is_changed(reference):
+            yield reference, "SQL Server takes no forceseek with columns for what is changed"
+        if file.folder not in PINNED or is_named_again(reference):
+            continue
+        if seek is None or not (columns or "index" in hints(reference)):
+            yield reference, "name the index and say forceseek"
+        else:
+            yield from _seeks_well(file, reference, seek)
+        if reference.parent is not None and reference.parent.kind == "QualifiedJoin":
+            statement = statement_of(reference)
+            given = statement.net.OptimizerHints if statement is not None else ()
+            if not {"LoopJoin", "ForceOrder"} <= {str(hint.HintKind) for hint in given}:
+                yield reference, "say option (loop join, force order)"
+
+
+def _seeks_well(file: File, reference: Node, seek: Node) -> Iterator[tuple[Node, str]]:
+    """A seek that SQL Server cannot make is its error 8622, in each call."""
+    named = next(reference.walk("IdentifierOrValueExpression"))
+    index = indexes().get(name_of(named))
+    columns = [name_of(one) for one in seek.children if one.role == "ColumnValues"]
+    query = next(above for above in reference.above() if above.kind.endswith("Specification"))
+    if index is None or columns != index.columns[: len(columns)]:
+        yield reference, f"the queue has no index {name_of(named)} that begins with these columns"
+    elif missing := [one for one in index.conditions if one not in file.text_of(query)]:
+        yield (
+            reference,
+            f"{name_of(named)} has only rows where {' and '.join(missing)}: ask for them",
+        )
 
 
 def readpast_is_said(file: File) -> Iterator[tuple[Node, str]]:
@@ -331,6 +427,7 @@ RULES: tuple[Rule, ...] = (
     begins_with_its_settings,
     no_hint_that_lies,
     hints_on_the_queue_only_where_allowed,
+    seeks_are_pinned,
     readpast_is_said,
     no_dynamic_sql,
     throw_our_errors,
@@ -352,8 +449,10 @@ def findings(path: Path, parse: Parse) -> Iterator[Finding]:
         return
     comment = takewhile(lambda line: line.startswith("--"), text.splitlines())
     header = re.sub(r"\s+", " ", " ".join(line[2:] for line in comment))
-    schema = "rowlease_internal" if path.parent.name == "internal" else "rowlease"
-    file = File(path.stem, schema, header, tree)
+    internal = path.parent.name == "internal"
+    folder = path.parent.parent.name if internal else path.parent.name
+    schema = "rowlease_internal" if internal else "rowlease"
+    file = File(path.stem, folder, schema, text, header, tree)
     for rule in RULES:
         for node, says in rule(file):
             yield Finding(str(path), node.line, rule.__name__, says)

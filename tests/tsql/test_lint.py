@@ -41,12 +41,17 @@ exec @granted = sys.sp_getapplock @Resource = N'claim', @LockMode = 'Exclusive',
                                   @DbPrincipal = N'rowlease_lock';
 with found as (
   select top (@p_limit) q.RequestId
-    from rowlease.Queue as q with (updlock, readpast, rowlock)
-   where q.Status = 'Pending'
+    from rowlease.Queue as q
+      with (forceseek (queue_pending (QueueName)), updlock, readpast, rowlock)
+   where q.QueueName = N'a' and q.Status = 'Pending' and q.GroupBlocked = 0
 )
 insert into @claimed (RequestId) select f.RequestId from found as f;
 update rowlease.Queue set LockToken = LockToken + 1
- where RequestId in (select w.RequestId from @claimed as w) and Status = 'Pending';
+  from @claimed as c
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = c.RequestId
+ where Queue.Status = 'Pending'
+option (loop join, force order);
 commit transaction;
 select w.RequestId as request_id from @claimed as w;
 """
@@ -71,12 +76,25 @@ BROKEN = {
     "readpast alone": ("updlock, readpast, rowlock", "readpast, rowlock", "no_hint_that_lies"),
     "pages": ("updlock, readpast, rowlock", "updlock, readpast", "no_hint_that_lies"),
     "nolock": ("updlock, readpast, rowlock", "nolock", "no_hint_that_lies"),
-    "tablock": ("as q with (updlock, readpast, rowlock)", "as q with (tablock)",
-                "no_hint_that_lies"),
+    "tablock": ("updlock, readpast, rowlock", "tablock", "no_hint_that_lies"),
     "skipping unsaid": (", skipping locked ones", "", "readpast_is_said"),
     "updlock where nothing is claimed": ("update rowlease.Queue set",
                                          "update rowlease.Queue with (updlock, rowlock) set",
                                          "hints_on_the_queue_only_where_allowed"),
+    "any plan": ("forceseek (queue_pending (QueueName)), ", "", "seeks_are_pinned"),
+    "any plan of a change": ("index (queue_pkey), forceseek, ", "", "seeks_are_pinned"),
+    "any index": ("index (queue_pkey), ", "", "seeks_are_pinned"),
+    "a seek where none is taken": ("update rowlease.Queue set",
+                                   "update rowlease.Queue with (forceseek) set",
+                                   "seeks_are_pinned"),
+    "columns where none are taken": ("index (queue_pkey), forceseek",
+                                     "forceseek (queue_pkey (RequestId))", "seeks_are_pinned"),
+    "an index that is not there": ("index (queue_pkey)", "index (queue_key)", "seeks_are_pinned"),
+    "columns that do not lead": ("queue_pending (QueueName)", "queue_pending (Priority)",
+                                 "seeks_are_pinned"),
+    "rows that the index has not": (" and q.GroupBlocked = 0", "", "seeks_are_pinned"),
+    "any join": ("loop join, ", "", "seeks_are_pinned"),
+    "any order of a join": (", force order", "", "seeks_are_pinned"),
     "a text is run": ("commit transaction;\n", "exec (N'commit');commit transaction;\n",
                       "no_dynamic_sql"),
     "sp_executesql": ("commit transaction;\n",
@@ -88,12 +106,12 @@ BROKEN = {
     "select before commit": (COMMIT_AND_SELECT,
                              "".join(reversed(COMMIT_AND_SELECT.splitlines(True))),
                              "results_after_commit"),
-    "output to the client": (" where RequestId in", " output inserted.RequestId where RequestId in",
+    "output to the client": ("  from @claimed as c", "output inserted.RequestId from @claimed as c",
                              "results_after_commit"),
     "no commit": ("commit transaction;\n", "", "results_after_commit"),
-    "a variable for a literal": ("where q.Status = 'Pending'", "where q.Status = @p_limit",
+    "a variable for a literal": ("and q.Status = 'Pending'", "and q.Status = @p_limit",
                                  "literals_for_filtered_indexes"),
-    "the other way round": ("and Status = 'Pending'", "and @p_limit = Status",
+    "the other way round": ("where Queue.Status = 'Pending'", "where @p_limit = Queue.Status",
                             "literals_for_filtered_indexes"),
     "waiting for ever": (", @LockTimeout = 0", "", "app_locks_are_answered"),
     "a lock of anybody's": ("@DbPrincipal = N'rowlease_lock'", "@LockMode = 'Exclusive'",
@@ -138,12 +156,14 @@ def test_every_file_parses_and_keeps_the_rules() -> None:
 
 
 def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
-    (tmp_path / "claim.sql").write_text(GOOD)
+    good = tmp_path / "dequeue"
+    good.mkdir()
+    (good / "claim.sql").write_text(GOOD)
     rules = {}
     for what, (old, new, rule) in BROKEN.items():
         assert old in GOOD, what
-        file = tmp_path / what / "claim.sql"
-        file.parent.mkdir()
+        file = tmp_path / what / "dequeue" / "claim.sql"
+        file.parent.mkdir(parents=True)
         file.write_text(GOOD.replace(old, new))
         rules[str(file)] = (what, rule)
     found = linted(tmp_path)

@@ -45,6 +45,7 @@ MAX_LINES = 80
 LONG = {
     "add_requests": "an array is a join with openjson, for each of the nine",
     "claim": "what a lock would let through is checked again where the rows are changed",
+    "lease": "the plain claim is read in one place",
     "configure_queue": "a setting is taken out of the JSON text in a line each",
 }
 

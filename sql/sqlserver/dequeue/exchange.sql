@@ -21,11 +21,11 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @done nvarchar(max), @ids nvarchar(max), @tokens nvarchar(max), @more bit, @wait_ms bigint;
+declare @done nvarchar(max), @ids nvarchar(max), @tokens nvarchar(max), @leased xml, @more bit;
+declare @wait_ms bigint;
 declare @reported table (Part int not null, Place int not null, RequestId bigint,
                          Outcome varchar(20) not null, Dead bit, primary key (Part, Place));
 create table #held (RequestId bigint not null primary key);
-create table #leased (Place int identity primary key, RequestId bigint not null);
 begin transaction;
 if exists (select 1 from openjson(@p_complete_ids)) and exists (select 1 from openjson(@p_fail_ids))
 begin
@@ -52,16 +52,18 @@ begin
     from rowlease_internal.settled_outcomes(@p_fail_ids, @p_fail_tokens, @done) as o;
 end;
 if @p_limit > 0
-  exec rowlease_internal.lease @p_worker_id, @p_queue_names, @p_limit, @p_slots, @p_lease_ms, @more output,
-                      @wait_ms output;
-select i.Place as place, q.RequestId as request_id, q.QueueName as queue_name,
+  exec rowlease_internal.lease @p_worker_id, @p_queue_names, @p_limit, @p_slots, @p_lease_ms,
+                               @leased output, @more output, @wait_ms output;
+select cast(i.[key] as int) as place, q.RequestId as request_id, q.QueueName as queue_name,
        q.Kind as kind, cast(q.Priority as int) as priority, q.RequestedTime as requested_time,
        q.DueTime as due_time, q.LockedTime as locked_time, q.LockExpiresTime as lock_expires_time,
        q.LockToken as lock_token, q.NumAttempts as num_attempts, q.MaxAttempts as max_attempts,
        q.NumCrashes as num_crashes, q.GroupKey as group_key, q.LoadId as load_id, q.Payload as payload
   into #rows
-  from #leased as i
-  join rowlease.Queue as q on q.RequestId = i.RequestId;
+  from openjson(cast(@leased as nvarchar(max))) as i
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek)
+         on q.RequestId = cast(i.value as bigint)
+option (loop join, force order, maxdop 1);
 commit transaction;
 select coalesce(r.RequestId, l.request_id) as request_id, l.queue_name, l.kind, l.priority,
        l.requested_time, l.due_time, l.locked_time, l.lock_expires_time, l.lock_token, l.num_attempts,

@@ -23,9 +23,11 @@ declare @judged table (
 insert into @expired (RequestId, LockName)
 select top (@p_limit) q.RequestId,
        case when q.GroupKey is not null then rowlease_internal.lock_name(N'g', q.QueueName, q.GroupKey) end
-  from rowlease.Queue as q with (readpast, readcommittedlock)
+  from rowlease.Queue as q
+    with (forceseek (queue_expiring (QueueName)), readpast, readcommittedlock)
  where q.QueueName = @p_queue_name and q.Status = 'Processing' and q.LockExpiresTime <= @p_now
- order by q.LockExpiresTime;
+ order by q.LockExpiresTime
+option (maxdop 1);
 set @p_broken = @@rowcount;
 if @p_broken = 0
   return;
@@ -38,25 +40,30 @@ begin
     delete from @expired where RequestId = @id;
   update @expired set LockName = null where RequestId = @id;
 end;
-update rowlease.Queue with (rowlock, readpast) set LockToken = LockToken
+update rowlease.Queue set LockToken = LockToken
 output inserted.RequestId into @taken (RequestId)
- where RequestId in (select e.RequestId from @expired as e)
-   and Status = 'Processing' and LockExpiresTime <= @p_now
-option (maxdop 1);
+  from @expired as e
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = e.RequestId
+ where Queue.Status = 'Processing' and Queue.LockExpiresTime <= @p_now
+option (loop join, force order, maxdop 1);
 insert into @judged (RequestId, Started, CancelRequested, NumCrashes, NumAttempts, Verdict)
 select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
        q.NumAttempts - 1 + x.Started,
        case when q.NumCrashes + x.Started >= s.MaxCrashes then N'too many crashes: '
             when q.NumAttempts - 1 + x.Started >= q.MaxAttempts then N'no attempts left: ' end
   from @taken as t
-  join rowlease.Queue as q on q.RequestId = t.RequestId
-  join rowlease.QueueSettings as s on s.QueueName = q.QueueName
- cross apply (select case when q.StartedTime is null then 0 else 1 end as Started) as x;
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = t.RequestId
+ inner join rowlease.QueueSettings as s on s.QueueName = q.QueueName
+ cross apply (select case when q.StartedTime is null then 0 else 1 end as Started) as x
+option (loop join, force order, maxdop 1);
 insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
 select @p_queue_name, q.Priority, -count(*), sum(case when j.Verdict is null then 1 else 0 end),
        sum(case when j.Verdict is null then 0 else 1 end)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
- group by q.Priority;
+  from @judged as j
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
+ group by q.Priority
+option (loop join, force order, maxdop 1);
 set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
               from @judged as j);
 set @groups = (select g.queue_name as q, g.group_key as g
@@ -73,7 +80,10 @@ update q
        NumCrashes = j.NumCrashes, NumAttempts = j.NumAttempts,
        NumAbandons = case when j.Started = 1 then 0 else q.NumAbandons end,
        LockedBy = null, StartedTime = null, CancelRequested = 0
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+  from @judged as j
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+         on q.RequestId = j.RequestId
+option (loop join, force order, maxdop 1);
 set @p_broken = @@rowcount;
 set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
               from @judged as j where j.CancelRequested = 1);

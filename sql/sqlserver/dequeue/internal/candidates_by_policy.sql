@@ -14,9 +14,9 @@ as
 set nocount on;
 set xact_abort on;
 declare @policy varchar(10), @weights nvarchar(max), @aging_us bigint;
-declare @priority int, @offset float = rand(), @origin datetime2(6) = '2000-01-01';
+declare @priority smallint, @offset float = rand(), @origin datetime2(6) = '2000-01-01';
 declare @met table (RequestId bigint not null primary key);
-declare @waiting table (Priority int not null primary key, Weight float not null, Quota int);
+declare @waiting table (Priority smallint not null primary key, Weight float not null, Quota int);
 select @policy = s.Policy, @weights = s.PolicyWeights, @priority = s.MaxPriority + 1,
        @aging_us = cast(s.PolicyAgingSeconds as bigint) * 1000000
   from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
@@ -25,7 +25,9 @@ while @priority is not null
 begin
   -- One probe of the claim's index for each priority that has something.
   set @priority = (
-    select top (1) q.Priority from rowlease.Queue as q with (readpast, readcommittedlock)
+    select top (1) q.Priority
+      from rowlease.Queue as q
+        with (forceseek (queue_pending (QueueName)), readpast, readcommittedlock)
      where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
        and q.Priority < @priority and q.RequestId not in (select m.RequestId from @met as m)
      order by q.Priority desc);
@@ -49,7 +51,8 @@ select top (@p_limit) f.RequestId
   from @waiting as w
  cross apply (
    select top (w.Quota) q.RequestId, q.DueTime, q.Priority
-     from rowlease.Queue as q with (readpast, readcommittedlock)
+     from rowlease.Queue as q
+       with (forceseek (queue_pending (QueueName)), readpast, readcommittedlock)
     where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
       and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
     order by q.DueTime, q.RequestId) as f

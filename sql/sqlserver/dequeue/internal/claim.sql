@@ -22,8 +22,7 @@ set nocount on;
 set xact_abort on;
 declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
 declare @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
-declare @met_ids nvarchar(max);
-declare @locks bit =
+declare @met_ids nvarchar(max), @locks bit =
   case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
 create table #candidate (Place int identity primary key, RequestId bigint not null);
 -- Turn: null while nothing is known, or if others hold it; 0: behind another of its group.
@@ -45,16 +44,18 @@ begin
   if exists (select 1 from #candidate)
     insert into @met (RequestId, GroupKey)
     select q.RequestId, q.GroupKey
-      from #candidate as c join rowlease.Queue as q on q.RequestId = c.RequestId
-     order by c.Place;
+      from #candidate as c
+     inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = c.RequestId
+     order by c.Place
+    option (loop join, force order, maxdop 1);
   else
     insert into @met (RequestId, GroupKey)
     select top (@left) q.RequestId, q.GroupKey
-      from rowlease.Queue as q with (index (queue_pending), updlock, readpast, rowlock)
+      from rowlease.Queue as q with (forceseek (queue_pending (QueueName)), updlock, readpast, rowlock)
      where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
        and q.RequestId not in (select m.RequestId from @met as m)
      order by q.Priority desc, q.DueTime, q.RequestId
-    option (maxdop 1);
+    option (loop join, maxdop 1);
   set @found = @@rowcount;
   set @place = @last;
   set @turn = 0;
@@ -68,11 +69,7 @@ begin
     begin
       set @name = rowlease_internal.lock_name(N'g', @p_queue_name, @group);
       exec rowlease_internal.try_lock @name, @granted output;
-      if @granted = 1 and exists (
-        select 1 from rowlease.Queue as q
-         where q.QueueName = @p_queue_name and q.GroupKey = @group and q.GroupKey is not null
-           and q.Status <> 'Failed'
-           and (q.RequestId < @id or q.RequestId > @id and q.Status = 'Processing'))
+      if @granted = 1 and rowlease_internal.group_is_free(@p_queue_name, @group, @id) = 0
       begin
         update @met set Turn = 0 where Place = @place;
         set @granted = 0;
@@ -88,25 +85,31 @@ begin
     end;
   end;
   delete from @claimed;
-  update rowlease.Queue with (rowlock)
-     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @p_now,
-         LockExpiresTime = @expires,
-         StartedTime = case when RequestId in (
-           select m.RequestId from @met as m where m.Turn <= @p_slots - @taken) then @p_now end,
+  update rowlease.Queue
+     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @p_now, LockExpiresTime = @expires,
+         StartedTime = case when Queue.RequestId in (
+           select t.RequestId from @met as t where t.Turn <= @p_slots - @taken) then @p_now end,
          LockToken = LockToken + cast(2147483649 as bigint) + checksum(newid()),
          NumAttempts = NumAttempts + 1, Returned = 0
   output inserted.RequestId, inserted.Priority into @claimed (RequestId, Priority)
-   where RequestId in (select m.RequestId from @met as m where m.Place > @last - @found and m.Turn > 0)
-     and Status = 'Pending' and GroupBlocked = 0
-  option (maxdop 1);
+    from @met as m
+   inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+           on Queue.RequestId = m.RequestId
+   where Queue.Status = 'Pending' and Queue.GroupBlocked = 0
+     and m.Place > @last - @found and m.Turn > 0
+  option (loop join, force order, maxdop 1);
   set @taken = @taken + @@rowcount;
   insert into rowlease.QueueDepth (QueueName, Priority, Pending, Processing)
   select @p_queue_name, c.Priority, -count(*), count(*) from @claimed as c group by c.Priority;
   update rowlease.Queue set GroupBlocked = 1
-   where RequestId in (select m.RequestId from @met as m where m.Place > @last - @found and m.Turn = 0)
-     and Status = 'Pending' and GroupBlocked = 0;
-  delete from @met where Turn > 0 and RequestId not in (select c.RequestId from @claimed as c)
-                     and Place > @last - @found;
+    from @met as m
+   inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+           on Queue.RequestId = m.RequestId
+   where Queue.Status = 'Pending' and Queue.GroupBlocked = 0
+     and m.Place > @last - @found and m.Turn = 0
+  option (loop join, force order, maxdop 1);
+  update @met set Turn = null where Turn > 0 and Place > @last - @found
+                                and RequestId not in (select c.RequestId from @claimed as c);
   if @found < @left and not exists (select 1 from #candidate)
     break;
 end;

@@ -1,81 +1,104 @@
 -- lease: lease waiting requests of several queues; shared by dequeue and exchange.
 -- params:   p_worker_id nvarchar(400), p_queue_names nvarchar(max), p_limit int, p_slots int,
---           p_lease_ms bigint, p_more bit output, p_wait_ms bigint output
--- returns:  the ids in claim order in the caller's table #leased; p_more, p_wait_ms -- as dequeue
+--           p_lease_ms bigint, p_leased xml output, p_more bit output, p_wait_ms bigint output
+-- returns:  p_leased -- the ids in claim order, as a JSON array; null: none; p_more, p_wait_ms -- as
+--           dequeue
 -- errors:   RL001 bad argument, RL002 unknown queue
--- locks:    as dequeue
--- why:      see dequeue.
+-- locks:    keys of the claim's index, for update, in claim order, skipping locked ones; the requests'
+--           own locks, without waiting; rows of queue, exclusive, skipping locked ones
+-- why:      the plain way to claim. It is for queues with strict order, without groups, limit in
+--           flight or consumer priorities, and with nothing to move first. One statement looks, one
+--           finds the first requests of a queue, one leases what was found. If a queue is not plain,
+--           or another session has the lock of a request, lease_carefully claims instead. Hints are
+--           only hints: two claims are kept apart by the lock on the request's id, and by the
+--           update, which checks the status again. A session whose context has
+--           rowlease_claim_locks = off does not take these locks, so their cost can be measured. A
+--           token grows by a random number up to 2^32: after a failover or a restore, a claim that
+--           was lost and a new claim of the same id have different tokens. Requests past p_slots
+--           (default: none) are prefetched: they have not started. The ids are returned as xml
+--           because not every T-SQL engine has nvarchar(max) output; SQL Server keeps a plan for
+--           each session of a procedure that writes into its caller's #table.
 create or alter procedure rowlease_internal.lease
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int,
-  @p_lease_ms bigint, @p_more bit output, @p_wait_ms bigint output
+  @p_lease_ms bigint, @p_leased xml output, @p_more bit output, @p_wait_ms bigint output
 as
 set nocount on;
 set xact_abort on;
-declare @now datetime2(6), @name nvarchar(255), @queue nvarchar(400), @next datetime2(6);
-declare @place int = 0, @left int = @p_limit, @slots int, @held bit = 0, @us bigint;
-declare @more bit, @held_back bit, @granted bit, @patience int = 2000;
-declare @queues table (Place int not null primary key, QueueName nvarchar(400)
-                       collate Latin1_General_100_BIN2);
-declare @gates table (QueueName nvarchar(400) collate Latin1_General_100_BIN2 not null primary key,
-                      Name nvarchar(255) not null, Shut bit not null);
+declare @now datetime2(6) = rowlease.now(), @slots int = coalesce(@p_slots, @p_limit), @plain bit = 1;
+declare @turn int = 0, @queue nvarchar(400), @paused bit, @top smallint, @expires datetime2(6);
+declare @found int = 0, @place int = 0, @name nvarchar(255), @granted int, @locks bit =
+  case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
+declare @first table (
+  Place int identity primary key, RequestId bigint not null unique, Expires datetime2(6) not null);
+declare @claimed table (
+  RequestId bigint not null primary key, Priority int not null,
+  QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null);
+set @p_more = 0;
+set @p_wait_ms = null;
 if coalesce(@p_worker_id, N'') = N'' or @p_queue_names is null or @p_limit is null
    or @p_limit not between 1 and 10000 or @p_lease_ms not between 100 and 86400000
   throw 51001,
     N'dequeue needs a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms', 1;
-insert into @queues (Place, QueueName)
-select cast(n.[key] as int) + 1, n.value from openjson(@p_queue_names) as n;
-declare @count int = @@rowcount;
--- Only one locked gate is waited for, because the other queues must not wait for it.
-insert into @gates (QueueName, Name, Shut)
-select s.QueueName, rowlease_internal.lock_name(N'gate', s.QueueName, N''), 0
-  from rowlease.QueueSettings as s
- where s.MaxInFlight is not null and s.QueueName in (select q.QueueName from @queues as q);
-set @name = (select min(g.Name) from @gates as g);
-while @name is not null
+while @plain = 1 and @found < @p_limit
 begin
-  exec rowlease_internal.try_lock @name, @granted output, @patience;
-  if @granted = 0
-  begin
-    update @gates set Shut = 1 where Name = @name;
-    set @patience = 0;
-  end;
-  set @name = (select min(g.Name) from @gates as g where g.Name > @name);
+  select @queue = l.queue_name, @paused = l.paused, @top = l.max_priority, @plain = l.is_plain,
+         @expires = dateadd(millisecond, coalesce(@p_lease_ms, l.lease_ms), @now)
+    from rowlease_internal.look(@p_queue_names, @turn, @now) as l
+  option (loop join, maxdop 1);
+  if @@rowcount = 0
+    break;
+  set @turn = @turn + 1;
+  if @plain = 0 or @paused = 1
+    continue;
+  insert into @first (RequestId, Expires)
+  select top (@p_limit - @found) q.RequestId, @expires
+    from rowlease.Queue as q with (forceseek (queue_pending (QueueName)), updlock, readpast, rowlock)
+   where q.QueueName = @queue and q.Status = 'Pending' and q.GroupBlocked = 0
+     and q.GroupKey is null and q.Priority <= @top
+     and q.RequestId not in (select f.RequestId from @first as f)
+   order by q.Priority desc, q.DueTime, q.RequestId
+  option (loop join, maxdop 1);
+  set @found = @found + @@rowcount;
 end;
-set @now = rowlease.now();  -- not before the gates: a lease must not run while its claim waits
-set @p_more = 0;
-while @place < @count and @left > 0
+while @plain = 1 and @place < @found and @locks = 1
 begin
   set @place = @place + 1;
-  set @queue = (select q.QueueName from @queues as q where q.Place = @place);
-  if exists (select 1 from @gates as g where g.QueueName = @queue and g.Shut = 1)
-  begin
-    set @held = 1;
-    continue;
-  end;
-  set @slots = coalesce(@p_slots, @p_limit) - (@p_limit - @left);
-  exec rowlease_internal.dequeue_one @queue, @p_worker_id, @now, @p_lease_ms, @left, @slots, @more output,
-                            @held_back output;
-  set @left = @p_limit - (select count(*) from #leased);
-  if @more = 1
-    set @p_more = 1;
-  if @held_back = 1
-    set @held = 1;
+  set @name = (select concat(N'rowlease:r:', f.RequestId) from @first as f where f.Place = @place);
+  exec @granted = sys.sp_getapplock @Resource = @name, @LockMode = 'Exclusive',
+                                    @LockOwner = 'Transaction', @LockTimeout = 0,
+                                    @DbPrincipal = N'rowlease_lock';
+  if @granted < 0
+    set @plain = 0;
 end;
-if @left = 0
-  set @p_more = 1;
-set @p_wait_ms = null;
-if @p_more = 0
+if @plain = 0
 begin
-  set @next = (
-    select min(e.Time) from @queues as q
-     cross apply (
-       select (select min(d.DueTime) from rowlease.Queue as d with (readpast, readcommittedlock)
-                where d.QueueName = q.QueueName and d.Status = 'Scheduled') as Time
-        union all
-       select (select min(p.LockExpiresTime) from rowlease.Queue as p with (readpast, readcommittedlock)
-                where p.QueueName = q.QueueName and p.Status = 'Processing')) as e);
-  set @us = rowlease_internal.us_until(@now, @next);
-  set @p_wait_ms = case when @us > 0 then (@us + 999) / 1000 when @us <= 0 then 0 end;
-  if @held = 1 and coalesce(@p_wait_ms, 500) >= 500
-    set @p_wait_ms = 500;  -- the worker that goes first may be dead in 2 s
+  exec rowlease_internal.lease_carefully @p_worker_id, @p_queue_names, @p_limit, @slots, @p_lease_ms,
+                                         @p_leased output, @p_more output, @p_wait_ms output;
+  return;
 end;
+if @found > 0
+begin
+  update rowlease.Queue
+     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @now,
+         LockExpiresTime = (select f.Expires from @first as f where f.RequestId = Queue.RequestId),
+         StartedTime = case when Queue.RequestId in (
+           select f.RequestId from @first as f where f.Place <= @slots) then @now end,
+         LockToken = LockToken + cast(2147483649 as bigint) + checksum(newid()),
+         NumAttempts = NumAttempts + 1, Returned = 0
+  output inserted.RequestId, inserted.Priority, inserted.QueueName
+    into @claimed (RequestId, Priority, QueueName)
+    from @first as g
+   inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+           on Queue.RequestId = g.RequestId
+   where Queue.Status = 'Pending' and Queue.GroupBlocked = 0
+  option (loop join, force order, maxdop 1);
+  set @p_more = case when @@rowcount < @found or @found = @p_limit then 1 else 0 end;
+  insert into rowlease.QueueDepth (QueueName, Priority, Pending, Processing)
+  select c.QueueName, c.Priority, -count(*), count(*) from @claimed as c group by c.QueueName, c.Priority;
+end;
+set @p_leased = (
+  select N'[' + string_agg(cast(f.RequestId as nvarchar(max)), N',') within group (order by f.Place)
+         + N']'
+    from @first as f where f.RequestId in (select c.RequestId from @claimed as c));
+if @p_more = 0
+  exec rowlease_internal.ms_until_event @p_queue_names, @now, @p_wait_ms output;

@@ -1,0 +1,24 @@
+-- group_is_free: test whether a request of a group may be claimed.
+-- params:   p_queue_name nvarchar(400), p_group_key nvarchar(400), p_request_id bigint
+-- returns:  bit
+-- errors:   none
+-- locks:    none
+-- why:      inside a group the earlier request goes first, and never two at once. It takes two
+--           probes, each of an index, because a group may have many waiting requests.
+create or alter function rowlease_internal.group_is_free(
+  @p_queue_name nvarchar(400), @p_group_key nvarchar(400), @p_request_id bigint
+) returns bit
+as
+begin
+  if exists (
+    select 1 from rowlease.Queue as q with (forceseek (queue_group (QueueName, GroupKey, RequestId)))
+     where q.QueueName = @p_queue_name and q.GroupKey = @p_group_key and q.GroupKey is not null
+       and q.Status <> 'Failed' and q.RequestId < @p_request_id)
+    return 0;
+  if exists (
+    select 1 from rowlease.Queue as q with (forceseek (queue_group_in_flight (QueueName, GroupKey)))
+     where q.QueueName = @p_queue_name and q.GroupKey = @p_group_key and q.GroupKey is not null
+       and q.Status = 'Processing')
+    return 0;
+  return 1;
+end;

@@ -1,0 +1,34 @@
+-- ms_until_event: compute the milliseconds until the next scheduled request is due or lease expires.
+-- params:   p_queue_names nvarchar(max), p_now datetime2(6), p_ms bigint output
+-- returns:  p_ms -- 0 or more; null if there is none
+-- errors:   none
+-- locks:    none; rows that others have locked are skipped
+-- why:      one probe of each of two indexes for each queue.
+create or alter procedure rowlease_internal.ms_until_event
+  @p_queue_names nvarchar(max), @p_now datetime2(6), @p_ms bigint output
+as
+set nocount on;
+set xact_abort on;
+declare @next datetime2(6) = (
+  select min(e.Time)
+    from openjson(@p_queue_names) as n
+   cross apply (
+     select d.Time
+       from (select top (1) q.DueTime as Time
+               from rowlease.Queue as q
+                 with (forceseek (queue_scheduled (QueueName)), readpast, readcommittedlock)
+              where q.QueueName = cast(n.value as nvarchar(400)) collate Latin1_General_100_BIN2
+                and q.Status = 'Scheduled'
+              order by q.DueTime) as d
+      union all
+     select p.Time
+       from (select top (1) q.LockExpiresTime as Time
+               from rowlease.Queue as q
+                 with (forceseek (queue_expiring (QueueName)), readpast, readcommittedlock)
+              where q.QueueName = cast(n.value as nvarchar(400)) collate Latin1_General_100_BIN2
+                and q.Status = 'Processing'
+              order by q.LockExpiresTime) as p) as e);
+-- Rounded up: a caller that wakes too early finds nothing.
+set @p_ms = (datediff_big(microsecond, @p_now, @next) + 999) / 1000;
+if @p_ms < 0
+  set @p_ms = 0;
