@@ -48,7 +48,7 @@ else if @paused = 1
 else if @status = 'Scheduled' and @due > @now
   select @reason = 'scheduled',
          @words = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
-                         rowlease_internal.seconds_text(rowlease_internal.us_until(@now, @due) / 1000000));
+                         rowlease_internal.seconds_text(datediff_big(microsecond, @now, @due) / 1000000));
 else
 begin
   exec rowlease_internal.row_lock @p_request_id, @limited, @lock output;

@@ -31,7 +31,7 @@ update c
   from @counts as c where c.Pending > 0;
 select s.QueueName as queue_name, s.Paused as paused, coalesce(t.NumFinished, 0) as num_finished,
        coalesce(t.NumFailures, 0) as num_failures,
-       case when t.DueTime < @now then rowlease_internal.us_until(t.DueTime, @now) / 1000
+       case when t.DueTime < @now then datediff_big(microsecond, t.DueTime, @now) / 1000
             when t.DueTime >= @now then 0 end as oldest_ms
   from rowlease.QueueSettings as s
   left join (select c.QueueName, sum(c.NumFinished) as NumFinished,

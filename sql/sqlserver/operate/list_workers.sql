@@ -16,6 +16,6 @@ declare @now datetime2(6) = rowlease.now();
 select w.WorkerId as worker_id, w.Host as host, w.Pid as pid, w.Version as version,
        w.QueueNames as queue_names, w.Slots as slots, w.Busy as busy,
        w.ConsumerPriority as consumer_priority, w.StartedTime as started_time,
-       case when w.HeartbeatTime < @now then rowlease_internal.us_until(w.HeartbeatTime, @now) / 1000
+       case when w.HeartbeatTime < @now then datediff_big(microsecond, w.HeartbeatTime, @now) / 1000
             else 0 end as silent_ms
   from rowlease.Worker as w order by w.Host, w.Pid, w.WorkerId;

@@ -63,7 +63,7 @@ set @next = (
           select min(s.LockExpiresTime) from rowlease.Schedule as s with (readpast, readcommittedlock)
            where s.Paused = 0 and (@p_kinds is null or s.Kind in (select k.Kind from @known as k))
              and s.NextTime is null) as e);
-set @us = rowlease_internal.us_until(@now, @next);
+set @us = datediff_big(microsecond, @now, @next);
 set @wait_ms = case when @us > 0 then (@us + 999) / 1000 when @us <= 0 then 0 end;
 select d.ScheduleName as schedule_name, d.Cron as cron, d.TimeZone as time_zone,
        d.CatchUp as catch_up, d.NextTime as next_time, d.ChangedTime as changed_time,

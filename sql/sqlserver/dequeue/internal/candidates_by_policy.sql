@@ -56,6 +56,6 @@ select top (@p_limit) f.RequestId
     where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
       and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
     order by q.DueTime, q.RequestId) as f
- order by case when @policy = 'aging' then rowlease_internal.us_until(@origin, f.DueTime) - f.Priority * @aging_us
+ order by case when @policy = 'aging' then datediff_big(microsecond, @origin, f.DueTime) - f.Priority * @aging_us
                else 0 end,
           f.Priority desc, f.DueTime, f.RequestId;

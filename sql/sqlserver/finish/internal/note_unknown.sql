@@ -40,7 +40,7 @@ select f.QueueName, f.Kind, @p_now, @p_now
   from @found as f
  where not exists (select 1 from rowlease.UnknownKind as u
                     where u.QueueName = f.QueueName and u.Kind = f.Kind);
-update f set UnknownMs = rowlease_internal.us_until(u.UnknownSince, @p_now) / 1000
+update f set UnknownMs = datediff_big(microsecond, u.UnknownSince, @p_now) / 1000
   from @found as f
   join rowlease.UnknownKind as u on u.QueueName = f.QueueName and u.Kind = f.Kind;
 update k
