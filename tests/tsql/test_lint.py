@@ -55,6 +55,11 @@ option (loop join, force order);
 commit transaction;
 select w.RequestId as request_id from @claimed as w;
 """
+FROM_CLAUSE = """\
+  from @claimed as c
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = c.RequestId
+ where """
 READ_COMMITTED = "set transaction isolation level read committed;\n"
 COMMIT_AND_SELECT = """\
 commit transaction;
@@ -84,6 +89,9 @@ BROKEN = {
     "any plan": ("forceseek (queue_pending (QueueName)), ", "", "seeks_are_pinned"),
     "any plan of a change": ("index (queue_pkey), forceseek, ", "", "seeks_are_pinned"),
     "any index": ("index (queue_pkey), ", "", "seeks_are_pinned"),
+    "any plan of a change without a from clause": (
+        FROM_CLAUSE, " where RequestId in (select c.RequestId from @claimed as c)\n   and ",
+        "seeks_are_pinned"),
     "a seek where none is taken": ("update rowlease.Queue set",
                                    "update rowlease.Queue with (forceseek) set",
                                    "seeks_are_pinned"),
