@@ -68,14 +68,14 @@ def test_a_program_that_waits_for_a_result_is_notified(
     monkeypatch.setattr("rowlease.handle.LOOK", 3600.0)  # so that only a notification helps
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)
     if end == "many":
-        client.enqueue_many(grow.request(Size(2)) for _ in range(999))
+        client.enqueue_many(grow.request(Size(2)) for _ in range(1999))
     began = time.monotonic()
     with ThreadPoolExecutor(1) as background:
         waiting = background.submit(handle.result, LONG)
         until(lambda: sql(LISTENERS) == [(1,)])
         if end == "many":
-            leased = client.store.dequeue("w", ["default"], 1000).requests
-            client.store.complete(leased[::-1], ['{"width":2}'] * 1000)
+            leased = client.store.dequeue("w", ["default"], 2000).requests
+            client.store.complete(leased[::-1], ['{"width":2}'] * 2000)
         elif end == "cancel":
             handle.cancel()
         else:
