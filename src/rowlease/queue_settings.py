@@ -45,10 +45,6 @@ class Queue(str):
         made.settings = checked(name, settings)
         return made
 
-    def __repr__(self) -> str:
-        parts = [repr(str(self)), *(f"{name}={value!r}" for name, value in self.settings.items())]
-        return f"Queue({', '.join(parts)})"
-
 
 def checked(name: str, settings: QueueSettings) -> QueueSettings:
     """The settings, if all their names are known; the database checks the values.

@@ -53,7 +53,7 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         if self.setting is None:
-            return f"queue {self.queue_name}: new"
+            return f"queue {self.queue_name}: created"
         return f"queue {self.queue_name}: {self.setting} {shown(self.was)} -> {shown(self.now)}"
 
 

@@ -159,9 +159,9 @@ def test_a_drain_that_runs_out_of_time_exits_with_1(queue: Run, dsn: str) -> Non
 
 def test_declared_queues_are_applied_and_compared(queue: Run, tmp_path: Path, sql: Sql) -> None:
     (tmp_path / "app.py").write_text(TASKS)
-    would = "would change queue images: new\nwould change queue web: new"
+    would = "would create queue images\nwould create queue web"
     assert printed(queue, "apply", "app", "--dry-run") == would
-    assert printed(queue, "apply", "app") == "queue images: new\nqueue web: new"
+    assert printed(queue, "apply", "app") == "queue images: created\nqueue web: created"
     assert printed(queue, "apply", "app") == "the queues are as the code declares them"
     sql("select rowlease.configure_queue('images', '{\"capacity\": 5, \"max_attempts\": 9}')")
     assert printed(queue, "apply", "app") == "queue images: capacity 5 -> 1000"
@@ -177,7 +177,7 @@ def test_a_worker_creates_its_queues_if_asked_to(
     assert "does not exist; create it with" in rowlease(*work).stderr
     done = rowlease(*work, "--create-queues")
     assert done.returncode == 0, done.stderr
-    assert "queue images: new" in done.stderr
+    assert "queue images: created" in done.stderr
     sql("select rowlease.configure_queue('images', '{\"capacity\": 5}')")
     again = rowlease(*work, "--create-queues").stderr
     assert "queue images: capacity 5 -> 1000 in the code; `rowlease queue apply` sets it" in again

@@ -72,7 +72,7 @@ def test_a_task_brings_the_queue_that_it_is_declared_with(
 def test_a_declaration_refuses_settings_that_no_queue_has() -> None:
     with pytest.raises(ConfigError, match=r"queue x: there is no setting 'size'; known are: max_"):
         Queue("x", size=1)  # type: ignore[call-arg]
-    assert repr(Queue("x", capacity=None)) == "Queue('x', capacity=None)"
+    assert (repr(Queue("x")), Queue("x", capacity=None).settings) == ("'x'", {"capacity": None})
 
 
 def test_the_client_has_the_same_verbs(dsn: str) -> None:

@@ -217,10 +217,8 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
     if as_json:
         show_json({"queue_name": name, "num_purged": count, "dry_run": dry_run})
         return
-    requests = f" and {counted(count)}" if count else ""
-    click.echo(
-        f"would delete queue {name}{requests}" if dry_run else f"queue {name}{requests}: deleted"
-    )
+    what = f"queue {name}" + (f" and {counted(count)}" if count else "")
+    click.echo(f"would delete {what}" if dry_run else f"{what}: deleted")
 
 
 @queue.command()
@@ -275,7 +273,8 @@ def show_changes(changes: list[Change], as_json: bool, dry_run: bool, nothing: s
         show_json({"changes": [each._asdict() for each in changes], "dry_run": dry_run})
         return
     for each in changes:
-        click.echo(f"would change {each}" if dry_run else str(each))
+        would = "would change" if each.setting else "would create"
+        click.echo(f"{would} {each}".removesuffix(": created") if dry_run else str(each))
     if not changes:
         click.echo(nothing)
 
