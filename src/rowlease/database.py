@@ -35,7 +35,7 @@ def _log_start(home: str, is_first: bool) -> None:
     logging.getLogger("rowlease").warning(
         "ROWLEASE_DSN is not set: starting PostgreSQL in %s%s",
         home,
-        "; the first start takes some seconds" if is_first else "",
+        "; the first start takes a few seconds" if is_first else "",
     )
 
 

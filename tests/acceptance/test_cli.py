@@ -426,7 +426,7 @@ BAD_REQUESTS = {
     "unknown queue": Bad(r'queue "nowhere" does not exist', ["x", "--queue", "nowhere"]),
     "no queue": Bad(r'queue "" does not exist', ["x", "--queue", ""]),
     "no kind": Bad(r"Missing argument 'KIND'", []),
-    "empty kind": Bad(r"kind must name a task", [""]),
+    "empty kind": Bad(r"kind must be a task name", [""]),
     "long kind": Bad(r"1 to 200 characters", ["x" * 201]),
     "two kinds": Bad(r"unexpected extra argument", ["x", "y"]),
     "kind that is no text": Bad(r"Unicode|character", [b"\xff"]),

@@ -53,4 +53,4 @@ def test_a_kind_that_no_worker_knows_for_long_becomes_a_dead_letter(store: Store
     dead = sql(
         "select distinct num_attempts, last_error from rowlease.queue where status = 'Failed'"
     )
-    assert dead == [(0, 'no live worker of queue "default" has known kind "nobodys" for 1 s')]
+    assert dead == [(0, 'for 1 s no live worker of queue "default" has known kind "nobodys"')]

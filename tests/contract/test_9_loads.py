@@ -107,8 +107,8 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
         ({"payload": '["hunter2", NaN]'}, "payload that is not JSON"),
         ({"payload": '"' + "hunter2" * 150_000 + '"'}, "1048576"),
         ({"priority": -1}, "0 or more"),
-        ({"kind": ""}, "kind must name a task"),
-        ({"kind": "hunter2" * 29}, "kind must name a task"),
+        ({"kind": ""}, "kind must be a task name"),
+        ({"kind": "hunter2" * 29}, "kind must be a task name"),
         ({"dedup_key": "hunter2" * 60}, "too long"),
         ({"group_key": "hunter2" * 60}, "too long"),
         pytest.param({"due_time": "infinity"}, "out of range", marks=INFINITY),
@@ -236,7 +236,7 @@ def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
 
 def test_a_row_without_a_kind_needs_one_for_the_load(store: Session) -> None:
     run = store.staged("x", [{"row_id": 0}])
-    with pytest.raises(InvalidRequest, match="kind must name a task"):
+    with pytest.raises(InvalidRequest, match="kind must be a task name"):
         store.promote("x", run, 1)
     assert store.promote("x", run, 1, kind="a").outcome == Outcome.OK
 

@@ -164,23 +164,23 @@ REFUSED = [
     Bad("RL003", promote(priority=-4), InvalidRequest,
         "priority is -4; it must be 0 or more, and bigger is more urgent"),
     Bad("RL004", enqueue(payload=LONG), InvalidRequest,
-        "payload has 1048579 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
+        "payload is 1048579 bytes; the limit is 1048576. Store large data elsewhere and enqueue "
         "a reference"),
     Bad("RL004", enqueue_two(payload=LONG), InvalidRequest,
-        "payload has 1048579 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
+        "payload is 1048579 bytes; the limit is 1048576. Store large data elsewhere and enqueue "
         "a reference"),
     Bad("RL004", enqueue(payload='"' + "€" * 349_525 + '"'), InvalidRequest,
-        "payload has 1048577 bytes; at most 1048576 fit, store the rest elsewhere and enqueue "
+        "payload is 1048577 bytes; the limit is 1048576. Store large data elsewhere and enqueue "
         "a reference"),
     Bad("RL005", enqueue_too_many, QueueFull, FULL),
     Bad("RL005", enqueue_before_another, QueueFull, WAITED_FOR),
-    Bad("RL006", enqueue(kind=""), InvalidRequest, "kind must name a task in 1 to 200 characters"),
+    Bad("RL006", enqueue(kind=""), InvalidRequest, "kind must be a task name of 1 to 200 characters"),
     Bad("RL006", enqueue(kind="x" * 201), InvalidRequest,
-        "kind must name a task in 1 to 200 characters"),
+        "kind must be a task name of 1 to 200 characters"),
     Bad("RL006", enqueue_two(kind=""), InvalidRequest,
-        "kind must name a task in 1 to 200 characters"),
+        "kind must be a task name of 1 to 200 characters"),
     Bad("RL006", promote(kind=None), InvalidRequest,
-        "kind must name a task in 1 to 200 characters"),
+        "kind must be a task name of 1 to 200 characters"),
     Bad("RL007", enqueue(max_attempts=0), InvalidRequest,
         "max_attempts is 0; it must be 1 or more"),
     Bad("RL007", enqueue_two(max_attempts=0), InvalidRequest,
@@ -241,5 +241,5 @@ def test_every_code_of_our_own_is_among_them() -> None:
 
 @pytest.mark.only_on("postgresql", why="there alone one request has a way of its own")
 def test_more_payloads_than_kinds_are_refused(store: Session) -> None:
-    with pytest.raises(InvalidRequest, match="kind must name a task"):
+    with pytest.raises(InvalidRequest, match="kind must be a task name"):
         store._call("enqueue_many", p_queue_name="default", p_kinds=["a"], p_payloads=["1", "2"])

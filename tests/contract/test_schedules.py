@@ -124,7 +124,7 @@ def test_a_new_expression_counts_from_now(
     ("wrong", "error", "message"),
     [
         ({"queue": "nowhere"}, InvalidRequest, 'queue "nowhere" does not exist'),
-        ({"kind": ""}, InvalidRequest, "kind must name a task"),
+        ({"kind": ""}, InvalidRequest, "kind must be a task name"),
         ({"priority": -1}, InvalidRequest, "priority is -1"),
         ({"payload": "{"}, InvalidRequest, "not JSON"),
         ({"name": ""}, InvalidRequest, "a schedule needs a name"),

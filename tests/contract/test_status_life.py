@@ -377,8 +377,8 @@ def test_rows_with_keys_in_one_insert_into_inbox_fit_a_full_queue_no_better(stor
     [
         ({"queue_name": "defualt"}, 'queue "defualt" does not exist'),
         ({"priority": -1}, "0 or more"),
-        ({"kind": ""}, "kind must name a task"),
-        ({"kind": None}, "kind must name a task"),
+        ({"kind": ""}, "kind must be a task name"),
+        ({"kind": None}, "kind must be a task name"),
         ({"kind": "x" * 201}, "too long"),
         ({"group_key": "x" * 201}, "too long"),
         ({"dedup_key": "x" * 401}, "too long"),

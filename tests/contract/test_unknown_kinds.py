@@ -15,7 +15,7 @@ from tests.contract.sessions import Clock, Session
 module_database, dsn = sessions.module_database, sessions.emptied_database
 
 LONG = timedelta(seconds=600)
-NOBODY = 'no live worker of queue "default" has known kind "new" for 600 s'
+NOBODY = 'for 600 s no live worker of queue "default" has known kind "new"'
 
 
 def beat(

@@ -288,7 +288,7 @@ def test_an_expression_that_does_not_fit_the_frame_is_an_error_of_one_line(
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
         ('{"a": "\x00"}', {}, "a text has a character that the database refuses"),
-        (f'"{"x" * 2**20}"', {}, "payload has 1048578 bytes"),
+        (f'"{"x" * 2**20}"', {}, "payload is 1048578 bytes"),
     ],
 )
 def test_nothing_enters_the_queue_unless_the_whole_load_does(

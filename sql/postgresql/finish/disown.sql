@@ -3,9 +3,9 @@
 -- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did not name
 -- errors:   as abandon
 -- locks:    as abandon
--- why:      a claim that was committed and whose answer was lost has leased requests that no worker
---           knows. Their leases would run out and count as crashes. A request that is finished at
---           this moment is safe: abandon compares tokens under the lock of the row. NOT IN uses a
+-- why:      if a claim commits but its answer is lost, it leaves leased requests that no worker
+--           knows about. Their leases would run out and count as crashes. A request being finished
+--           concurrently is safe: abandon compares tokens under the lock of the row. NOT IN uses a
 --           hash; an anti join with arrays of unknown length would use a nested loop.
 create or replace function rowlease.disown(
   p_worker_id text, p_queue_names text[], p_request_ids bigint[], p_lock_tokens bigint[]

@@ -4,9 +4,9 @@
 -- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did not name
 -- errors:   as abandon
 -- locks:    as abandon
--- why:      a claim that was committed and whose answer was lost has leased requests that no worker
---           knows. Their leases would run out and count as crashes. A request that is finished at
---           this moment is safe: abandon compares tokens under the lock of the row.
+-- why:      if a claim commits but its answer is lost, it leaves leased requests that no worker
+--           knows about. Their leases would run out and count as crashes. A request being finished
+--           concurrently is safe: abandon compares tokens under the lock of the row.
 create or alter procedure rowlease.disown
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_request_ids nvarchar(max),
   @p_lock_tokens nvarchar(max)

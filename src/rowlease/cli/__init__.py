@@ -50,7 +50,7 @@ def cli() -> None:
       rowlease worker myapp.tasks               lease requests and run them
       rowlease depth                            requests that wait, run or have failed
       rowlease top                              queues and workers, live
-      rowlease report                           throughput, waits, failures: tables, a picture
+      rowlease report                           throughput, waits, failures: tables, a chart
       rowlease schedule list                    schedules, and when they fire next
       rowlease psql                             the same database in psql; rowlease url: its URL
     """

@@ -42,7 +42,7 @@ def dsn_option(command: Callable[..., Any]) -> Callable[..., Any]:
         callback=named_database,
         help="postgresql://user:password@host:port/database. Other users of this machine can see "
         "arguments: give a password by ROWLEASE_DSN, or a file's name by ROWLEASE_DSN_FILE. "
-        "Default: a PostgreSQL that rowlease starts and stops itself.",
+        "Default: a PostgreSQL server that rowlease starts and stops itself.",
     )(command)
 
 

@@ -41,7 +41,7 @@ def moment(text: str) -> datetime | timedelta:
     type=click.Path(path_type=Path, file_okay=False),
     default="rowlease-report",
     show_default=True,
-    help="The folder for the tables and the picture, report.png.",
+    help="The folder for the tables and the chart, report.png.",
 )
 @click.option(
     "--format",
@@ -57,7 +57,7 @@ def report(
     queues: tuple[str, ...], since: datetime | timedelta, until: datetime | timedelta,
     output: Path, form: str, dsn: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Report throughput, waits, runs and failures, as tables and a picture.
+    """Report throughput, waits, runs and failures, as tables and a chart.
 
     Spark reads history and queue, and counts requests that were completed, cancelled or became dead
     letters in the window, by the database's clock.

@@ -39,7 +39,7 @@ class CarrierRow(NamedTuple):
     """The sums of one airline's results.
 
     Attributes:
-        agrees: Spark computes the same sums from the input.
+        agrees: whether Spark computes the same sums from the input.
     """
 
     carrier: str

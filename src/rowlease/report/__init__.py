@@ -1,7 +1,7 @@
 """The report: throughput, waits, runs and failures of the queues.
 
 Spark reads history and queue in ranges and sums them up; the figures go to the terminal, to files
-and to a picture.
+and to a chart.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def make_report(
     output: Path,
     form: str = "csv",
 ) -> Report:
-    """Sum up the requests that ended or failed in a window, and write tables and a picture.
+    """Sum up the requests that ended or failed in a window, and write tables and a chart.
 
     It uses the running Spark session, or starts a local one. Reading takes no locks; each range is
     read in its own snapshot. Nothing is written if no request is found.

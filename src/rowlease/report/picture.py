@@ -1,4 +1,4 @@
-"""The figures as one picture: completions over time, waits and runs, failures."""
+"""The figures as one chart: completions over time, waits and runs, failures."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each fixture imports what it needs when it is used, because pytest loads this module in every run.
 
-rowlease_server   a PostgreSQL: ROWLEASE_TEST_DSN, else an embedded one, with durability off
+rowlease_server   a PostgreSQL server: ROWLEASE_TEST_DSN, else an embedded one, with durability off
 rowlease_dsn      a fresh, migrated database on it, for one test
 rowlease_client   an open Client on that database
 """
@@ -26,7 +26,7 @@ UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_write
 
 @pytest.fixture(scope="session")
 def rowlease_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The DSN of a PostgreSQL on which databases may be created, for the whole run."""
+    """The DSN of a PostgreSQL server on which databases may be created, for the whole run."""
     if given := os.environ.get(VARIABLE):
         yield given
         return

@@ -75,7 +75,7 @@ def interrupted() -> Iterator[threading.Event]:
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Yields a function that waits some seconds for a key that quits."""
+    """Yields a function that waits a few seconds for a key that quits."""
     fd = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else None
     before = termios.tcgetattr(fd) if fd is not None else None
     try:

@@ -3,8 +3,8 @@
 -- returns:  void
 -- errors:   none
 -- locks:    rows of queue, exclusive, skipping locked ones
--- why:      an enqueue that was committed after the maximum had been lowered is at a priority that
---           no claim reads. Usually there is none, and that costs two probes of an index.
+-- why:      an enqueue that commits after the maximum was lowered may leave a request at a
+--           priority no claim reads. Usually there is none, and checking costs two index probes.
 create or replace function rowlease_internal.lower_priorities(
   p_queue_name text, p_max_priority integer, p_limit integer
 ) returns void

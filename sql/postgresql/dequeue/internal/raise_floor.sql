@@ -6,11 +6,12 @@
 --           id) below which nothing waits
 -- errors:   none
 -- locks:    none
--- why:      the arrays after p_moved have what the claim met, in its order (null: nothing), and
---           what it was asked for: a priority that gave less than its quota was read to its end. A
---           floor is never raised above p_moved, because later ones may still be committed; and
---           never lowered to returned requests. Each claim calls this, so it is arithmetic without
---           a query.
+-- why:      p_priorities, p_due_times and p_request_ids are the requests the claim met, in order
+--           (null: none); the next four are what it was asked for. A priority that gave less than
+--           its quota was read to the end. A floor never rises above p_moved, because requests
+--           with later due times may still be committed, and is never lowered for a returned
+--           request: those have their own index. Each claim calls this, so it is arithmetic
+--           without a query.
 create or replace function rowlease_internal.raise_floor(
   p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[], p_request_ids bigint[],
   p_order integer[], p_quotas integer[], p_until timestamptz, p_limit integer,

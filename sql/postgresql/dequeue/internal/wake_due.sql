@@ -1,10 +1,10 @@
--- wake_due: move scheduled requests that are due to Pending.
+-- wake_due: change due Scheduled requests to Pending.
 -- params:   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 -- returns:  integer -- how many moved
 -- errors:   none
 -- locks:    rows of queue, exclusive, in due order, skipping locked ones
--- why:      scheduled rows are not in the claim's index until they are due. p_from is the floor
---           below which the caller has just read.
+-- why:      scheduled rows are not in the claim's index until they are due. The caller has already
+--           checked that nothing before p_from is due.
 create or replace function rowlease_internal.wake_due(
   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 ) returns integer

@@ -12,13 +12,13 @@ as $$
 begin
   if p_kind is null or p_kind = '' or length(p_kind) > 200 then
     raise exception using errcode = 'RL006',
-      message = 'kind must name a task in 1 to 200 characters';
+      message = 'kind must be a task name of 1 to 200 characters';
   elsif p_priority < 0 then
     raise exception using errcode = 'RL003',
       message = format('priority is %s; it must be 0 or more, and bigger is more urgent', p_priority);
   elsif octet_length(p_payload) > 1048576 then
     raise exception using errcode = 'RL004',
-      message = format('payload has %s bytes; at most 1048576 fit, store the rest elsewhere and '
+      message = format('payload is %s bytes; the limit is 1048576. Store large data elsewhere and '
                        'enqueue a reference', octet_length(p_payload));
   elsif p_max_attempts < 1 then
     raise exception using errcode = 'RL007',

@@ -1,12 +1,12 @@
--- note_unknown: record how long no live worker has known the kinds that a worker declined.
+-- note_unknown: record how long no live worker has known the kind of a declined request.
 -- params:   p_queue_name text, p_kind text, p_now timestamptz
--- returns:  delay_ms bigint -- when they are due again, verdict text -- the reason if they are dead
---           letters, or null
+-- returns:  delay_ms bigint -- delay until the requests are due again, verdict text -- the reason
+--           if they are dead letters, or null
 -- errors:   none
 -- locks:    the row of unknown_kind
--- why:      a live worker without a list of kinds may know this one. If the last decline was longer
---           ago than unknown_kind_seconds of the queue (at least a minute), the time starts again,
---           because no worker has tried meanwhile.
+-- why:      a live worker that lists no kinds counts as knowing every kind. If the last decline is
+--           older than unknown_kind_seconds (at least a minute), the clock restarts, because no
+--           worker may have tried since.
 create or replace function rowlease_internal.note_unknown(
   p_queue_name text, p_kind text, p_now timestamptz, out delay_ms bigint, out verdict text
 ) language plpgsql
@@ -34,8 +34,8 @@ begin
   if v_known then
     delay_ms := 2000;
   elsif v_unknown >= v_seconds * interval '1 second' then
-    verdict := format('no live worker of queue "%s" has known kind "%s" for %s s', p_queue_name,
-                      p_kind, v_seconds);
+    verdict := format('for %s s no live worker of queue "%s" has known kind "%s"', v_seconds,
+                      p_queue_name, p_kind);
   else
     delay_ms := least(greatest(extract(epoch from v_unknown) * 250, 1000), 30000);
   end if;

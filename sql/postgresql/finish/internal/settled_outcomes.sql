@@ -3,8 +3,8 @@
 -- returns:  request_id bigint, outcome text, dead boolean (it is a dead letter), in the order given
 -- errors:   none
 -- locks:    none
--- why:      the caller of fail or decline does not know the limits that decide this. A repeated
---           call after a lost answer returns the same.
+-- why:      the caller of fail or decline does not know the limits that decide whether a request
+--           becomes a dead letter. A repeated call after a lost answer returns the same.
 create or replace function rowlease_internal.settled_outcomes(
   p_request_ids bigint[], p_lock_tokens bigint[], p_done_ids bigint[]
 ) returns table (request_id bigint, outcome text, dead boolean)

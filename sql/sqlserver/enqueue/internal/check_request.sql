@@ -12,7 +12,7 @@ set nocount on;
 set xact_abort on;
 declare @says nvarchar(2048);
 if coalesce(@p_kind, N'') = N'' or len(@p_kind) > 200
-  throw 51006, N'kind must name a task in 1 to 200 characters', 1;
+  throw 51006, N'kind must be a task name of 1 to 200 characters', 1;
 if @p_priority < 0
 begin
   set @says = concat(N'priority is ', @p_priority,
@@ -21,8 +21,8 @@ begin
 end;
 if rowlease_internal.num_bytes(@p_payload) > 1048576
 begin
-  set @says = concat(N'payload has ', rowlease_internal.num_bytes(@p_payload),
-                     N' bytes; at most 1048576 fit, store the rest elsewhere and enqueue a reference');
+  set @says = concat(N'payload is ', rowlease_internal.num_bytes(@p_payload),
+                     N' bytes; the limit is 1048576. Store large data elsewhere and enqueue a reference');
   throw 51004, @says, 1;
 end;
 if @p_max_attempts < 1

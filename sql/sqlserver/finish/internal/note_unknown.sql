@@ -1,12 +1,12 @@
--- note_unknown: record how long no live worker has known the kinds that a worker declined.
+-- note_unknown: record how long no live worker has known the kinds of declined requests.
 -- params:   p_now datetime2(6)
--- returns:  DelayMs (when they are due again) or Verdict (the reason if they are dead letters) in
---           the caller's table #kinds
+-- returns:  DelayMs (delay until the requests are due again) or Verdict (the reason if they are
+--           dead letters) in the caller's table #kinds
 -- errors:   none
 -- locks:    rows of unknown_kind; the caller holds the lock of unknown kinds
--- why:      a live worker without a list of kinds may know this one. If the last decline was longer
---           ago than unknown_kind_seconds of the queue (at least a minute), the time starts again,
---           because no worker has tried meanwhile.
+-- why:      a live worker that lists no kinds counts as knowing every kind. If the last decline is
+--           older than unknown_kind_seconds (at least a minute), the clock restarts, because no
+--           worker may have tried since.
 create or alter procedure rowlease_internal.note_unknown @p_now datetime2(6)
 as
 set nocount on;
@@ -45,8 +45,8 @@ update f set UnknownMs = datediff_big(microsecond, u.UnknownSince, @p_now) / 100
   join rowlease.UnknownKind as u on u.QueueName = f.QueueName and u.Kind = f.Kind;
 update k
    set Verdict = case when f.IsKnown = 0 and f.UnknownMs >= cast(f.Seconds as bigint) * 1000
-                      then concat(N'no live worker of queue "', f.QueueName, N'" has known kind "', f.Kind,
-                                  N'" for ', f.Seconds, N' s') end,
+                      then concat(N'for ', f.Seconds, N' s no live worker of queue "', f.QueueName,
+                                  N'" has known kind "', f.Kind, N'"') end,
        DelayMs = case when f.IsKnown = 1 then 2000 when f.UnknownMs < 4000 then 1000
                       when f.UnknownMs > 120000 then 30000 else f.UnknownMs / 4 end
   from #kinds as k

@@ -3,8 +3,8 @@
 -- returns:  place int, request_id bigint, outcome varchar(20), dead bit (it is a dead letter)
 -- errors:   none
 -- locks:    none
--- why:      the caller of fail or decline does not know the limits that decide this. A repeated
---           call after a lost answer returns the same.
+-- why:      the caller of fail or decline does not know the limits that decide whether a request
+--           becomes a dead letter. A repeated call after a lost answer returns the same.
 create or alter function rowlease_internal.settled_outcomes(
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_done_ids nvarchar(max)
 ) returns table

@@ -15,7 +15,8 @@ from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.time_limits import SLOTS_SHUTDOWN
 
-#: Seconds before a child that died before it was ready is replaced; doubled each time.
+#: Delay in seconds before replacing a child that died during start-up; doubled each time, up to
+#: LAST_RESTART.
 FIRST_RESTART, LAST_RESTART = 0.1, 5.0
 
 
