@@ -37,7 +37,7 @@ def add_dsn(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dsn",
         default=os.environ.get("ROWLEASE_TEST_PG_DSN"),
-        help="a PostgreSQL server in which databases may be created; default: one of the benchmarks' own",
+        help="a PostgreSQL server for the databases; default: one of the benchmarks' own",
     )
 
 

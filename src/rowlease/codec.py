@@ -54,8 +54,8 @@ def encode(value: Any) -> str:
         raise ValueError(f"is not JSON: {error}") from error
     if len(written) > MAX_PAYLOAD_BYTES:
         raise ValueError(
-            f"has {len(written)} bytes of JSON; at most {MAX_PAYLOAD_BYTES} fit; store it "
-            "elsewhere and give a reference"
+            f"is {len(written)} bytes of JSON; the limit is {MAX_PAYLOAD_BYTES}. Store it "
+            "elsewhere and use a reference"
         )
     return written.decode()
 

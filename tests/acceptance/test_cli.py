@@ -453,7 +453,7 @@ BAD_REQUESTS = {
     "long dedup key": Bad(r"too long", ["x", "--dedup-key", "k" * 500]),
     "unknown option": Bad(r"No such option", ["x", "--nonsense"]),
     "one bad line": Bad(r"line 3 is not JSON", lines=b'{"a": 1}\n\n{"a": \n{"a": 2}\n'),
-    "one line over 1 MiB": Bad(r"line 2: the payload has \d+ bytes", lines=b"1\n" + HUGE + b"\n"),
+    "one line over 1 MiB": Bad(r"line 2: the payload is \d+ bytes", lines=b"1\n" + HUGE + b"\n"),
     "a line that is no UTF-8": Bad(r"line 2 is not .*UTF-8", lines=b'"a"\n"\xff"\n'),
     "no file of lines": Bad(r"No such file", ["x", "--lines", "nowhere.jsonl"]),
     "lines and payload": Bad(

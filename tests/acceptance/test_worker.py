@@ -308,7 +308,7 @@ def test_a_task_can_ask_for_a_retry_and_for_a_dead_letter(store: Store, sql: Sql
     [
         ("mute", "Unprintable: <exception str() failed>"),
         ("leave", "SystemExit: left"),
-        ("huge", "ValueError: the result of task act has 2000002 bytes of JSON; at most 1048576"),
+        ("huge", "ValueError: the result of task act is 2000002 bytes of JSON; the limit is"),
         ("object", "ValueError: the result of task act is not JSON: there is no JSON for object"),
         ("nan", "ValueError: the result of task act is not JSON: Out of range float"),
     ],

@@ -171,7 +171,7 @@ def test_several_kinds_and_queues_are_kept_apart(store: Session, clock: Clock) -
     answers, dead = store.decline(held, ["x", "y", "z"])
     assert (answers, dead) == ([Outcome.OK] * 3, [False, False, True])
     found = [store.row(request) for request in (one, two, three)]
-    assert [row["last_error"][:2] for row in found] == ["x", "y", "no"]
+    assert [row["last_error"][:2] for row in found] == ["x", "y", "fo"]
     assert [row["due_time"] - clock.now for row in found[:2]] == [
         timedelta(seconds=1),
         timedelta(seconds=2),

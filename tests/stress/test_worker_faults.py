@@ -40,7 +40,7 @@ POISONS = {
     "out of memory": "MemoryError",
     "endless loop": "ran past its time limit",
     "endless fork": "ran past its time limit",
-    "huge result": "2097154 bytes of JSON; at most 1048576 fit",
+    "huge result": "2097154 bytes of JSON; the limit is 1048576",
     "unpicklable result": "is not JSON",
     "unprintable exception": "Unprintable",
     "closed stdout": "nowhere to say it",

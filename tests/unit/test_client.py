@@ -105,7 +105,7 @@ def test_the_limit_counts_bytes_and_not_letters() -> None:
     assert encode("é" * ((MAX_PAYLOAD_BYTES - quotes) // 2))
     for payload in ("a" * (MAX_PAYLOAD_BYTES - 1), "é" * (MAX_PAYLOAD_BYTES // 2)):
         with pytest.raises(
-            InvalidRequest, match=r"^the payload has \d+ bytes of JSON; at most 104"
+            InvalidRequest, match=r"^the payload is \d+ bytes of JSON; the limit is 104"
         ):
             untyped_request("x", payload)
 

@@ -70,8 +70,8 @@ def test_a_result_of_none_is_no_result() -> None:
         (float("inf"), "not JSON: Out of range float"),
         (object(), "not JSON: there is no JSON for object; rowlease.register_type tells how"),
         ("\ud800", "not JSON: .* surrogates not allowed"),
-        ("x" * MAX_PAYLOAD_BYTES, f"has {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
-        ("ä" * (MAX_PAYLOAD_BYTES // 2), f"has {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
+        ("x" * MAX_PAYLOAD_BYTES, f"is {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
+        ("ä" * (MAX_PAYLOAD_BYTES // 2), f"is {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
     ],
     ids=["nan", "inf", "object", "surrogate", "large", "large in bytes"],
 )
