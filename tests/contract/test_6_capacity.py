@@ -228,7 +228,7 @@ def test_a_newcomer_does_not_jump_ahead_of_its_equals_and_betters(
     full(store)
     place = offer(store, 3)
     store.claim()
-    with pytest.raises(QueueFull, match="0 of 1 places are taken and 1 waited for"):
+    with pytest.raises(QueueFull, match="0 of 1 places are taken and 1 reserved"):
         store.put(priority=priority)
     assert offer(store, priority).outcome is Outcome.FULL
     assert offer(store, 3, waiter_id=place.request_id).outcome is Outcome.OK

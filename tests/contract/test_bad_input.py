@@ -35,12 +35,12 @@ SCHEDULE = (
 )
 RANGE = 'a setting of queue "default" is out of range'
 FULL = (
-    'queue "default" is full: 1 of 2 places are taken, 2 more do not fit; wait for workers, or '
-    "raise its capacity with rowlease.configure_queue"
+    'queue "default" is full: 1 of 2 places are taken; 2 more do not fit; wait for workers, or '
+    "raise the capacity with rowlease.configure_queue"
 )
 WAITED_FOR = (
-    'queue "default" is full: 1 of 2 places are taken and 2 waited for, 1 more do not fit; wait '
-    "for workers, or raise its capacity with rowlease.configure_queue"
+    'queue "default" is full: 1 of 2 places are taken and 2 reserved; 1 more do not fit; wait '
+    "for workers, or raise the capacity with rowlease.configure_queue"
 )
 
 

@@ -62,7 +62,7 @@ def test_a_long_note_is_cut(store: Session) -> None:
 def test_a_fraction_is_0_to_1(store: Session, fraction: float) -> None:
     store.put()
     (held,) = store.claim()
-    with pytest.raises(RoutineError, match="a fraction of progress must be 0 to 1"):
+    with pytest.raises(RoutineError, match="a progress fraction must be from 0 to 1"):
         store.report_progress([(held, fraction, "")])
     assert store.rows("progress", "request_id") == []
 

@@ -3,13 +3,13 @@
 --           p_slots integer, p_lease_ms bigint, p_floor text, p_complete_ids bigint[],
 --           p_complete_tokens bigint[], p_results text[], p_fail_ids bigint[],
 --           p_fail_tokens bigint[], p_errors text[], p_retries_ms bigint[], p_dead boolean[]
--- returns:  the columns of dequeue, dead boolean and outcome text: first one row per completed, then
---           per failed request with its id, dead and outcome; then what dequeue returns
+-- returns:  the columns of dequeue, dead boolean and outcome text: first one row per completed,
+--           then per failed request with its id, dead and outcome; then what dequeue returns
 -- errors:   as complete, fail and dequeue
 -- locks:    rows of queue that are completed or failed, exclusive, in request order; then as dequeue
 -- why:      a busy worker pays one round trip and one commit per batch instead of three. Completed
---           and failed requests are locked at once, in the order that cancel and others use, or
---           they could wait for each other.
+--           and failed requests are locked together, in the order that cancel and other routines
+--           use, to prevent deadlocks.
 create or replace function rowlease.exchange(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null,

@@ -5,7 +5,7 @@
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat'
 -- errors:   as enqueue_many
 -- locks:    as enqueue_many
--- why:      the short form for people and single requests.
+-- why:      the short form for a single request and for use by hand.
 create or replace function rowlease.enqueue(
   p_queue_name text, p_kind text, p_payload text default '{}', p_priority integer default 0,
   p_delay_ms bigint default null, p_due_time timestamptz default null,

@@ -4,14 +4,14 @@
 --           p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[],
 --           p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint, p_waiter_id bigint
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
---           or one row (waiter id, 'full'): call again with it before 2 s have passed
+--           or one row (waiter id, 'full'): call again with this id within 2 s
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1
 -- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
---           first. Without keys all requests are new, so their ids are known before and the receipt
---           is written once. An array that is null has the default for every request. Helpers are
---           called by assignments: PostgreSQL evaluates those without a query.
+--           first call. Without keys, all requests are new, so their ids are known beforehand and
+--           the receipt is written once. If an array is null, every request has the default.
+--           Helpers are called in assignments, which PostgreSQL evaluates without a query.
 create or replace function rowlease.enqueue_many(
   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[] default null,
   p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,

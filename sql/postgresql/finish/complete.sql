@@ -4,10 +4,10 @@
 --           order given
 -- errors:   RL001 arrays of different lengths; 22P02 a result that is not JSON
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      the token is compared in the statement that takes the row out of queue, so there is no gap
---           between check and write. In the caller's own transaction, its effects and the completion
---           commit together. A request must not be lost if the settings of its queue were deleted,
---           so only settings that exist may drop its payload.
+-- why:      the statement that deletes the row from queue compares the token, so there is no gap
+--           between check and write. If the caller calls this in its own transaction, its effects
+--           and the completion commit together. A request must not be lost if the settings of its
+--           queue were deleted, so its payload is dropped only if settings exist and require it.
 create or replace function rowlease.complete(
   p_request_ids bigint[], p_lock_tokens bigint[], p_results text[] default null
 ) returns table (request_id bigint, outcome text)

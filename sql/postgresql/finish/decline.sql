@@ -5,11 +5,11 @@
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order; then rows of unknown_kind, by queue and kind;
 --           held to the caller's commit
--- why:      a worker of another release may know the kind. The request is due again a little later:
---           after 2 s while a live worker knows the kind; else after a quarter of the time for
---           which none has, 1 to 30 s. It becomes a dead letter when that time is the queue's
---           unknown_kind_seconds. Time without a decline does not count, because no worker may have
---           tried.
+-- why:      a worker of another release may know the kind. The request is due again a little
+--           later: after 2 s if a live worker knows the kind; otherwise after a quarter of the
+--           time for which no live worker has known it, 1 to 30 s. It becomes a dead letter when
+--           that time reaches the queue's unknown_kind_seconds. Time without a decline does not
+--           count, because no worker may have tried.
 create or replace function rowlease.decline(
   p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[]
 ) returns table (request_id bigint, outcome text, dead boolean)

@@ -1,6 +1,7 @@
--- disown: give up a worker's leases in these queues, except those that it knows.
+-- disown: give up a worker's leases in these queues, except those the worker lists.
 -- params:   p_worker_id text, p_queue_names text[], p_request_ids bigint[], p_lock_tokens bigint[]
--- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did not name
+-- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did
+--           not list
 -- errors:   as abandon
 -- locks:    as abandon
 -- why:      if a claim commits but its answer is lost, it leaves leased requests that no worker

@@ -5,8 +5,8 @@
 --           dead boolean (it is a dead letter now), in the order given
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      the counters are here, so this decides whether an attempt is left, and how long to
---           wait. A request whose cancellation was requested is cancelled instead.
+-- why:      the counters are in the database, so this routine decides whether an attempt is left
+--           and how long to wait. A request whose cancellation was requested is cancelled instead.
 create or replace function rowlease.fail(
   p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[],
   p_retries_ms bigint[] default null, p_dead boolean[] default null
@@ -19,7 +19,7 @@ set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-  -- A task may choose any time; a date after the end of the calendar must not fail the batch.
+  -- A task may choose any delay; a date after the end of the calendar must not fail the batch.
   c_ten_years constant bigint := 315360000000;  -- ms
   v_now      timestamptz := rowlease.now();
   v_done     bigint[];

@@ -1,12 +1,13 @@
--- renew: renew leases, all of a worker's in one statement.
--- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint (null: the queue's),
---           p_started boolean[] (the request has begun to run)
+-- renew: renew leases, all leases of a worker in one statement.
+-- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint (null: the queue's
+--           setting), p_started boolean[] (the request has begun to run)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'cancel_requested' | 'busy' | 'repeat' |
---           'lease_lost' | 'not_found', lock_expires_time timestamptz (of ok and cancel_requested)
+--           'lease_lost' | 'not_found', lock_expires_time timestamptz (for ok and
+--           cancel_requested)
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order, skipping locked ones
--- why:      a locked row is being finished at this moment, perhaps in a long transaction; the other
---           leases must not wait for it (busy). A lease that has run out but is not broken yet is
+-- why:      a locked row is being finished, perhaps in a long transaction; the other leases must
+--           not wait for that row (busy). A lease that has run out but has not been broken yet is
 --           renewed, because no other worker has the request.
 create or replace function rowlease.renew(
   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint default null,

@@ -1,11 +1,12 @@
 -- report_progress: store how far running requests are.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_fractions double precision[] (0 to 1),
 --           p_notes text[]
--- returns:  integer -- the number of requests for which it was stored: those with a valid lease
--- errors:   RL001 arrays of different lengths, or a fraction that is not 0 to 1
+-- returns:  integer -- the number of requests for which progress was stored: those with a valid
+--           lease
+-- errors:   RL001 arrays of different lengths, or a fraction that is not from 0 to 1
 -- locks:    rows of progress, in request order
--- why:      it does not touch the queue, which must not pay for it; maintain deletes the progress
---           of ended attempts.
+-- why:      progress has its own table, so that reporting does not slow down the queue; maintain
+--           deletes the progress of ended attempts.
 create or replace function rowlease.report_progress(
   p_request_ids bigint[], p_lock_tokens bigint[], p_fractions double precision[], p_notes text[]
 ) returns integer
@@ -22,7 +23,7 @@ begin
                                 cardinality(p_notes));
   if exists (select from unnest(p_fractions) as g(fraction)
               where g.fraction is null or g.fraction not between 0 and 1) then
-    raise exception using errcode = 'RL001', message = 'a fraction of progress must be 0 to 1';
+    raise exception using errcode = 'RL001', message = 'a progress fraction must be from 0 to 1';
   end if;
   insert into rowlease.progress as p (request_id, lock_token, fraction, note, reported_time)
   select distinct on (g.id)

@@ -6,7 +6,7 @@
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat'
 -- errors:   as enqueue_many
 -- locks:    as enqueue_many
--- why:      the short form for people and single requests.
+-- why:      the short form for a single request and for use by hand.
 create or alter procedure rowlease.enqueue
   @p_queue_name nvarchar(400), @p_kind nvarchar(max), @p_payload nvarchar(max) = N'{}',
   @p_priority int = 0, @p_delay_ms bigint = null, @p_due_time datetime2(6) = null,

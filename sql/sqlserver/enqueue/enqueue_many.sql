@@ -5,12 +5,12 @@
 --           p_retry_bases_ms nvarchar(max), p_receipt_key nvarchar(400), p_in_transaction bit,
 --           p_wait_ms bigint, p_waiter_id bigint
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
---           or one row (waiter id, 'full'): call again with it before 2 s have passed
+--           or one row (waiter id, 'full'): call again with this id within 2 s
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1; 51011 a payload that is not JSON
 -- locks:    the receipt's key; the queue's admission lock if it has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
---           first. An array that is null has the default for every request.
+--           first call. If an array is null, every request has the default.
 create or alter procedure rowlease.enqueue_many
   @p_queue_name nvarchar(400), @p_kinds nvarchar(max), @p_payloads nvarchar(max),
   @p_priorities nvarchar(max) = null, @p_delays_ms nvarchar(max) = null,

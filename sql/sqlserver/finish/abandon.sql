@@ -4,8 +4,8 @@
 --           order given
 -- errors:   RL001 arrays of different lengths
 -- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
--- why:      the request keeps its place in the order. The tenth abandon in a row counts an attempt,
---           so that a request that every worker rejects becomes a dead letter in the end.
+-- why:      the request keeps its place in the order. The tenth consecutive abandon counts as an
+--           attempt, so that a request that every worker rejects eventually becomes a dead letter.
 create or alter procedure rowlease.abandon @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max)
 as
 set nocount on;

@@ -1,11 +1,12 @@
 -- report_progress: store how far running requests are.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max),
 --           p_fractions nvarchar(max) (0 to 1), p_notes nvarchar(max)
--- returns:  integer -- the number of requests for which it was stored: those with a valid lease
--- errors:   RL001 arrays of different lengths, or a fraction that is not 0 to 1
+-- returns:  integer -- the number of requests for which progress was stored: those with a valid
+--           lease
+-- errors:   RL001 arrays of different lengths, or a fraction that is not from 0 to 1
 -- locks:    rows of progress, in request order
--- why:      it does not touch the queue, which must not pay for it; maintain deletes the progress
---           of ended attempts.
+-- why:      progress has its own table, so that reporting does not slow down the queue; maintain
+--           deletes the progress of ended attempts.
 create or alter procedure rowlease.report_progress
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_fractions nvarchar(max),
   @p_notes nvarchar(max)
@@ -19,7 +20,7 @@ declare @said table (RequestId bigint not null primary key, LockToken bigint not
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_fractions, @p_notes;
 if exists (select 1 from openjson(@p_fractions) as f
             where f.value is null or cast(f.value as float) not between 0 and 1)
-  throw 51001, N'a fraction of progress must be 0 to 1', 1;
+  throw 51001, N'a progress fraction must be from 0 to 1', 1;
 begin transaction;
 insert into @said (RequestId, LockToken, Fraction, Note)
 select q.RequestId, q.LockToken, cast(f.value as float), left(coalesce(n.value, N''), 400)

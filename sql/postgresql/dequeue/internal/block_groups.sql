@@ -1,13 +1,14 @@
--- block_groups: mark requests whose group has an earlier unfinished one, so that claims skip them.
--- params:   p_queue_name text, p_request_ids bigint[] -- waiting ones, locked by a claim
+-- block_groups: mark requests whose group has an earlier unfinished request, so that claims skip them.
+-- params:   p_queue_name text, p_request_ids bigint[] -- waiting requests, locked by a claim
 -- returns:  void
 -- errors:   none
--- locks:    for each request one that comes before it, exclusive, skipping locked ones
--- why:      otherwise each claim would meet these requests again. An earlier request of the group
---           is written to, so that the routine that finishes it does so after the claim's commit
---           and sees the blocked ones (unblock_groups), or fails to serialize. If all earlier ones
---           are locked, a session that has already read the group may be finishing them; then the
---           request is marked as returned instead, where no floor hides it.
+-- locks:    for each request, one earlier request of its group, exclusive, skipping locked ones
+-- why:      otherwise each claim would find these requests again. An earlier request of the group
+--           is updated, so that the routine that finishes it does so after the claim's commit and
+--           sees the blocked requests (unblock_groups), or fails to serialize. If all earlier
+--           requests are locked, a session that has already read the group may be finishing them.
+--           In that case, the request is marked as returned instead, because no floor hides
+--           returned requests.
 create or replace function rowlease_internal.block_groups(p_queue_name text, p_request_ids bigint[])
 returns void
 language plpgsql

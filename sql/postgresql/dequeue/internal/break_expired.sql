@@ -3,10 +3,10 @@
 -- returns:  integer -- how many leases were broken
 -- errors:   none
 -- locks:    rows of queue, exclusive, in expiry order, skipping locked ones
--- why:      the lease of a started request that runs out is a crash; a request that was only
---           prefetched gets its attempt back. Too many crashes make a dead letter, whatever
---           max_attempts is. lock_expires_time stays, to show what happened; the token stays, too,
---           so that the late worker gets lease_lost.
+-- why:      a lease of a started request that runs out counts as a crash; for a request that was
+--           only prefetched, the attempt is not counted. Too many crashes make the request a dead
+--           letter, whatever its max_attempts is. lock_expires_time stays, to show what happened;
+--           the token stays, too, so that the late worker gets lease_lost.
 create or replace function rowlease_internal.break_expired(
   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 ) returns integer

@@ -1,12 +1,13 @@
 -- choose_priorities: choose which priorities to claim from, and how many requests of each.
 -- params:   p_settings rowlease.queue_settings, p_round integer, p_limit integer,
 --           p_floor_times timestamptz[], p_floor_ids bigint[]
--- returns:  priorities integer[], quotas integer[], until timestamptz (take nothing due later),
---           last boolean (no further round)
+-- returns:  priorities integer[], quotas integer[], until timestamptz (claim nothing that is due
+--           later), last boolean (there is no further round)
 -- errors:   none
 -- locks:    none
--- why:      strict starts at the highest priority. What the other policies leave free is filled
---           strictly, so that no slot stays empty while requests wait.
+-- why:      strict starts at the highest priority. If the other policies do not fill the claim,
+--           the rest of it is filled in strict order, so that no slot stays empty while requests
+--           wait.
 create or replace function rowlease_internal.choose_priorities(
   p_settings rowlease.queue_settings, p_round integer, p_limit integer,
   p_floor_times timestamptz[], p_floor_ids bigint[],
@@ -15,7 +16,7 @@ create or replace function rowlease_internal.choose_priorities(
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  c_rounds constant integer := 40;  -- each brings something, unless others take it away
+  c_rounds constant integer := 40;  -- each round finds requests, unless other claims take them first
 begin
   if p_settings.policy = 'weighted' and p_round <= c_rounds then
     select o.priorities, o.quotas into priorities, quotas

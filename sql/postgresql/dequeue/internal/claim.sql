@@ -2,23 +2,24 @@
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
 --           p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[]
--- returns:  leased bigint[]: the requests that it has, behind bigint[]: those that stand behind another
---           of their group, locked; both are null if empty. met_priorities integer[], met_times
---           timestamptz[], met_ids bigint[]: all of them together. Each in claim order.
--- errors:   23505 another claim took a request of the same group at this moment
+-- returns:  leased bigint[]: the requests it has leased, behind bigint[]: requests that it has
+--           locked but that are behind another request of their group; both are null if empty.
+--           met_priorities integer[], met_times timestamptz[], met_ids bigint[]: all of these
+--           requests together. Each array is in claim order.
+-- errors:   23505 another claim has concurrently leased a request of the same group
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
--- why:      one probe of the index per priority, only as far as needed: nothing sorts, so only
---           returned rows are locked. Locked rows do not change, so a separate statement leases
---           them: a LIMIT inside the join of an UPDATE may run again and lock more rows, and a
---           claim that finds nothing does not prepare a write. Plans are pinned: with an unknown
---           LIMIT the generic plan chose a sequential scan and a sort. Floors (one per priority,
---           from 0) keep the scan from stepping over entries of finished requests that an old
---           snapshot still holds. Returned requests have their own index, because they may be below
---           a floor, and divide the scan into pieces. A piece has one upper bound: with a second
---           one the index scan would not stop at it. They are looked up by key: `|| ''` keeps an
---           index on Pending from seeming cheaper. A token grows by a random number up to 2^32:
---           after a failover or a restore, a lost claim and a new claim of the same id have
---           different tokens.
+-- why:      each priority needs one probe of the index, and only as far as needed. Nothing is
+--           sorted, so only returned rows are locked. Locked rows do not change, so a separate
+--           statement leases them: a LIMIT inside the join of an UPDATE may be evaluated again and
+--           lock more rows, and a claim that finds nothing does not prepare a write. Plans are
+--           pinned: with an unknown LIMIT, the generic plan used a sequential scan and a sort.
+--           Floors (one per priority, from 0) keep the scan from stepping over entries of finished
+--           requests that an old snapshot still holds. Returned requests may be below a floor, so
+--           they have their own index, and they divide the scan into pieces. Each piece has one
+--           upper bound, because an index scan does not stop at a second one. Returned requests
+--           are looked up by key: `|| ''` keeps an index on Pending from seeming cheaper. A token
+--           grows by a random number up to 2^32, so that after a failover or a restore, a lost
+--           claim and a new claim of the same id have different tokens.
 create or replace function rowlease_internal.claim(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,

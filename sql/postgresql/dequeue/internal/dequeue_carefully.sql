@@ -1,16 +1,17 @@
--- dequeue_carefully: lease waiting requests of queues that the plain way of dequeue leaves out.
--- params:   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer,
---           p_lease_ms bigint, p_floor text, p_next timestamptz -- when something is due or expires in
---           the queues that the caller has claimed from
+-- dequeue_carefully: lease waiting requests of queues that dequeue cannot claim from in the plain way.
+-- params:   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer, p_lease_ms
+--           bigint, p_floor text, p_next timestamptz -- the next due time or expiry in the queues
+--           that the caller has already claimed from
 -- returns:  as dequeue
 -- errors:   RL002 unknown queue
 -- locks:    the gates of queues with a limit in flight, as take_gates; then rows of queue, exclusive,
 --           in claim order, skipping locked ones
--- why:      due and expired requests are moved first, a bounded number of them, so that a queue
---           works without maintain. A floor is in force as long as claims step over many index entries:
---           it ends when a claim has looked everywhere and met few. A queue with the policy weighted or
---           aging always has one, because the policy chooses by it. A queue whose gate is held gives
---           nothing, and the caller is asked to call again soon.
+-- why:      due and expired requests are changed first, a bounded number of them, so that a queue
+--           works without maintain. A floor is in force as long as claims step over many index
+--           entries: it ends when a claim has read every priority from its start and met few such
+--           entries. A queue with the policy weighted or aging always has a floor, because these
+--           policies use it to choose priorities. Nothing is claimed from a queue whose gate is
+--           held, and the caller is asked to call again soon.
 create or replace function rowlease_internal.dequeue_carefully(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer, p_lease_ms bigint,
   p_floor text, p_next timestamptz default null
@@ -27,7 +28,7 @@ as $$
 #variable_conflict use_column
 declare
   v_shut    text[] := rowlease_internal.take_gates(p_queue_names);
-  v_now     timestamptz := rowlease.now();  -- not before: a lease must not run while its claim waits
+  v_now     timestamptz := rowlease.now();  -- after the gates: a lease must not run while its claim waits
   v_floor   jsonb := '{"queues": {}}';
   v_stepped bigint := rowlease_internal.num_stepped_over();
   v_left    integer := p_limit;
@@ -75,7 +76,7 @@ begin
     wait_ms := rowlease_internal.ms_until(least(v_next.at, p_next), v_now);
   end if;
   if v_held then
-    wait_ms := least(wait_ms, 500);  -- the worker that goes first may be dead in 2 s
+    wait_ms := least(wait_ms, 500);  -- a worker of higher priority may have died
   end if;
   if v_keeps or rowlease_internal.needs_floor(v_stepped, p_limit) then
     floor := v_floor;

@@ -1,13 +1,13 @@
 -- dequeue_one: lease waiting requests of one queue.
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
--- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (others go first,
---           or as many as may are in flight), floor jsonb, policy text
+-- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (other workers go
+--           first, or the limit in flight is reached), floor jsonb, policy text
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
--- why:      the work of dequeue on each of its queues. A round may return fewer requests than asked
---           for because it met some that are behind another of their group; the next round does not
---           meet them again.
+-- why:      dequeue does this for each of its queues. A round may return fewer requests than asked
+--           for, because some of those it met are behind another request of their group; the next
+--           round does not meet these again.
 create or replace function rowlease_internal.dequeue_one(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb,
@@ -45,7 +45,7 @@ begin
     v_ids := translate(floor ->> 'ids', '[]', '{}');
   end if;
   v_from := floor ->> 'moved';
-  v_moved := p_now - interval '50 ms';  -- enqueues may be committing at this moment
+  v_moved := p_now - interval '50 ms';  -- enqueues may be about to commit
   if rowlease_internal.next_event(p_queue_name, v_from, p_now) is not null then
     more := greatest(rowlease_internal.break_expired(p_queue_name, p_now, v_from, v_step),
                      rowlease_internal.wake_due(p_queue_name, p_now, v_from, v_step)) = v_step;

@@ -1,9 +1,9 @@
 -- first_returned: find when the oldest returned request of each priority was due.
 -- params:   p_queue_name text, p_max_priority integer
--- returns:  priority integer, due_time timestamptz -- priorities without any are left out
+-- returns:  priority integer, due_time timestamptz -- only priorities with a returned request
 -- errors:   none
 -- locks:    none
--- why:      usually there is none in the whole queue, and that costs one probe.
+-- why:      usually the queue has no returned requests, and finding that out costs one probe.
 create or replace function rowlease_internal.first_returned(p_queue_name text, p_max_priority integer)
 returns table (priority integer, due_time timestamptz)
 language plpgsql stable

@@ -1,9 +1,10 @@
--- first_waiting: find when the oldest waiting request of a priority was due, without returned ones.
+-- first_waiting: find when the oldest waiting request of a priority was due, ignoring returned requests.
 -- params:   p_queue_name text, p_priority integer, p_floor_time timestamptz, p_floor_id bigint
 -- returns:  timestamptz -- null if nothing waits
 -- errors:   none
 -- locks:    none
--- why:      the policies weighted and aging decide by it; one probe of the claim's own index.
+-- why:      the policies weighted and aging need this time. It costs one probe of the index that
+--           claims use.
 create or replace function rowlease_internal.first_waiting(
   p_queue_name text, p_priority integer, p_floor_time timestamptz, p_floor_id bigint
 ) returns timestamptz

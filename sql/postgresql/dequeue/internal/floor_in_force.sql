@@ -1,14 +1,15 @@
--- floor_in_force: check the claimer's scan floor, and drop it when it is a second old.
+-- floor_in_force: check the claimer's scan floor, and drop it once it is a second old.
 -- params:   p_floor text, p_now timestamptz
--- returns:  jsonb -- 'born' and 'xid': when it was begun, and a transaction id given out after that;
---           'proven': nothing that is due before can be enqueued any more; 'queues': see keep_floor
+-- returns:  jsonb -- 'born' and 'xid': when the floor was started, and a transaction id assigned
+--           after that; 'proven': no request that is due before this time can still be committed;
+--           'queues': see keep_floor
 -- errors:   none
 -- locks:    none
 -- why:      a request that appears below a floor (a late commit) is skipped until the floor is
---           dropped, at most for a second. Then only a little must be read again: an enqueue reads
---           the clock after it has its transaction id, so once all transactions older than 'xid'
---           have ended, no request that is due before 'born' can still be committed. The claimer
---           keeps the floor in memory, as opaque text.
+--           dropped, for at most a second. After that, little has to be read again: an enqueue
+--           reads the clock after it has its transaction id, so once all transactions older than
+--           'xid' have ended, no request that is due before 'born' can still be committed. The
+--           claimer keeps the floor in memory, as opaque text.
 create or replace function rowlease_internal.floor_in_force(p_floor text, p_now timestamptz) returns jsonb
 language plpgsql
 set search_path = pg_catalog, pg_temp

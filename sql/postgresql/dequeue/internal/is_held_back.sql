@@ -3,9 +3,9 @@
 -- returns:  boolean
 -- errors:   none
 -- locks:    none
--- why:      while a worker of higher priority is alive (a heartbeat within 2 s) and has free slots,
---           a lower one gets nothing (RabbitMQ, "Consumer Priorities"). Only queues with a priority
---           other than 0 check this.
+-- why:      while a worker of higher priority is alive (a heartbeat within 2 s) and has free
+--           slots, a worker of lower priority gets nothing (RabbitMQ, "Consumer Priorities"). Only
+--           queues whose workers have different consumer priorities need this test.
 create or replace function rowlease_internal.is_held_back(
   p_settings rowlease.queue_settings, p_worker_id text, p_now timestamptz
 ) returns boolean

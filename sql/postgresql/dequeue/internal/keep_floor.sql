@@ -1,14 +1,16 @@
--- keep_floor: start a queue's scan floor again, from the positions that will stay empty.
+-- keep_floor: restart a queue's scan floor from the positions below which nothing can appear any more.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
--- returns:  jsonb -- 'times' and 'ids': per priority, from 0, the key (due time, request id) below
---           which nothing waited just now; 'moved': the same for due times and expiries; 'kept': the
---           three below which nothing ever will; 'full': when to look everywhere
+-- returns:  jsonb -- 'times' and 'ids': for each priority, from 0, the key (due time, request id)
+--           below which nothing was waiting just now; 'moved': the same for due times and
+--           expiries; 'kept': the values of these three below which nothing will ever appear;
+--           'full': when to read everything again
 -- errors:   none
 -- locks:    none
--- why:      the read takes no locks, so it sees requests that others have locked: a claim that is
---           rolled back leaves nothing below 'kept'. A row moved by hand, or a clock set back, may;
---           so everything is read again each second, or, if an old snapshot makes that take more
---           than 50 ms, as often as it takes 2 % of the time.
+-- why:      the read takes no locks, so it also sees requests that other sessions have locked: a
+--           claim that is rolled back leaves nothing below 'kept'. A row changed by hand, or a
+--           clock set back, may leave a request there. So everything is read again every second
+--           or, if an old snapshot makes that take more than 50 ms, as often as takes 2 % of the
+--           time.
 create or replace function rowlease_internal.keep_floor(
   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
 ) returns jsonb
@@ -30,8 +32,8 @@ declare
 begin
   v_due := rowlease_internal.next_event(
     p_settings.queue_name, coalesce((v_kept ->> 'moved')::timestamptz, '-infinity'), p_now);
-  v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be committing at this moment
-  if p_floor = '{}' and p_settings.policy = 'strict' then  -- the first call pays for no look ahead
+  v_moved := least(v_due, p_now - interval '50 ms');  -- enqueues may be about to commit
+  if p_floor = '{}' and p_settings.policy = 'strict' then  -- the first call does not pay for the read below
     return jsonb_build_object(
       'moved', v_moved, 'full', p_now,
       'times', array_fill('-infinity'::timestamptz, array[p_settings.max_priority + 1]),

@@ -1,12 +1,13 @@
--- look: read a queue's settings, and test whether it can be claimed from in the plain way now.
+-- look: read a queue's settings, and test whether a claim can use the plain way now.
 -- params:   p_queue_name text, p_now timestamptz
--- returns:  paused boolean, max_priority smallint, capacity bigint, lease_seconds integer: settings;
---           is_plain boolean, first_priority smallint (null: nothing waits), next_event timestamptz (if
---           nothing waits: when something is due or expires next) -- no row for an unknown queue
+-- returns:  paused boolean, max_priority smallint, capacity bigint, lease_seconds integer:
+--           settings; is_plain boolean, first_priority smallint (null: nothing waits), next_event
+--           timestamptz (if nothing waits: the next due time or expiry) -- no row for an unknown
+--           queue
 -- errors:   none
 -- locks:    none
--- why:      one probe of each index that shows work for the careful way, and one of the claim's own
---           index. PostgreSQL inlines this function.
+-- why:      it probes each index that shows work for the careful way once, and the index that
+--           claims use once. PostgreSQL inlines this function.
 create or replace function rowlease_internal.look(p_queue_name text, p_now timestamptz)
 returns table (
   paused boolean, max_priority smallint, capacity bigint, lease_seconds integer, is_plain boolean,

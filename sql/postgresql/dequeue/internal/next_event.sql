@@ -1,10 +1,10 @@
--- next_event: find when the next scheduled request of a queue is due or the next lease expires.
+-- next_event: find the next due time of a scheduled request or the next expiry of a lease in a queue.
 -- params:   p_queue_name text, p_from timestamptz, p_until timestamptz
 -- returns:  timestamptz -- from p_from to p_until; null if there is none
 -- errors:   none
 -- locks:    none
--- why:      a request that is due or expired and not moved yet bounds every floor: it may go
---           anywhere.
+-- why:      no floor may be above this time: a request that is due or expired, but not yet changed
+--           to Pending, may become Pending at any priority.
 create or replace function rowlease_internal.next_event(
   p_queue_name text, p_from timestamptz, p_until timestamptz
 ) returns timestamptz

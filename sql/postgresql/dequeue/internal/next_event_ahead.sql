@@ -1,12 +1,13 @@
--- next_event_ahead: find when the next request is due or the next lease expires, with the help of floors.
+-- next_event_ahead: find the next due time of a request or the next expiry of a lease, with the help of floors.
 -- params:   p_queue_names text[], p_floor jsonb
--- returns:  at timestamptz -- null if nothing is to come, floor jsonb -- with 'expiring': no lease
---           expires before that
+-- returns:  at timestamptz -- null if there is none, floor jsonb -- with 'expiring': no lease
+--           expires before this time
 -- errors:   none
 -- locks:    none
--- why:      tells a worker that found nothing how long it may sleep. The leases of requests that were
---           finished in time end in the future, so under an old snapshot their index entries are ahead;
---           'expiring' skips them. A shorter lease that is taken meanwhile is seen a second later.
+-- why:      a worker that found nothing may sleep until this time. When a request is finished in
+--           time, the expiry of its lease is in the future, so under an old snapshot its index
+--           entry is ahead of the scan; 'expiring' skips such entries. A shorter lease taken
+--           meanwhile is noticed a second later.
 create or replace function rowlease_internal.next_event_ahead(
   p_queue_names text[], p_floor jsonb, out at timestamptz, out floor jsonb
 ) language plpgsql

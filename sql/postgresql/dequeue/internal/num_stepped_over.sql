@@ -1,11 +1,11 @@
 -- num_stepped_over: count the index entries that scans of queue have read without finding a row.
 -- params:   none
--- returns:  bigint -- it grows within a transaction; take the difference of two calls
+-- returns:  bigint -- the number grows within a transaction; use the difference between two calls
 -- errors:   none
 -- locks:    none
--- why:      PostgreSQL counts for each index the entries that were read and the rows that were visible.
---           The difference is entries of finished requests, or of transactions that are still open.
---           With track_counts off it is always 0, and no floor comes into force.
+-- why:      PostgreSQL counts, for each index, the entries read and the visible rows found. The
+--           difference is the number of entries of finished requests or of transactions that are
+--           still open. With track_counts off it is always 0, and no floor comes into force.
 create or replace function rowlease_internal.num_stepped_over() returns bigint
 language sql volatile
 as $$

@@ -1,12 +1,13 @@
--- order_by_age: choose the priority whose oldest request ranks highest with its waiting time.
+-- order_by_age: choose the priority whose oldest request ranks first when its waiting time is added.
 -- params:   p_settings rowlease.queue_settings, p_floor_times timestamptz[], p_floor_ids bigint[]
--- returns:  priority integer, until timestamptz (who is due later stands lower than the oldest of
---           another priority) -- null if at most one priority has something waiting
+-- returns:  priority integer, until timestamptz (a request that is due later ranks below the
+--           oldest request of another priority) -- null if at most one priority has waiting
+--           requests
 -- errors:   none
 -- locks:    none
--- why:      each aging_seconds of waiting count as one priority, so the request with the least due
---           time minus priority times aging_seconds goes first. A floor is a lower bound of the
---           oldest, so only the best two have to be probed.
+-- why:      each aging_seconds of waiting count as one priority, so the request with the lowest
+--           value of due time minus priority times aging_seconds goes first. A floor is a lower
+--           bound for the oldest due time, so only the best two priorities have to be probed.
 create or replace function rowlease_internal.order_by_age(
   p_settings rowlease.queue_settings, p_floor_times timestamptz[], p_floor_ids bigint[],
   out priority integer, out until timestamptz
@@ -16,7 +17,7 @@ as $$
 declare
   v_aging    interval := p_settings.policy_aging_seconds * interval '1 second';
   v_returned timestamptz[] := array_fill(null::timestamptz, array[cardinality(p_floor_times)]);
-  v_oldest   timestamptz[] := p_floor_times;  -- or before; null: nothing waits
+  v_oldest   timestamptz[] := p_floor_times;  -- lower bounds; null: nothing waits
   v_known    boolean[] := array_fill(false, array[cardinality(p_floor_times)]);
   v_best     integer;
   v_next     integer;

@@ -1,13 +1,15 @@
 -- order_by_weight: share the requests of a claim among the priorities by their weights.
 -- params:   p_settings rowlease.queue_settings, p_limit integer, p_floor_times timestamptz[],
 --           p_floor_ids bigint[]
--- returns:  priorities integer[], quotas integer[] -- null if nothing waits that has a weight
+-- returns:  priorities integer[], quotas integer[] -- null if no priority with a weight has
+--           waiting requests
 -- errors:   none
 -- locks:    none
--- why:      only priorities with waiting requests share. One random offset for the whole batch
---           (systematic sampling) makes every share exact on average, for any batch size. A floor
---           that is the key of a request means that more was there a moment ago, and is trusted: a
---           claim that finds nothing corrects it, and the next round distributes the rest.
+-- why:      only priorities with waiting requests get a share. One random offset for the whole
+--           batch (systematic sampling) makes every share exact on average, for any batch size. A
+--           floor that is the key of a request means that more requests were waiting there a
+--           moment ago. The routine trusts this: a claim that finds nothing corrects the floor,
+--           and the next round distributes the rest.
 create or replace function rowlease_internal.order_by_weight(
   p_settings rowlease.queue_settings, p_limit integer, p_floor_times timestamptz[],
   p_floor_ids bigint[], out priorities integer[], out quotas integer[]

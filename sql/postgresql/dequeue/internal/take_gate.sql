@@ -1,11 +1,11 @@
--- take_gate: lock the row of gate with a name; wait at most 2 s for it.
+-- take_gate: lock the gate of this name; wait at most 2 s.
 -- params:   p_queue_name text -- empty: the gate of maintain and recount
 -- returns:  boolean -- false: another session has held it for 2 s
 -- errors:   none
 -- locks:    the row of gate, exclusive, after at most 2 s of waiting, to the end of the transaction
--- why:      a row that was deleted by hand is created again. It is a function because the time
---           limit is a setting, and restoring it needs a subtransaction: a call that gets the gate
---           at once pays for neither.
+-- why:      a row that was deleted by hand is created again. This is a separate function because
+--           the time limit is a setting, and restoring the setting needs a subtransaction: callers
+--           that get the gate without waiting pay for neither.
 create or replace function rowlease_internal.take_gate(p_queue_name text) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -3,12 +3,12 @@
 -- returns:  text[] -- the queues whose gates other sessions hold
 -- errors:   none
 -- locks:    one row of gate per queue with max_in_flight, exclusive, in the order of names, to the
---           end of the transaction; waited for as take_gate
--- why:      two claimers that count at once would both find the last free place. All gates are
---           taken before any row of queue, and in one order, so no two claimers wait for each
---           other. A gate is held as long as a claim takes. One that is held longer is held by a
---           person or a broken session, and other queues must not wait for it: so only the first
---           locked gate is waited for; the others are taken if they are free.
+--           end of the transaction; waits as take_gate does
+-- why:      two claims that count concurrently would both find the last free place. All gates are
+--           locked before any row of queue, and in one order, so no two claims wait for each
+--           other. A claim holds its gates until it ends. A gate that is held for longer is held
+--           by a person or a broken session, and other queues must not wait for it. So the call
+--           waits only for the first locked gate; it takes the others only if they are free.
 create or replace function rowlease_internal.take_gates(p_queue_names text[]) returns text[]
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -4,8 +4,9 @@
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row, in a queue whose workers have different priorities
--- why:      workers of lower priority continue at once when this one is full; producers that wait
---           for room try again. If no worker makes way and no producer waits, nothing is written.
+-- why:      when this worker is full, workers of lower priority may continue; producers that wait
+--           for room try again. If no worker is held back and no producer waits, nothing is
+--           written.
 create or replace function rowlease_internal.wake_others(
   p_settings rowlease.queue_settings, p_worker_id text, p_now timestamptz,
   p_slots integer, p_num_leased integer

@@ -7,8 +7,9 @@
 -- locks:    none
 -- why:      without a dedup key nothing can conflict, and without a group nothing is blocked. Most
 --           calls have neither, so they pay only for a plain insert; add_requests costs twice as
---           much. For one request, two inserts of values cost half of the statement for many. Arrays
---           that differ in length are refused, because a kind is missing.
+--           much. For one request, two single-row inserts cost half as much as the statement for
+--           many requests. Arrays of different lengths are refused, because a kind would be
+--           missing.
 create or replace function rowlease_internal.add_plain(
   p_settings rowlease.queue_settings, p_now timestamptz, p_request_ids bigint[], p_kinds text[],
   p_payloads text[], p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[],

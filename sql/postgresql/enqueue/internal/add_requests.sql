@@ -3,14 +3,15 @@
 --           p_payloads text[], p_priorities integer[], p_delays_ms bigint[],
 --           p_due_times timestamptz[], p_dedup_keys text[], p_group_keys text[],
 --           p_max_attempts integer[], p_retry_bases_ms integer[]
--- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' (its id is null if that one was
---           finished at this moment), in the order given
+-- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' (with a null id if the earlier
+--           request has just been finished), in the order given
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; the first
 --           request of a group
--- why:      one statement for the whole batch. Of equal keys inside one call the first wins. A
---           request is inserted as blocked behind an earlier one of its group in the call; if that
---           one turns out to be a duplicate, nothing else would unblock it, so this routine does.
+-- why:      one statement inserts the whole batch. If several requests of a call have the same
+--           dedup key, only the first is inserted. A request that follows another request of its
+--           group in the call is inserted as blocked; if the other request turns out to be a
+--           duplicate, nothing else would unblock it, so this routine does.
 create or replace function rowlease_internal.add_requests(
   p_settings rowlease.queue_settings, p_now timestamptz, p_kinds text[], p_payloads text[],
   p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
@@ -32,7 +33,7 @@ begin
                   p_group_keys, p_max_attempts, p_retry_bases_ms)
            as g(kind, payload, priority, delay_ms, due_time, dedup_key, group_key,
                 max_attempts, retry_base_ms)),
-  -- Of equal keys inside the call only the first is inserted.
+  -- If several requests of the call have the same key, only the first is inserted.
   fresh as materialized (
     select g.*, nextval('rowlease.queue_request_id_seq') as id,
            g.group_key is not null and row_number() over (

@@ -4,10 +4,11 @@
 -- returns:  rowlease.queue_settings -- all null if the queue is full and the caller may wait
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
--- why:      producers of a bounded queue count one after the other, or two of them would both find
---           the last free place; an unbounded queue is read without a lock. Places for producers
---           ahead in line (of higher priority, or of the same and earlier) count as taken. A
---           producer admitted after waiting notifies the next, for which there may be room, too.
+-- why:      producers for a queue with a capacity count one after the other; otherwise two of them
+--           could both find the last free place. The settings of other queues are read without a
+--           lock. Places for producers ahead in line (of higher priority, or earlier at the same
+--           priority) count as taken. A producer admitted after waiting notifies the next one, for
+--           which there may be room too.
 create or replace function rowlease_internal.admit(
   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
   p_waiter_id bigint default null, p_may_wait boolean default false
@@ -45,9 +46,9 @@ begin
     return null;
   end if;
   raise exception using errcode = 'RL005',
-    message = format('queue "%s" is full: %s of %s places are taken%s, %s more do not fit',
+    message = format('queue "%s" is full: %s of %s places are taken%s; %s more do not fit',
                      p_queue_name, v_waiting, v_settings.capacity,
-                     case when v_ahead > 0 then format(' and %s waited for', v_ahead) else '' end,
+                     case when v_ahead > 0 then format(' and %s reserved', v_ahead) else '' end,
                      p_num_requests),
-    hint = 'wait for workers, or raise its capacity with rowlease.configure_queue';
+    hint = 'wait for workers, or raise the capacity with rowlease.configure_queue';
 end $$;

@@ -4,10 +4,10 @@
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    as fill_request
 -- why:      ON CONFLICT DO NOTHING may drop a row after fill_request has run, if another
---           transaction inserts the same key at this moment; this trigger fires only for rows that
+--           transaction inserts the same key concurrently; this trigger fires only for rows that
 --           are inserted. It fires only for rows of the inbox: fill_request stores the id of its
---           row in a setting, and the condition is evaluated before the next row comes. Other rows
---           pay for one comparison.
+--           row in a setting, and the trigger's condition is evaluated before the next row is
+--           inserted. All other rows cost one comparison.
 create or replace function rowlease_internal.count_request() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

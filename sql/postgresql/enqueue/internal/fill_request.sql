@@ -4,10 +4,10 @@
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
--- why:      a foreign writer gives only the columns of the inbox. Routines give max_attempts
---           themselves, so their rows pay for one comparison and do not fire this trigger. A row
---           with a dedup key may still be dropped by ON CONFLICT DO NOTHING, so count_request
---           counts it.
+-- why:      a program that writes to the inbox gives only the columns of that view. Routines set
+--           max_attempts themselves, so their rows do not fire this trigger and cost one
+--           comparison. A row with a dedup key may still be dropped by ON CONFLICT DO NOTHING, so
+--           count_request counts it.
 create or replace function rowlease_internal.fill_request() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -1,10 +1,10 @@
--- is_acceptable: test whether check_request lets a request pass.
+-- is_acceptable: test whether check_request would accept a request.
 -- params:   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
 -- returns:  boolean
 -- errors:   none
 -- locks:    none
--- why:      PostgreSQL inlines this function, so a batch does not call check_request for each of its
---           requests, but only for those that it refuses.
+-- why:      PostgreSQL inlines this function, so a batch calls check_request only for the requests
+--           that it refuses.
 create or replace function rowlease_internal.is_acceptable(
   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
 ) returns boolean

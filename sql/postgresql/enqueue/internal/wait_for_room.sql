@@ -1,12 +1,12 @@
--- wait_for_room: take or keep a producer's place in line for a full queue.
+-- wait_for_room: take or keep a producer's place in the line for a full queue.
 -- params:   p_queue_name text, p_priority integer, p_num_requests integer, p_now timestamptz,
 --           p_wait_ms bigint, p_waiter_id bigint
 -- returns:  bigint -- the waiter's id
 -- errors:   none
 -- locks:    the waiter's own row
 -- why:      a place lasts at most 2 s and is kept by calling again, so that a producer that died
---           blocks others no longer than that; the last place ends when the wait of the producer
---           does.
+--           blocks other producers for no more than 2 s. The last place ends when the producer's
+--           wait ends.
 create or replace function rowlease_internal.wait_for_room(
   p_queue_name text, p_priority integer, p_num_requests integer, p_now timestamptz,
   p_wait_ms bigint, p_waiter_id bigint

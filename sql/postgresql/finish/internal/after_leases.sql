@@ -3,9 +3,10 @@
 -- returns:  void
 -- errors:   none
 -- locks:    as unblock_groups and cancel
--- why:      the last step of abandon, decline and fail. The first two arrays name groups that may go on,
---           in pairs; p_cancel_ids are requests whose cancelling waited for the end of their lease;
---           p_wake are queues that have more to claim. There is nothing to do for an array that is null.
+-- why:      the last step of abandon, decline and fail. The first two arrays name, in pairs, the
+--           groups that may continue; p_cancel_ids are requests whose cancellation waited for the
+--           end of their lease; p_wake are queues that have more requests to claim. A null array
+--           means that there is nothing to do.
 create or replace function rowlease_internal.after_leases(
   p_queue_names text[], p_group_keys text[], p_cancel_ids bigint[], p_wake text[]
 ) returns void

@@ -3,9 +3,9 @@
 -- returns:  bigint -- milliseconds, 0 or more
 -- errors:   none
 -- locks:    none
--- why:      it doubles with every attempt up to the cap. Half of it is random, so that requests
---           that failed together are not retried together ("equal jitter", AWS Architecture Blog,
---           2015).
+-- why:      the delay doubles with every attempt, up to the cap. Half of it is random, so that
+--           requests that failed together are not retried together ("equal jitter", AWS
+--           Architecture Blog, 2015).
 create or replace function rowlease_internal.backoff_ms(
   p_base_ms integer, p_cap_ms integer, p_num_attempts integer
 ) returns bigint

@@ -4,16 +4,16 @@
 -- errors:   23514 the token would decrease
 -- locks:    none
 -- why:      a lower token could make a broken lease valid again. The routines never lower one; an
---           update by hand might. The condition belongs to the trigger, so an update that keeps or
---           raises the token pays for one comparison and no call. It fires after the update,
---           because a trigger before it would lock the row first.
+--           update by hand might. The comparison is the trigger's condition, so an update that
+--           keeps or raises the token does not call this function. The trigger fires after the
+--           update, because a trigger before the update would lock the row first.
 create or replace function rowlease_internal.refuse_old_token() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
   raise exception using errcode = '23514', constraint = tg_name,
-    message = format('a lock token must not decrease, here from %s to %s: an old lease would be valid '
+    message = format('a lock token must not decrease (here from %s to %s): an old lease would be valid '
                      'again', old.lock_token, new.lock_token);
 end $$;
 

@@ -1,13 +1,14 @@
 -- unblock_groups: unblock the first unfinished request of each given group.
--- params:   p_queue_names text[], p_group_keys text[], p_finished boolean (false: none was finished,
---           but a row of this transaction is behind one that was not added)
+-- params:   p_queue_names text[], p_group_keys text[], p_finished boolean (false: no request was
+--           finished, but a request of this transaction is behind one that was not added)
 -- returns:  void
 -- errors:   none
 -- locks:    one waiting row of queue per group, exclusive, in request order
--- why:      called when a request of a group is finished. The next one was not in the claim's
---           index, and is now, where floors may be above it. It is locked before it is read,
---           because a claim may be blocking it at this moment (block_groups). If it was cancelled
---           meanwhile, the next one is tried.
+-- why:      called when a request of a group is finished. The next request was not in the index
+--           that claims use, and enters it now, perhaps below a floor; so it is marked as
+--           returned. It is locked before it is read, because a claim may be blocking it
+--           concurrently (block_groups). If it was cancelled meanwhile, the request after it is
+--           tried.
 create or replace function rowlease_internal.unblock_groups(
   p_queue_names text[], p_group_keys text[], p_finished boolean default true
 ) returns void

@@ -3,15 +3,16 @@
 --           p_payloads nvarchar(max), p_priorities nvarchar(max), p_delays_ms nvarchar(max),
 --           p_due_times nvarchar(max), p_dedup_keys nvarchar(max), p_group_keys nvarchar(max),
 --           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max)
--- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (its id is null
---           if that one was finished at this moment)
+-- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (with a
+--           null id if the earlier request has just been finished)
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1;
 --           51011 a payload that is not JSON
 -- locks:    the dedup keys, as lock_keys
--- why:      one statement for the whole batch. Of equal keys inside one call the first wins. Ids
---           are assigned in the order of the insert, so the n-th new id belongs to the n-th new
---           row. Of a group in the call the first request is not blocked and blocks the others;
---           whether it is behind an earlier request, a claim finds out.
+-- why:      one statement inserts the whole batch. If several requests of a call have the same
+--           dedup key, only the first is inserted. Ids are assigned in the order of the insert, so
+--           the n-th new id belongs to the n-th new row. The first request of each group in the
+--           call is inserted as not blocked, and the others as blocked. Claims find out whether
+--           the first one is behind an earlier request.
 create or alter procedure rowlease_internal.add_requests
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_kinds nvarchar(max),
   @p_payloads nvarchar(max), @p_priorities nvarchar(max), @p_delays_ms nvarchar(max),

@@ -4,9 +4,10 @@
 -- returns:  p_admitted -- 0 if the queue is full and the caller may wait
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    the queue's admission lock if it has a capacity; held to the caller's commit
--- why:      producers of a bounded queue count one after the other, or two of them would both find
---           the last free place; an unbounded queue is read without a lock. Places for producers
---           ahead in line (of higher priority, or of the same and earlier) count as taken.
+-- why:      producers for a queue with a capacity count one after the other; otherwise two of them
+--           could both find the last free place. Other queues are read without a lock. Places for
+--           producers ahead in line (of higher priority, or earlier at the same priority) count as
+--           taken.
 create or alter procedure rowlease_internal.admit
   @p_queue_name nvarchar(400), @p_num_requests bigint, @p_priority int, @p_now datetime2(6),
   @p_admitted bit output, @p_waiter_id bigint = null, @p_may_wait bit = 0
@@ -36,6 +37,6 @@ if @p_may_wait = 1 and @p_num_requests <= @capacity
   return;
 declare @says nvarchar(2048) = concat(
   N'queue "', @p_queue_name, N'" is full: ', @waiting, N' of ', @capacity, N' places are taken',
-  case when @ahead > 0 then concat(N' and ', @ahead, N' waited for') end, N', ', @p_num_requests,
-  N' more do not fit; wait for workers, or raise its capacity with rowlease.configure_queue');
+  case when @ahead > 0 then concat(N' and ', @ahead, N' reserved') end, N'; ', @p_num_requests,
+  N' more do not fit; wait for workers, or raise the capacity with rowlease.configure_queue');
 throw 51005, @says, 1;

@@ -1,9 +1,9 @@
--- array_of: make a JSON array of one text.
+-- array_of: make a JSON array with one text.
 -- params:   p_text nvarchar(max)
 -- returns:  nvarchar(max) -- [null] for null
 -- errors:   none
 -- locks:    none
--- why:      routines for arrays can then be used for one value.
+-- why:      this allows routines for arrays to be used for a single value.
 create or alter function rowlease_internal.array_of(@p_text nvarchar(max)) returns nvarchar(max)
 as
 begin

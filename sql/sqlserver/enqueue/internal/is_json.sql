@@ -3,8 +3,8 @@
 -- returns:  bit -- 1 for null
 -- errors:   none
 -- locks:    none
--- why:      isjson takes only objects and arrays before SQL Server 2022. A number or a string is
---           JSON if an array of it is.
+-- why:      before SQL Server 2022, isjson accepts only objects and arrays. A number or a string
+--           is JSON if an array of it is.
 create or alter function rowlease_internal.is_json(@p_text nvarchar(max)) returns bit
 as
 begin

@@ -1,11 +1,12 @@
 -- lock_keys: lock dedup keys until the transaction ends.
--- params:   p_queue_name nvarchar(400), p_dedup_keys nvarchar(max) (null: all of the queue)
+-- params:   p_queue_name nvarchar(400), p_dedup_keys nvarchar(max) (null: all keys of the queue)
 -- returns:  nothing
 -- errors:   51012 as take_lock
 -- locks:    the queue's lock for keys, shared; a lock for each key, exclusive, in the order of names.
 --           For all keys: the queue's lock, exclusive
--- why:      a call that finds no live request with its key may add one: two calls at once must not
---           both find none. The unique index would also prevent that, but with an error.
+-- why:      a call that finds no live request with its key may add one; without the lock, two
+--           concurrent calls could both find none. The unique index would also prevent duplicates,
+--           but with an error.
 create or alter procedure rowlease_internal.lock_keys @p_queue_name nvarchar(400), @p_dedup_keys nvarchar(max)
 as
 set nocount on;

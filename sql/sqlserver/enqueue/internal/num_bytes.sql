@@ -1,10 +1,10 @@
 -- num_bytes: count the bytes of a text in UTF-8.
 -- params:   p_text nvarchar(max)
--- returns:  bigint -- of a text that certainly fits, its length
+-- returns:  bigint -- for a text that certainly fits, its length in characters
 -- errors:   none
 -- locks:    none
 -- why:      the limit of a payload is the same on both engines. A UTF-16 unit takes at most three
---           bytes, so that a short text need not be converted.
+--           bytes of UTF-8, so a short text does not have to be converted.
 create or alter function rowlease_internal.num_bytes(@p_text nvarchar(max)) returns bigint
 as
 begin

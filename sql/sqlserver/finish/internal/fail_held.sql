@@ -4,8 +4,8 @@
 -- returns:  the ids that this call has changed in the caller's table #held
 -- errors:   RL001 arrays of different lengths
 -- locks:    as take_held
--- why:      see fail. A task may choose any time; a date after the end of the calendar must not
---           fail the batch, so ten years (315360000000 ms) is the longest.
+-- why:      see fail. A task may choose any delay; a date after the end of the calendar must not
+--           fail the batch, so ten years (315360000000 ms) is the longest delay.
 create or alter procedure rowlease_internal.fail_held
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_errors nvarchar(max),
   @p_retries_ms nvarchar(max), @p_dead nvarchar(max)

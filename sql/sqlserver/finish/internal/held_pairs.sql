@@ -3,7 +3,7 @@
 -- returns:  place int (from 0), request_id bigint, lock_token bigint
 -- errors:   none
 -- locks:    none
--- why:      arrays come as JSON text; openjson numbers their elements.
+-- why:      arrays are passed as JSON texts; openjson numbers their elements.
 create or alter function rowlease_internal.held_pairs(
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max)
 ) returns table

@@ -3,8 +3,8 @@
 -- returns:  their ids in the caller's table #held
 -- errors:   51012 as take_lock
 -- locks:    the groups of the requests; then rows of queue, exclusive; to the end of the transaction
--- why:      the update changes nothing, but every engine takes its lock; the rows cannot change
---           between the read and the write of the caller.
+-- why:      the update changes nothing, but it locks the rows on every engine, so that they cannot
+--           change between the caller's read and its write.
 create or alter procedure rowlease_internal.take_held
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max)
 as

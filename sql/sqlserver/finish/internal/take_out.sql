@@ -2,8 +2,8 @@
 -- params:   p_request_ids nvarchar(max), p_groups nvarchar(max), p_now datetime2(6)
 -- returns:  nothing
 -- errors:   none
--- locks:    the rows are locked already, and so are their groups
--- why:      for cancel, and for a running request whose cancellation was requested.
+-- locks:    none: the caller has locked the rows and their groups
+-- why:      used by cancel, and when a running request ends whose cancellation was requested.
 create or alter procedure rowlease_internal.take_out
   @p_request_ids nvarchar(max), @p_groups nvarchar(max), @p_now datetime2(6)
 as

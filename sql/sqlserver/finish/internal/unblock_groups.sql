@@ -3,8 +3,8 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    one waiting row of queue per group, exclusive; the groups' locks are held already
--- why:      called when a request of a group is finished; the next one was not in the claim's
---           index.
+-- why:      called when a request of a group is finished: until then, the next request is not in
+--           the index that claims use.
 create or alter procedure rowlease_internal.unblock_groups @p_groups nvarchar(max)
 as
 set nocount on;
