@@ -70,7 +70,10 @@ def test_poison_ends_in_dead_letters_and_harms_no_bystander(store: Store, sql: S
         for request in (
             NewRequest(kind="harmless"),
             NewRequest(
-                kind="poison", payload=f'{{"do": "{do}"}}', max_attempts=2, retry_base=AT_ONCE
+                kind="endless" if do.startswith("endless") else "poison",
+                payload=f'{{"do": "{do}"}}',
+                max_attempts=2,
+                retry_base=AT_ONCE,
             ),
             NewRequest(kind="harmless"),
         )
