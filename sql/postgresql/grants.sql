@@ -3,9 +3,9 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    catalogue rows only
--- why:      applied after every routine, so that a new one is closed until it is granted here.
---           Routines run with their owner's rights; only the owner may write a table. Dynamic SQL,
---           because owners are set on every existing object.
+-- why:      applied after every routine, so that no role can call a new routine until it is
+--           granted here. Routines run with their owner's rights; only the owner may write to a
+--           table. It uses dynamic SQL, because it sets the owner of every existing object.
 grant usage, create on schema rowlease, rowlease_internal to rowlease_owner;
 do $$
 declare

@@ -3,9 +3,9 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    catalogue rows only
--- why:      applied after every routine. Only the owner may write a table: the routines reach
---           tables because all have one owner (ownership chaining), and what is not granted here is
---           closed.
+-- why:      applied after every routine. Only the owner may write to a table: the routines reach
+--           tables because everything has one owner (ownership chaining), and no role can use what
+--           is not granted here.
 grant select, insert on rowlease.Inbox to rowlease_producer;
 grant insert on rowlease.Staging to rowlease_producer;
 grant execute on rowlease.schema_version

@@ -384,8 +384,11 @@ def test_explain_says_that_a_request_is_finished(store: Session, clock: Clock) -
     done, dropped = store.put(2)
     store.complete(store.claim())
     store.cancel([dropped])
-    assert store.explain(done) == ("finished", f"it is Complete since {clock.now:%Y-%m-%d %X}+00")
-    assert store.explain(dropped).words.startswith("it is Cancelled")
+    assert store.explain(done) == (
+        "finished",
+        f"it has been Complete since {clock.now:%Y-%m-%d %X}+00",
+    )
+    assert store.explain(dropped).words.startswith("it has been Cancelled")
 
 
 def test_explain_says_why_a_dead_letter_died(store: Session) -> None:

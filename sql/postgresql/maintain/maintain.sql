@@ -1,11 +1,11 @@
--- maintain: do the housekeeping; call it every second or so.
+-- maintain: do the housekeeping; call this every second or so.
 -- params:   p_limit integer -- how many rows a step may touch
 -- returns:  what text, num_rows bigint -- one row per step that did something
 -- errors:   none
 -- locks:    the gate without a name, without waiting; rows of queue and load, skipping locked ones;
 --           the partitions of queue_history when days change, after at most 100 ms of waiting
--- why:      one caller at a time does it, the others return at once. Every step is bounded and
---           skips locked rows, so it may run on any worker beside its work.
+-- why:      one caller at a time does the work; other callers return immediately. Every step is
+--           bounded and skips locked rows, so any worker may call this while it runs tasks.
 create or replace function rowlease.maintain(p_limit integer default 1000)
 returns table (what text, num_rows bigint)
 language plpgsql security definer
@@ -18,7 +18,7 @@ declare
 begin
   perform from rowlease.gate g where g.queue_name = '' for no key update skip locked;
   if not found then
-    insert into rowlease.gate (queue_name)  -- if it was deleted by hand
+    insert into rowlease.gate (queue_name)  -- the row may have been deleted by hand
     select '' where not exists (select from rowlease.gate g where g.queue_name = '')
     on conflict do nothing;
     return;

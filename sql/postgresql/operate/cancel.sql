@@ -1,12 +1,13 @@
 -- cancel: cancel waiting requests; ask running ones to stop.
 -- params:   p_request_ids bigint[]
 -- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
---           worker learns it at the next renew) | 'not_found' (finished, or it never existed)
+--           worker learns of it at the next renew) | 'not_found' (the request is finished, or
+--           never existed)
 -- errors:   none
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
 -- why:      no lease is broken: a running request ends when its worker reports an outcome, or when
---           its lease runs out. Rows are locked by a separate statement: the next one then sees
---           requests that were claimed or abandoned while this one waited.
+--           its lease runs out. A separate statement locks the rows, so that the next statement
+--           sees requests that were claimed or abandoned while the first one waited.
 create or replace function rowlease.cancel(p_request_ids bigint[])
 returns table (request_id bigint, outcome text)
 language plpgsql security definer

@@ -1,12 +1,12 @@
--- configure_queue: create a queue, or change the settings that are given.
+-- configure_queue: create a queue, or change the given settings of a queue.
 -- params:   p_queue_name text, p_settings json -- names of columns of queue_settings, and values
--- returns:  json -- all settings as they are now
+-- returns:  json -- all settings after the change
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; a new queue's gate; waiting requests above a lowered
 --           max_priority
 -- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new
---           queue. Idle workers and waiting producers are notified, because the new settings may
---           let them continue.
+--           queue. Idle workers and waiting producers are notified, because they may be able to
+--           continue with the new settings.
 create or replace function rowlease.configure_queue(p_queue_name text, p_settings json default '{}')
 returns json
 language plpgsql security definer

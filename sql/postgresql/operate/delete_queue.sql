@@ -1,14 +1,14 @@
 -- delete_queue: delete a queue that nothing uses.
--- params:   p_queue_name text, p_purge boolean (true: purge up to 10,000 of its requests, too),
---           p_dry_run boolean (true: only raise the errors, and count)
--- returns:  bigint -- how many requests were purged; of a dry run, how many would be
--- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load;
---           55P03 another transaction uses queues
+-- params:   p_queue_name text, p_purge boolean (true: also purge up to 10,000 of its requests),
+--           p_dry_run boolean (true: delete nothing; only raise errors and count)
+-- returns:  bigint -- how many requests were purged; in a dry run, how many would be
+-- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a
+--           load; 55P03 another transaction is using queues
 -- locks:    queue_settings, access exclusive, after at most 100 ms of waiting; as purge; no lock in
 --           a dry run
--- why:      every call that enqueues reads the settings, and so locks their table against this one
---           until its transaction ends: a request can neither be missed here nor come later. Its
---           history stays until it expires.
+-- why:      every call that enqueues reads the settings, and so blocks this routine until its
+--           transaction ends. So no request can be missed here or be added later. The history of
+--           the queue stays until it expires.
 create or replace function rowlease.delete_queue(
   p_queue_name text, p_purge boolean default false, p_dry_run boolean default false
 ) returns bigint

@@ -1,10 +1,11 @@
--- depth: count the requests that wait, run and have failed, per queue and priority.
+-- depth: count the requests that are waiting, running or failed, per queue and priority.
 -- params:   p_queue_name text (null: every queue)
 -- returns:  queue_name text, priority integer, scheduled bigint, pending bigint, processing bigint,
 --           failed bigint -- highest priority first; priorities without requests are left out
 -- errors:   RL002 unknown queue
 -- locks:    none
--- why:      it sums what the routines have counted, and never counts the queue.
+-- why:      it adds up the counts that the routines have appended, and never counts rows of the
+--           queue.
 create or replace function rowlease.depth(p_queue_name text default null)
 returns table (queue_name text, priority integer, scheduled bigint, pending bigint,
                processing bigint, failed bigint)

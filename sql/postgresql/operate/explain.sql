@@ -4,11 +4,11 @@
 --           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' | 'behind' | 'next',
 --           words text
 -- errors:   none
--- locks:    none; for a lock that is just being taken on a table it waits at most 2 s
--- why:      it returns the first reason that holds, in the order in which a claim would meet them.
---           It counts at most 10,000 requests ahead. For a lock it names the session and since
---           when, as far as rowlease_owner may see that; a lock of a claim is gone when it checks
---           again.
+-- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
+-- why:      it returns the first reason that applies, in the order in which a claim would check
+--           them. It counts at most 10,000 requests ahead. For a lock, it names the session and
+--           the time since which that session has held it, if rowlease_owner may see them. The
+--           lock of a claim is no longer there when it checks again.
 create or replace function rowlease.explain(p_request_id bigint)
 returns table (reason text, words text)
 language plpgsql stable security definer
@@ -35,7 +35,7 @@ begin
     reason := 'unknown'; words := 'there is no such request; it may have been purged';
   elsif v_request.status in ('Complete', 'Cancelled') then
     reason := 'finished';
-    words := format('it is %s since %s', v_request.status, v_request.completion_time);
+    words := format('it has been %s since %s', v_request.status, v_request.completion_time);
   elsif v_request.status = 'Failed' then
     reason := 'dead_letter';
     words := format('it is a dead letter after %s of %s attempts: %s; revive it with requeue',

@@ -1,4 +1,4 @@
--- list_requests: list the requests that match, in the order they were enqueued.
+-- list_requests: list the matching requests, in the order in which they were enqueued.
 -- params:   p_queue_name text (null: every queue), p_kind text (null: every kind),
 --           p_statuses text[] (null: every status), p_limit integer
 -- returns:  request_id bigint, queue_name text, kind text, status text, priority integer,
@@ -6,7 +6,7 @@
 --           last_error text, result text
 -- errors:   none
 -- locks:    none
--- why:      for people and tests: with a filter that matches little, it reads whole tables.
+-- why:      for people and tests: with a filter that matches few requests, it reads whole tables.
 create or replace function rowlease.list_requests(
   p_queue_name text default null, p_kind text default null, p_statuses text[] default null,
   p_limit integer default 1000

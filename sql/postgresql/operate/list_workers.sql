@@ -5,8 +5,9 @@
 --           silent_ms bigint (since the last heartbeat)
 -- errors:   none
 -- locks:    none
--- why:      the columns of the table, with the silence by the database's clock. A worker sends a
---           heartbeat every 5 s; one that was killed stays for an hour.
+-- why:      it returns the columns of the table, and the time since the last heartbeat by the
+--           database's clock. A worker sends a heartbeat every 5 s; a worker that was killed stays
+--           in the list for an hour.
 create or replace function rowlease.list_workers()
 returns table (
   worker_id text, host text, pid integer, version text, queue_names text, slots integer,

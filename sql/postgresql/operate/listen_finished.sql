@@ -4,10 +4,11 @@
 -- errors:   none
 -- locks:    a session advisory lock, shared, after at most 1 s of waiting; it ends with the
 --           connection
--- why:      the lock tells calls that finish requests that somebody waits (somebody_waits). No
---           row is written. Look again after this call: a call that checked before may commit later.
---           Any session can hold the lock exclusively; while it does, every such call notifies, so
---           the one that waits needs no lock of its own.
+-- why:      the lock tells calls that finish requests that somebody waits (somebody_waits). No row
+--           is written. The caller must check its requests again after this call, because a call
+--           that checked the lock before may commit later. Any session can hold the lock
+--           exclusively; while it does, every call that finishes requests notifies, so waiting
+--           sessions need no lock of their own.
 create or replace function rowlease.listen_finished() returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

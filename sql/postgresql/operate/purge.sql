@@ -2,11 +2,11 @@
 -- params:   p_queue_name text, p_statuses text[] (of Scheduled, Pending, Failed), p_kind text,
 --           p_older_than_ms bigint (enqueued at least this long ago), p_limit integer,
 --           p_dry_run boolean
--- returns:  bigint -- how many were deleted; of a dry run, how many would be
+-- returns:  bigint -- how many were deleted; in a dry run, how many would be
 -- errors:   RL001 a status that cannot be purged, RL002 unknown queue
 -- locks:    rows of queue, exclusive, in request order, skipping locked ones
--- why:      running requests are not touched: cancel them. To delete more than p_limit, call it
---           until it returns 0.
+-- why:      running requests are not touched: cancel those instead. To delete more than p_limit
+--           requests, call this until it returns 0.
 create or replace function rowlease.purge(
   p_queue_name text, p_statuses text[] default '{Failed}', p_kind text default null,
   p_older_than_ms bigint default 0, p_limit integer default 10000, p_dry_run boolean default false

@@ -1,14 +1,14 @@
 -- requeue: move dead letters back into the queue, by id or by filter.
--- params:   p_request_ids bigint[] (null: by filter), p_queue_name text, p_kind text,
+-- params:   p_request_ids bigint[] (null: use the filter), p_queue_name text, p_kind text,
 --           p_error_like text (a LIKE pattern on last_error), p_limit integer, p_dry_run boolean
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' (a live request has its dedup
---           key) | 'not_found' (no dead letter)
+--           key) | 'not_found' (it is not a dead letter)
 -- errors:   RL001 neither ids nor a filter
 -- locks:    rows of queue, exclusive, in request order; held to the caller's commit
--- why:      attempts and crashes start again from 0, the token never does; the mark of a broken
---           lease (lock_expires_time) stays. The request waits from now on, and its last error
---           stays until the next attempt. To requeue more than p_limit, call it until it returns no
---           row.
+-- why:      attempts and crashes are reset to 0; the token is never reset, and the mark of a
+--           broken lease (lock_expires_time) stays. The request is due now, and its last error
+--           stays until the next attempt. To requeue more than p_limit requests, call this until
+--           it returns no row.
 create or replace function rowlease.requeue(
   p_request_ids bigint[] default null, p_queue_name text default null, p_kind text default null,
   p_error_like text default null, p_limit integer default 10000, p_dry_run boolean default false
@@ -35,7 +35,7 @@ begin
          and (p_error_like is null or q.last_error like p_error_like)
        order by q.request_id limit p_limit);
   end if;
-  -- Of several dead letters with one dedup key only the first is requeued.
+  -- If several dead letters have the same dedup key, only the first is requeued.
   for v_try in 1..3 loop
     begin
       with held as materialized (
@@ -62,7 +62,7 @@ begin
       select array_agg(c.request_id) into v_live from chosen c;
       exit;
     exception when unique_violation then
-      -- An enqueue took a dedup key at this moment; the next try sees its request.
+      -- A concurrent enqueue took a dedup key; the next try sees its request.
       if v_try = 3 then raise; end if;
     end;
   end loop;

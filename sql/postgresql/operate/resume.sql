@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row
--- why:      idle workers are notified and start at once.
+-- why:      idle workers are notified, so that they claim immediately.
 create or replace function rowlease.resume(p_queue_name text) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp

@@ -1,15 +1,17 @@
 -- fire_schedule: enqueue the firings of a schedule that are due, and plan the next one.
 -- params:   p_schedule_name text, p_lock_token bigint (null: an operator fires it once, now, and
---           nothing planned changes), p_due_times timestamptz[] (may be empty: it is only planned),
---           p_next_time timestamptz
+--           its plan does not change), p_due_times timestamptz[] (empty: only plan the next
+--           firing), p_next_time timestamptz
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' for each firing, or one row:
---           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; of no firings, one 'ok'
--- errors:   RL001 firings that are not due or come after the next, RL002 unknown queue, RL003 bad
---           priority, RL004 bad payload, RL005 queue is full, RL006 no kind
+--           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
+--           one 'ok'
+-- errors:   RL001 firings that are not due, or not before the next time, RL002 unknown queue,
+--           RL003 bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind
 -- locks:    the schedule's row; queue_settings if the queue has a capacity; as add_requests
--- why:      the requests and the next time are one transaction, which is compare-and-set on the
---           token: what a late worker would fire, another worker fires. The dedup key of a request
---           is the name of its schedule with the time of its firing.
+-- why:      the requests and the next time are written in one transaction, which is
+--           compare-and-set on the token: a late worker is refused, because another worker fires
+--           the schedule instead. The dedup key of a request consists of the name of its schedule
+--           and the time of its firing.
 create or replace function rowlease.fire_schedule(
   p_schedule_name text, p_lock_token bigint default null, p_due_times timestamptz[] default null,
   p_next_time timestamptz default null

@@ -3,7 +3,7 @@
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
--- why:      a worker that is firing it at this moment is refused: the lock token changes.
+-- why:      if a worker is firing the schedule now, it is refused: the lock token changes.
 create or replace function rowlease.pause_schedule(p_schedule_name text)
 returns table (outcome text)
 language plpgsql security definer

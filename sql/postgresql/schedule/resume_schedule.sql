@@ -1,9 +1,10 @@
--- resume_schedule: let a paused schedule fire again, from now on.
+-- resume_schedule: let a paused schedule fire again, starting now.
 -- params:   p_schedule_name text
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
--- why:      missed firings are not enqueued: firings are counted from now.
+-- why:      firings that were missed during the pause are not enqueued: firings are counted from
+--           now.
 create or replace function rowlease.resume_schedule(p_schedule_name text)
 returns table (outcome text)
 language plpgsql security definer

@@ -3,7 +3,7 @@
 -- returns:  the columns of queue_history
 -- errors:   none
 -- locks:    none
--- why:      one name for all requests, unfinished and finished.
+-- why:      one name for unfinished and finished requests.
 create or replace view rowlease.requests as
 select request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
        locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,

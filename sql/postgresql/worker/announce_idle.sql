@@ -1,4 +1,4 @@
--- announce_idle: record that this connection's worker is idle, or no longer is.
+-- announce_idle: record whether this connection's worker is idle.
 -- params:   p_queue_names text[], p_idle boolean
 -- returns:  void
 -- errors:   none
@@ -6,8 +6,8 @@
 --           the connection at the latest
 -- why:      producers notify only while a worker is idle (wake_workers). No row is written. After
 --           announcing, a worker must claim once more before it sleeps: a producer that checked
---           before may commit after. Any session can hold the lock exclusively; while it does,
---           every producer notifies, so the worker needs no lock of its own.
+--           the lock before may commit later. Any session can hold the lock exclusively; while it
+--           does, every producer notifies, so the worker needs no lock of its own.
 create or replace function rowlease.announce_idle(p_queue_names text[], p_idle boolean) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,10 +1,11 @@
 -- listen: listen for notifications on this connection.
--- params:   p_room boolean -- notifications for producers (a full queue has room) instead of workers
+-- params:   p_room boolean -- true: notifications for producers (a full queue has room); false:
+--           notifications for workers
 -- returns:  void
 -- errors:   none
 -- locks:    none
--- why:      one channel for all queues, whose messages name the queue; see wake_workers and
---           dequeue_one.
+-- why:      all queues share one channel, and each message names a queue; see wake_workers and
+--           wake_producers.
 create or replace function rowlease.listen(p_room boolean default false) returns void
 language plpgsql
 as $$

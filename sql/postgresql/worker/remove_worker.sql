@@ -1,9 +1,10 @@
--- remove_worker: remove a worker that ends.
+-- remove_worker: remove a worker that is ending.
 -- params:   p_worker_id text
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row
--- why:      other workers need not wait for its silence; those that made way for it are notified.
+-- why:      other workers do not have to wait until its heartbeat is too old; those that were held
+--           back by its priority are notified.
 create or replace function rowlease.remove_worker(p_worker_id text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -1,14 +1,15 @@
--- worker_heartbeat: register a worker, or record that it is alive and what it does.
+-- worker_heartbeat: register a worker, or record that it is alive and what it is doing.
 -- params:   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
---           p_slots integer, p_busy integer, p_consumer_priority integer, p_kinds text[] (those
---           that it knows; null: perhaps all)
+--           p_slots integer, p_busy integer, p_consumer_priority integer, p_kinds text[] (the
+--           kinds that it knows; null: perhaps all)
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row; rows of unknown_kind, skipping locked ones
--- why:      it shows people which worker does what; leases do not depend on it. A queue learns here
---           that its workers have different priorities, and claims do not check before that.
---           Workers that made way for this one are notified when its slots are full. A kind that it
---           knows is removed from unknown_kind.
+-- why:      it shows people which worker does what; leases do not depend on it. This routine
+--           records in the queue's settings that its workers have different priorities; claims
+--           check priorities only after that. Workers of lower priority are notified when the
+--           slots of this worker are full. Kinds that the worker knows are removed from
+--           unknown_kind.
 create or replace function rowlease.worker_heartbeat(
   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
   p_slots integer, p_busy integer, p_consumer_priority integer default 0,

@@ -1,12 +1,12 @@
--- maintain: do the housekeeping; call it every second or so.
+-- maintain: do the housekeeping; call this every second or so.
 -- params:   p_limit int -- how many rows a step may touch
 -- returns:  what text, num_rows bigint -- one row per step that did something
 -- errors:   none
 -- locks:    a lock of its own, without waiting; rows of queue, skipping locked ones; as recount_queues; the
 --           counts' lock, without waiting
--- why:      one caller at a time does it, the others return at once. Every step is bounded and
---           skips locked rows, so it may run on any worker beside its work. Counts come last,
---           because routines that sum them wait until the commit.
+-- why:      one caller at a time does the work; other callers return immediately. Every step is
+--           bounded and skips locked rows, so any worker may call this while it runs tasks. Counts
+--           are folded last, because routines that add them up wait until the commit.
 create or alter procedure rowlease.maintain @p_limit int = 1000
 as
 set nocount on;

@@ -1,15 +1,16 @@
 -- cancel: cancel waiting requests; ask running ones to stop.
 -- params:   p_request_ids nvarchar(max)
 -- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
---           worker learns it at the next renew) | 'not_found' (finished, or it never existed)
+--           worker learns of it at the next renew) | 'not_found' (the request is finished, or
+--           never existed)
 -- errors:   51012 as take_lock
 -- locks:    the requests' own locks, in request order, then their groups'; rows of queue, exclusive;
 --           held to the caller's commit
 -- why:      no lease is broken: a running request ends when its worker reports an outcome, or when
---           its lease runs out. A claim locks a row that it has found in an index, this routine
---           finds the row by key: the lock before both keeps them from waiting for each other. A
---           single update of all rows could lock them in any order, and so meet another one in a
---           deadlock.
+--           its lease runs out. A claim locks a row that it has found in an index; this routine
+--           finds the row by key. Both first take the request's own lock, so they cannot wait for
+--           each other. A single update of all rows could lock them in any order, and two such
+--           updates could deadlock.
 create or alter procedure rowlease.cancel @p_request_ids nvarchar(max)
 as
 set nocount on;

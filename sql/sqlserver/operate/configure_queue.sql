@@ -1,11 +1,11 @@
--- configure_queue: create a queue, or change the settings that are given.
+-- configure_queue: create a queue, or change the given settings of a queue.
 -- params:   p_queue_name nvarchar(400), p_settings nvarchar(max) -- names of columns of queue_settings,
 --           and values
--- returns:  json -- all settings as they are now
+-- returns:  json -- all settings after the change
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; waiting requests above a lowered max_priority
 -- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new
---           queue. For capacity, policy_weights and max_in_flight null is a value.
+--           queue. The settings capacity, policy_weights and max_in_flight may be null.
 create or alter procedure rowlease.configure_queue
   @p_queue_name nvarchar(400), @p_settings nvarchar(max) = N'{}'
 as

@@ -1,13 +1,13 @@
 -- delete_queue: delete a queue that nothing uses.
--- params:   p_queue_name nvarchar(400), p_purge bit (1: purge up to 10,000 of its requests, too),
---           p_dry_run bit (1: only raise the errors, and count)
--- returns:  bigint -- how many requests were purged; of a dry run, how many would be
+-- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge up to 10,000 of its requests),
+--           p_dry_run bit (1: delete nothing; only raise errors and count)
+-- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load
 -- locks:    the queue's settings row; as purge; no lock in a dry run
--- why:      readers of settings hold no lock here. An enqueue that has found the queue, and commits
---           after it was deleted, leaves its requests without a queue: depth counts them, and they
---           run when the queue is created again. Its history stays until it expires. The first
---           result set is that of purge, where it is called.
+-- why:      on SQL Server, readers of settings hold no lock. An enqueue that has found the queue
+--           but commits after the deletion leaves its requests without a queue: depth counts them,
+--           and they run when the queue is created again. The history of the queue stays until it
+--           expires. If purge is called, its result set is the first.
 create or alter procedure rowlease.delete_queue
   @p_queue_name nvarchar(400), @p_purge bit = 0, @p_dry_run bit = 0
 as

@@ -1,11 +1,11 @@
--- depth: count the requests that wait, run and have failed, per queue and priority.
+-- depth: count the requests that are waiting, running or failed, per queue and priority.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
 -- returns:  queue_name text, priority integer, scheduled bigint, pending bigint, processing bigint,
 --           failed bigint -- highest priority first; priorities without requests are left out
 -- errors:   RL002 unknown queue
 -- locks:    the counts' lock, shared, while they are read
--- why:      it sums what the routines have counted, and never counts the queue. Uncommitted counts
---           are skipped; see sum_depth.
+-- why:      it adds up the counts that the routines have appended, and never counts rows of the
+--           queue. Uncommitted counts are skipped; see sum_depth.
 create or alter procedure rowlease.depth @p_queue_name nvarchar(400) = null
 as
 set nocount on;

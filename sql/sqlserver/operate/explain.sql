@@ -5,10 +5,10 @@
 --           words text
 -- errors:   none
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
--- why:      it returns the first reason that holds, in the order in which a claim would meet them.
---           It counts at most 10,000 requests ahead. It names the session that holds a lock only if
---           the login may see the server's state. It does not report locks on whole tables, for
---           which every reader waits.
+-- why:      it returns the first reason that applies, in the order in which a claim would check
+--           them. It counts at most 10,000 requests ahead. It names the session that holds a lock
+--           only if the login may see the server's state. It does not report locks on whole
+--           tables, because every reader waits for those.
 create or alter procedure rowlease.explain @p_request_id bigint
 as
 set nocount on;
@@ -30,7 +30,7 @@ if @status is null
   select @reason = 'unknown', @words = N'there is no such request; it may have been purged';
 else if @status in ('Complete', 'Cancelled')
   select @reason = 'finished',
-         @words = concat(N'it is ', @status, N' since ', rowlease_internal.time_text(@completed));
+         @words = concat(N'it has been ', @status, N' since ', rowlease_internal.time_text(@completed));
 else if @status = 'Failed'
   select @reason = 'dead_letter',
          @words = concat(N'it is a dead letter after ', @attempts, N' of ', @max_attempts,

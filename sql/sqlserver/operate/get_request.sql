@@ -5,7 +5,7 @@
 --           last_error text, result text -- no row if there is no such request
 -- errors:   none
 -- locks:    none
--- why:      reads by key, so a program may call it again and again until a request is finished.
+-- why:      it reads by key, so a program may call it repeatedly until a request is finished.
 create or alter procedure rowlease.get_request @p_request_id bigint
 as
 set nocount on;

@@ -1,4 +1,4 @@
--- list_requests: list the requests that match, in the order they were enqueued.
+-- list_requests: list the matching requests, in the order in which they were enqueued.
 -- params:   p_queue_name nvarchar(400) (null: every queue), p_kind nvarchar(400) (null: every kind),
 --           p_statuses nvarchar(max) (null: every status), p_limit int
 -- returns:  request_id bigint, queue_name text, kind text, status text, priority integer,
@@ -6,7 +6,7 @@
 --           last_error text, result text
 -- errors:   none
 -- locks:    none
--- why:      for people and tests: with a filter that matches little, it reads whole tables.
+-- why:      for people and tests: with a filter that matches few requests, it reads whole tables.
 create or alter procedure rowlease.list_requests
   @p_queue_name nvarchar(400) = null, @p_kind nvarchar(400) = null,
   @p_statuses nvarchar(max) = null, @p_limit int = 1000

@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row
--- why:      every claim reads the settings, so it takes effect within one claim.
+-- why:      every claim reads the settings, so a pause takes effect at the next claim.
 create or alter procedure rowlease.pause @p_queue_name nvarchar(400)
 as
 set nocount on;

@@ -2,12 +2,12 @@
 -- params:   p_queue_name nvarchar(400), p_statuses nvarchar(max) (of Scheduled, Pending, Failed),
 --           p_kind nvarchar(max), p_older_than_ms bigint (enqueued at least this long ago),
 --           p_limit int, p_dry_run bit
--- returns:  bigint -- how many were deleted; of a dry run, how many would be
+-- returns:  bigint -- how many were deleted; in a dry run, how many would be
 -- errors:   RL001 a status that cannot be purged, RL002 unknown queue
 -- locks:    the requests' groups; the requests' own locks, without waiting; rows of queue, exclusive,
 --           skipping locked ones
--- why:      running requests are not touched: cancel them. To delete more than p_limit, call it
---           until it returns 0.
+-- why:      running requests are not touched: cancel those instead. To delete more than p_limit
+--           requests, call this until it returns 0.
 create or alter procedure rowlease.purge
   @p_queue_name nvarchar(400), @p_statuses nvarchar(max) = N'["Failed"]', @p_kind nvarchar(max) = null,
   @p_older_than_ms bigint = 0, @p_limit int = 10000, @p_dry_run bit = 0

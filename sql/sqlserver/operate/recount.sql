@@ -1,8 +1,8 @@
 -- recount: compare the counts of queues with their rows, and correct them.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
--- returns:  the wrong counts: queue_name text, priority integer, counter text -- 'scheduled' | 'pending' |
---           'processing' | 'failed', or 'group_blocked': requests that waited for one of their group
---           that no longer exists; was bigint, actual bigint
+-- returns:  the wrong counts: queue_name text, priority integer, counter text -- 'scheduled' |
+--           'pending' | 'processing' | 'failed', or 'group_blocked': requests that waited for a
+--           request of their group that no longer exists; was bigint, actual bigint
 -- errors:   RL002 unknown queue; 51012 maintain or another recount has been running for 2 s
 -- locks:    the lock of maintain, after at most 2 s; as correct_counts; rows of queue that are unblocked,
 --           exclusive, skipping locked ones

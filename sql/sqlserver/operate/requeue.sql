@@ -1,16 +1,16 @@
 -- requeue: move dead letters back into the queue, by id or by filter.
--- params:   p_request_ids nvarchar(max) (null: by filter), p_queue_name nvarchar(400),
---           p_kind nvarchar(max), p_error_like nvarchar(max) (a LIKE pattern on last_error),
---           p_limit int, p_dry_run bit
+-- params:   p_request_ids nvarchar(max) (null: use the filter), p_queue_name nvarchar(400), p_kind
+--           nvarchar(max), p_error_like nvarchar(max) (a LIKE pattern on last_error), p_limit int,
+--           p_dry_run bit
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' (a live request has its dedup
---           key) | 'not_found' (no dead letter)
+--           key) | 'not_found' (it is not a dead letter)
 -- errors:   RL001 neither ids nor a filter
 -- locks:    the dedup keys, as lock_keys; rows of queue, exclusive; held to the caller's commit
--- why:      attempts and crashes start again from 0, the token never does; the mark of a broken
---           lease (lock_expires_time) stays. The request waits from now on, and its last error
---           stays until the next attempt. To requeue more than p_limit, call it until it returns no
---           row. In the pattern only % and _ are special, as in standard SQL. Rows are updated one
---           by one, in the order of their ids, as in cancel.
+-- why:      attempts and crashes are reset to 0; the token is never reset, and the mark of a
+--           broken lease (lock_expires_time) stays. The request is due now, and its last error
+--           stays until the next attempt. To requeue more than p_limit requests, call this until
+--           it returns no row. In the pattern only % and _ are special, as in standard SQL. Rows
+--           are updated one by one, in the order of their ids, as in cancel.
 create or alter procedure rowlease.requeue
   @p_request_ids nvarchar(max) = null, @p_queue_name nvarchar(400) = null,
   @p_kind nvarchar(max) = null, @p_error_like nvarchar(max) = null, @p_limit int = 10000,
@@ -62,7 +62,7 @@ begin
    where RequestId = @id and Status = 'Failed'
   option (maxdop 1);
 end;
--- Of several dead letters with one dedup key only the first is requeued.
+-- If several dead letters have the same dedup key, only the first is requeued.
 update @held set Chosen = 1
  where RequestId in (
    select c.RequestId

@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row
--- why:      workers that poll see it at their next claim.
+-- why:      workers poll, so they notice this at their next claim.
 create or alter procedure rowlease.resume @p_queue_name nvarchar(400)
 as
 set nocount on;

@@ -6,7 +6,8 @@
 --           changed_time timestamptz
 -- errors:   none
 -- locks:    none
--- why:      the columns of the table, for programs; a DBA reads the table.
+-- why:      it returns the columns of the table to programs that may not read tables; a DBA reads
+--           the table.
 create or alter procedure rowlease.list_schedules
 as
 set nocount on;

@@ -1,17 +1,18 @@
--- put_schedule: create a schedule, or change the one of this name.
+-- put_schedule: create a schedule, or change the schedule of this name.
 -- params:   p_schedule_name nvarchar(max), p_cron nvarchar(max) (minute hour day month weekday),
---           p_kind nvarchar(max), p_queue_name nvarchar(400), p_time_zone nvarchar(max),
---           p_payload nvarchar(max) ({scheduled_time} in it becomes the time of each firing),
---           p_priority int, p_catch_up int (how many missed firings are enqueued late, the latest ones)
--- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- its
---           firings are counted from there, if none is planned yet
+--           p_kind nvarchar(max), p_queue_name nvarchar(400), p_time_zone nvarchar(max), p_payload
+--           nvarchar(max) ({scheduled_time} in it becomes the time of each firing), p_priority
+--           int, p_catch_up int (how many missed firings are enqueued late; the latest are)
+-- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- if no firing
+--           is planned yet, firings are counted from this time
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
 --           name, expression, time zone or catch-up; 51011 a payload that is not JSON
--- locks:    the schedule's name; its row
--- why:      every worker writes the schedules of its code when it starts, so an unchanged one stays
---           as it is: no firing is missed over a restart, and a paused schedule stays paused. A
---           change takes a new lock token, so a worker that is firing it at this moment is refused.
---           Only workers can evaluate the expression, so they plan the first firing.
+-- locks:    the schedule's name; then its row
+-- why:      every worker writes the schedules of its code when it starts, so an unchanged schedule
+--           stays as it is: no firing is missed during a restart, and a paused schedule stays
+--           paused. A change sets a new lock token, so a worker that is firing the schedule at
+--           that time is refused. Only workers can evaluate the expression, so they plan the first
+--           firing.
 create or alter procedure rowlease.put_schedule
   @p_schedule_name nvarchar(max), @p_cron nvarchar(max), @p_kind nvarchar(max),
   @p_queue_name nvarchar(400) = N'default', @p_time_zone nvarchar(max) = N'UTC',

@@ -3,7 +3,8 @@
 -- returns:  outcome text -- 'ok' | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
--- why:      if a task's code has it, a worker creates it again when it starts: pause it instead.
+-- why:      if a task declares the schedule in its code, the next worker to start creates it
+--           again: pause such a schedule instead.
 create or alter procedure rowlease.remove_schedule @p_schedule_name nvarchar(400)
 as
 set nocount on;

@@ -1,12 +1,12 @@
--- fill_request: insert into the queue what was inserted into the view `inbox`.
+-- fill_request: insert into the queue the rows that were inserted into the view `inbox`.
 -- params:   none -- a trigger on rowlease.Inbox
 -- returns:  trigger
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind; 51011 a payload that is not JSON
 -- locks:    the queue's admission lock if it has a capacity; the dedup keys; held to the caller's commit
--- why:      a foreign writer gives only the columns of the inbox. SQL Server has no trigger before
---           an insert, so this one is on the view, and rows of the routines pay nothing for it. A
---           dedup key of a live request is refused by the unique index.
+-- why:      a program that writes to the inbox gives only the columns of that view. SQL Server has
+--           no triggers before an insert, so this trigger is on the view, and rows that routines
+--           insert do not fire it. The unique index refuses a dedup key that a live request has.
 create or alter trigger rowlease.fill_request on rowlease.Inbox instead of insert
 as
 set nocount on;

@@ -1,12 +1,12 @@
 -- inbox: a view into which any program may INSERT requests.
 -- params:   queue_name, kind, priority, due_time, dedup_key, group_key, payload
--- returns:  no rows: it can be written, not read; producers may select from it, so that a JDBC
---           writer can look at its columns
--- errors:   as enqueue_many; 2601 a dedup key that is live already
+-- returns:  no rows: the view can be written to, but not read; producers may select from it, so
+--           that a JDBC writer can inspect its columns
+-- errors:   as enqueue_many; 2601 a live request has the dedup key
 -- locks:    as enqueue_many
 -- why:      a client may describe a request, but not its lease or its progress. The trigger
---           fill_request fills defaults and clamps the priority. The columns are not of a table:
---           its NOT NULL would require a value for each.
+--           fill_request fills defaults and clamps the priority. The columns do not come from the
+--           table, because its NOT NULL constraints would require a value for each.
 create or alter view rowlease.Inbox as
 select cast(null as nvarchar(100)) as QueueName, cast(null as nvarchar(200)) as Kind,
        cast(null as int) as Priority, cast(null as datetime2(6)) as DueTime,

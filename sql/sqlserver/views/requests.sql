@@ -3,7 +3,7 @@
 -- returns:  the columns of queue_history
 -- errors:   none
 -- locks:    none
--- why:      one name for all requests, unfinished and finished.
+-- why:      one name for unfinished and finished requests.
 create or alter view rowlease.Requests as
 select RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
        LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,

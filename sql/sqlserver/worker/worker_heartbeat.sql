@@ -1,13 +1,14 @@
--- worker_heartbeat: register a worker, or record that it is alive and what it does.
+-- worker_heartbeat: register a worker, or record that it is alive and what it is doing.
 -- params:   p_worker_id nvarchar(400), p_host nvarchar(400), p_pid int, p_version nvarchar(400),
---           p_queue_names nvarchar(max), p_slots int, p_busy int, p_consumer_priority int,
---           p_kinds nvarchar(max) (those that it knows; null: perhaps all)
+--           p_queue_names nvarchar(max), p_slots int, p_busy int, p_consumer_priority int, p_kinds
+--           nvarchar(max) (the kinds that it knows; null: perhaps all)
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row; rows of unknown_kind, skipping locked ones
--- why:      it shows people which worker does what; leases do not depend on it. A queue learns here
---           that its workers have different priorities, and claims do not check before that. A kind
---           that it knows is removed from unknown_kind.
+-- why:      it shows people which worker does what; leases do not depend on it. This routine
+--           records in the queue's settings that its workers have different priorities; claims
+--           check priorities only after that. Kinds that the worker knows are removed from
+--           unknown_kind.
 create or alter procedure rowlease.worker_heartbeat
   @p_worker_id nvarchar(400), @p_host nvarchar(400), @p_pid int, @p_version nvarchar(400),
   @p_queue_names nvarchar(max), @p_slots int, @p_busy int, @p_consumer_priority int = 0,

@@ -1,10 +1,10 @@
--- fold_depth: sum many rows of counts up into few.
+-- fold_depth: combine many rows of counts into few.
 -- params:   p_limit integer
 -- returns:  bigint -- how many rows were folded
 -- errors:   none
 -- locks:    rows of queue_depth, exclusive, skipping locked ones
--- why:      counts are appended so that no transaction waits for a counter; this sums them up. The
---           new row and the removal of the old ones become visible together.
+-- why:      counts are appended so that no transaction waits for a counter; this routine adds them
+--           up. The new row and the removal of the old rows become visible together.
 create or replace function rowlease_internal.fold_depth(p_limit integer) returns bigint
 language sql
 set search_path = pg_catalog, pg_temp

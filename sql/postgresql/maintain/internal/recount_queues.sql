@@ -1,13 +1,13 @@
 -- recount_queues: correct the counts of queues and unblock groups, at a bounded cost.
--- params:   p_limit integer -- the largest number of requests of a queue that is counted
--- returns:  bigint -- how many counts were wrong, and requests blocked
+-- params:   p_limit integer -- a queue with more requests than this is not counted
+-- returns:  bigint -- how many counts were wrong and how many requests were blocked by mistake
 -- errors:   none
 -- locks:    as correct_counts and free_groups
--- why:      rows may have been changed by hand. Queues with few requests by their counts are
---           counted. Of larger ones it notices a count below 0, a count without a request and a
---           request without a count; other mistakes are found when the queue has become small, or
---           by recount. While a snapshot is held open, dead entries slow this down; then it runs
---           less often, for at most a hundredth of the time.
+-- why:      rows may have been changed by hand. If the counts of a queue show few requests, its
+--           rows are counted. In a larger queue, this routine notices a count below 0, a count
+--           without a request and a request without a count; other mistakes are found when the
+--           queue has become small, or by recount. While a snapshot is held open, dead entries
+--           slow this routine down; then it runs less often, for at most a hundredth of the time.
 create or replace function rowlease_internal.recount_queues(p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp

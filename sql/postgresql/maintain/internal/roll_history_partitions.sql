@@ -1,11 +1,11 @@
 -- roll_history_partitions: create the history partitions of today and tomorrow, and drop expired ones.
 -- params:   p_now timestamptz
--- returns:  bigint -- how many partitions were made or dropped
--- errors:   none -- what cannot be locked within 100 ms is left for the next time
+-- returns:  bigint -- how many partitions were created or dropped
+-- errors:   none -- a partition that cannot be locked within 100 ms is left for the next call
 -- locks:    queue_history and the partitions concerned, access exclusive
--- why:      dropping a day costs the same however many rows it has. A day is dropped when the
---           longest retention of all queues has passed. Dynamic SQL, because the name of a
---           partition is its day.
+-- why:      dropping a day costs the same, however many rows the day has. A day is dropped when
+--           the longest retention of all queues has passed. It uses dynamic SQL, because the name
+--           of a partition contains its day.
 create or replace function rowlease_internal.roll_history_partitions(p_now timestamptz) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,11 +1,12 @@
 -- sample_requests: sample the first requests of a queue in each of its indexes.
--- params:   p_queue_name text, p_limit integer -- of each index
+-- params:   p_queue_name text, p_limit integer -- the number of requests to read from each index
 -- returns:  priority integer, status text
 -- errors:   none
 -- locks:    none
--- why:      there is no index of a whole queue, because every request would pay for it; the partial
---           indexes together cover all of it. Blocked requests have no index: they are searched
---           among the first requests with groups, so that a queue with many groups costs no more.
+-- why:      no index covers a whole queue, because every request would pay for it; the partial
+--           indexes together cover the queue. Blocked requests have no index: they are searched
+--           for among the first requests that have a group, so that a queue with many groups costs
+--           no more than others.
 create or replace function rowlease_internal.sample_requests(p_queue_name text, p_limit integer)
 returns table (priority integer, status text)
 language plpgsql stable

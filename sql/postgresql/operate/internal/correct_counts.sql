@@ -1,14 +1,14 @@
 -- correct_counts: set the counts of queues to the counts of their rows.
 -- params:   p_queue_names text[] (null: every queue)
--- returns:  as recount, of the counters alone
+-- returns:  as recount, but only for the counters
 -- errors:   none
 -- locks:    the caller holds the gate without a name; its row is written if anything was wrong
--- why:      one statement counts the rows, sums the counts up and appends the difference, so it
+-- why:      one statement counts the rows, adds up the counts and appends the difference, so it
 --           sees both in one snapshot. Each transaction commits its rows and its counts together,
---           so a transaction outside of the snapshot is in neither, and nothing has to wait. Two
---           such statements at once would both append the same difference, so the caller holds the
---           gate. A repeatable read transaction might see an old difference: writing to the row of
---           the gate ends it with 40001.
+--           so the snapshot has either both or neither, and nothing has to wait. Two such
+--           statements running concurrently would both append the same difference, so the caller
+--           holds the gate. A repeatable read transaction might see an old difference: writing to
+--           the gate's row makes it fail with 40001.
 create or replace function rowlease_internal.correct_counts(p_queue_names text[])
 returns table (queue_name text, priority integer, counter text, was bigint, actual bigint)
 language plpgsql

@@ -1,11 +1,12 @@
 -- describe_holder: describe the session that has locked the row with this xmax.
 -- params:   p_xmax xid
--- returns:  text -- null: none but this session
+-- returns:  text -- null: no other session has locked it
 -- errors:   none
 -- locks:    none
--- why:      a transaction that locks a row leaves its id there, and holds a lock on that id as long
---           as it runs. If several share a row, it is the id of a list, which looks the same: an id
---           that is not of a transaction is tried as a list.
+-- why:      a transaction that locks a row leaves its id in the row, and holds a lock on that id
+--           as long as it runs. If several transactions share a row, the row has the id of a list
+--           of transactions instead, which looks the same: an id that belongs to no running
+--           transaction is tried as a list.
 create or replace function rowlease_internal.describe_holder(p_xmax xid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,10 +1,10 @@
 -- describe_session: describe a session, so that a person can find it.
--- params:   p_pid integer (null: none, a transaction was prepared and left)
+-- params:   p_pid integer (null: no session; the transaction is a prepared one)
 -- returns:  text
 -- errors:   none
 -- locks:    none
--- why:      the time is visible only if rowlease_owner may see it: for sessions of its own members,
---           and for all of them with pg_read_all_stats.
+-- why:      the time is visible only if rowlease_owner may see it: for sessions of its own
+--           members, and with pg_read_all_stats for all sessions.
 create or replace function rowlease_internal.describe_session(p_pid integer) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- explain_waiting: explain why a request that may be claimed is not; a part of explain.
+-- explain_waiting: explain why a request that may be claimed has not been claimed; a part of explain.
 -- params:   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz
 -- returns:  reason text, words text -- as explain
 -- errors:   none

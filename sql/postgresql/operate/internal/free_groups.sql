@@ -1,4 +1,4 @@
--- free_groups: unblock the first request of a group where an earlier one was deleted by hand.
+-- free_groups: unblock the first request of each group from which an earlier request was deleted by hand.
 -- params:   p_queue_names text[]
 -- returns:  queue_name text, priority integer -- of each request that was unblocked
 -- errors:   none

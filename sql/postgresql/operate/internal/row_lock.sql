@@ -1,10 +1,10 @@
 -- row_lock: explain which session has locked a request, or its queue's gate.
 -- params:   p_request_id bigint, p_queue_name text
--- returns:  text -- null: no
+-- returns:  text -- null: neither is locked
 -- errors:   none
 -- locks:    none
--- why:      every claim locks rows for a moment: so it checks again after 0.1 s, and returns a lock
---           that was there both times.
+-- why:      every claim locks rows for a moment, so this checks again after 0.1 s and returns only
+--           a lock that was there both times.
 create or replace function rowlease_internal.row_lock(p_request_id bigint, p_queue_name text) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row
--- why:      resuming notifies idle workers, so that they start at once.
+-- why:      resuming notifies idle workers, so that they claim immediately.
 create or replace function rowlease_internal.set_paused(p_queue_name text, p_paused boolean) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,10 +1,11 @@
--- table_lock: explain which session has locked a whole table, or waits to.
+-- table_lock: explain which session has locked a whole table, or is waiting to lock it.
 -- params:   none
--- returns:  words text -- null: none; is_exclusive boolean -- the table cannot even be read
+-- returns:  words text -- null: there is none; is_exclusive boolean -- the table cannot even be
+--           read
 -- errors:   none
 -- locks:    none
--- why:      lock requests queue: a later one waits behind an earlier one that is not granted yet.
---           This must be checked before any of these tables is read.
+-- why:      lock requests form a queue: each waits behind earlier requests that have not been
+--           granted yet. So this must be called before any of these tables is read.
 create or replace function rowlease_internal.table_lock(out words text, out is_exclusive boolean)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

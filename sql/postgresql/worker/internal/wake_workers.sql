@@ -2,11 +2,12 @@
 -- params:   p_queue_name text, p_always boolean
 -- returns:  boolean -- whether a notification was sent
 -- errors:   none
--- locks:    a session advisory lock, taken without waiting and released at once
--- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while a worker is idle.
---           An idle worker holds the queue's advisory lock in shared mode, so a failed try for an
---           exclusive one means that a worker is idle. Inside a caller's transaction the commit may
---           be far away and a worker may become idle meanwhile, so there it is always sent.
+-- locks:    a session advisory lock, taken without waiting and released immediately
+-- why:      NOTIFY takes a database-wide lock at commit, so it is sent only while a worker is
+--           idle. An idle worker holds the queue's advisory lock in shared mode, so if an
+--           exclusive lock is not granted, a worker is idle. Inside a caller's transaction, the
+--           commit may come much later and a worker may become idle meanwhile, so there the
+--           notification is always sent.
 create or replace function rowlease_internal.wake_workers(p_queue_name text, p_always boolean) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp

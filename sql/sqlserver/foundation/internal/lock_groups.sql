@@ -1,11 +1,11 @@
--- lock_groups: lock groups of which requests are about to be finished.
+-- lock_groups: lock groups whose requests are about to be finished.
 -- params:   p_groups nvarchar(max) -- [{"q": queue, "g": group key}, ...]; null: none
 -- returns:  nothing
 -- errors:   51012 as take_lock
 -- locks:    a lock for each group, exclusive, in the order of names, to the end of the transaction
 -- why:      a claim that finds a request behind another of its group blocks it (GroupBlocked), and
---           the routine that finishes the other one unblocks it (unblock_groups). Both hold the
---           group's lock, so neither can miss the effect of the other.
+--           the routine that finishes the other request unblocks it (unblock_groups). Both hold
+--           the group's lock, so neither can miss what the other has written.
 create or alter procedure rowlease_internal.lock_groups @p_groups nvarchar(max)
 as
 set nocount on;

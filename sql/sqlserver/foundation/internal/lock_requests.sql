@@ -1,10 +1,10 @@
--- lock_requests: lock requests against claims.
+-- lock_requests: lock requests, so that no claim takes them.
 -- params:   p_request_ids nvarchar(max)
 -- returns:  nothing
 -- errors:   51012 as take_lock
 -- locks:    a lock for each request, exclusive, in request order, to the end of the transaction
--- why:      a claim takes the same locks without waiting, and skips requests whose lock it does not
---           get.
+-- why:      a claim takes the same locks without waiting, and skips requests whose locks are not
+--           granted.
 create or alter procedure rowlease_internal.lock_requests @p_request_ids nvarchar(max)
 as
 set nocount on;

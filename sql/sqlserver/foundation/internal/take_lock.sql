@@ -1,12 +1,12 @@
 -- take_lock: take an application lock until the transaction ends; wait for it.
 -- params:   p_name nvarchar(255), p_mode varchar(10)
 -- returns:  nothing
--- errors:   51012 it was not granted: lock_timeout is over, or there was a deadlock
+-- errors:   51012 the lock was not granted: lock_timeout has passed, or there was a deadlock
 -- locks:    the application lock
--- why:      an application lock names what no row can represent: a queue's gate, a key that does
---           not exist yet. Only callers that hold no lock that a claim needs may wait here; claims
---           use try_lock. The lock belongs to the role rowlease_lock: a lock of the same name that
---           is taken by a user outside of rowlease's roles is another lock.
+-- why:      an application lock can protect things that have no row: a queue's gate, or a key that
+--           does not exist yet. Only callers that hold no lock that a claim needs may wait here;
+--           claims use try_lock. The lock belongs to the role rowlease_lock: if a user outside
+--           rowlease's roles takes a lock of the same name, that is a different lock.
 create or alter procedure rowlease_internal.take_lock @p_name nvarchar(255), @p_mode varchar(10) = 'Exclusive'
 as
 set nocount on;

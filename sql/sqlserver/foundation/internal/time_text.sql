@@ -1,6 +1,6 @@
 -- time_text: format a time as PostgreSQL does.
 -- params:   p_time datetime2(6)
--- returns:  nvarchar(32) -- 2026-01-01 12:00:00+00, with as many decimals as it has
+-- returns:  nvarchar(32) -- 2026-01-01 12:00:00+00, with as many decimals as the time has
 -- errors:   none
 -- locks:    none
 -- why:      both engines have the same messages.

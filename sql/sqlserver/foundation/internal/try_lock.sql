@@ -1,10 +1,10 @@
 -- try_lock: take an application lock until the transaction ends, if it is free.
 -- params:   p_name nvarchar(255), p_granted bit output, p_wait_ms int
--- returns:  p_granted -- 0: another session has had it for p_wait_ms
+-- returns:  p_granted -- 0: another session has held the lock for p_wait_ms
 -- errors:   none
--- locks:    the application lock, without waiting unless p_wait_ms says so
--- why:      a caller that never waits cannot be part of a deadlock. take_lock describes the owner
---           of the lock.
+-- locks:    the application lock, without waiting unless p_wait_ms is given
+-- why:      a caller that never waits cannot be part of a deadlock. take_lock explains which role
+--           owns the lock.
 create or alter procedure rowlease_internal.try_lock
   @p_name nvarchar(255), @p_granted bit output, @p_wait_ms int = 0
 as

@@ -1,9 +1,10 @@
--- fold_depth: sum many rows of counts up into few.
+-- fold_depth: combine many rows of counts into few.
 -- params:   p_limit int, p_folded bigint output
--- returns:  p_folded -- how many rows were folded; 0 if another session reads or folds them now
+-- returns:  p_folded -- how many rows were folded; 0 if another session is reading or folding them
 -- errors:   none
 -- locks:    the counts' lock, without waiting; rows of queue_depth, skipping locked ones
--- why:      counts are appended so that no transaction waits for a counter; this sums them up.
+-- why:      counts are appended so that no transaction waits for a counter; this routine adds them
+--           up.
 create or alter procedure rowlease_internal.fold_depth @p_limit int, @p_folded bigint output
 as
 set nocount on;

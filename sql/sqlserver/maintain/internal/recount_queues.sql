@@ -1,14 +1,16 @@
 -- recount_queues: correct the counts of queues and unblock groups, at a bounded cost.
--- params:   p_limit int, p_corrected bigint output -- p_limit: the largest number of requests of a
---           queue that is counted
--- returns:  p_corrected -- how many counts were wrong, and requests blocked
+-- params:   p_limit int, p_corrected bigint output -- p_limit: a queue with more requests than
+--           this is not counted
+-- returns:  p_corrected -- how many counts were wrong and how many requests were blocked by
+--           mistake
 -- errors:   51012 as take_lock
 -- locks:    as correct_counts and free_groups
--- why:      rows may have been changed by hand. Queues with few requests by their counts are
---           counted. Of larger ones it notices a count below 0, a count without a request and a
---           request without a count; other mistakes are found when the queue has become small, or
---           by recount. Without READ_COMMITTED_SNAPSHOT it would wait for writers and not see one
---           moment; then it is left to recount.
+-- why:      rows may have been changed by hand. If the counts of a queue show few requests, its
+--           rows are counted. In a larger queue, this routine notices a count below 0, a count
+--           without a request and a request without a count; other mistakes are found when the
+--           queue has become small, or by recount. Without READ_COMMITTED_SNAPSHOT the routine
+--           would wait for writers, and would not see the rows as of one moment; in that case it
+--           does nothing, and only recount corrects the counts.
 create or alter procedure rowlease_internal.recount_queues @p_limit int, @p_corrected bigint output
 as
 set nocount on;

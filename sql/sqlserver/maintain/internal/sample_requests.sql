@@ -1,10 +1,11 @@
 -- sample_requests: sample the first requests of a queue in each of its indexes.
--- params:   p_queue_name nvarchar(400), p_limit int -- of each index
+-- params:   p_queue_name nvarchar(400), p_limit int -- the number of requests to read from each
+--           index
 -- returns:  priority smallint, status varchar(10)
 -- errors:   none
 -- locks:    none
--- why:      there is no index of a whole queue, because every request would pay for it; the partial
---           indexes together cover all of it.
+-- why:      no index covers a whole queue, because every request would pay for it; the partial
+--           indexes together cover the queue.
 create or alter function rowlease_internal.sample_requests(
   @p_queue_name nvarchar(400), @p_limit int
 ) returns table

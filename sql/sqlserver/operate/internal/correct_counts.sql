@@ -1,14 +1,15 @@
 -- correct_counts: set the counts of queues to the counts of their rows.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
--- returns:  what was wrong in the caller's table #corrected
+-- returns:  the wrong counts in the caller's table #corrected
 -- errors:   51012 as take_lock
--- locks:    the caller holds the lock of maintain; the counts' lock, shared. Where
---           READ_COMMITTED_SNAPSHOT is off: the whole queue before, against writers, to the end of the
---           transaction
--- why:      one statement counts the rows and sums the counts up, so it sees both at one moment.
---           Each transaction commits its rows and its counts together, so one that is not seen is
---           in neither, and the difference stays right whatever is committed meanwhile. Without row
---           versions a statement does not see one moment; then writers wait until it is done.
+-- locks:    the caller holds the lock of maintain; the counts' lock, shared. If
+--           READ_COMMITTED_SNAPSHOT is off: first the whole queue, against writers, to the end of
+--           the transaction
+-- why:      one statement counts the rows and adds up the counts, so it sees both as of one
+--           moment. Each transaction commits its rows and its counts together, so the statement
+--           sees either both or neither, and the difference stays correct whatever is committed
+--           meanwhile. Without row versions, a statement does not see the data as of one moment;
+--           in that case, writers wait until it has finished.
 create or alter procedure rowlease_internal.correct_counts @p_queue_name nvarchar(400)
 as
 set nocount on;

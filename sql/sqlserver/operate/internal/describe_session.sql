@@ -1,10 +1,10 @@
 -- describe_session: describe the session that has locked rows of the queue or a gate.
 -- params:   p_resource_type nvarchar(60) (KEY or APPLICATION), p_words nvarchar(4000) output
--- returns:  p_words -- null: none
+-- returns:  p_words -- null: there is no such session
 -- errors:   297, 300 the caller may not see the server's state
 -- locks:    none
--- why:      of several sessions it names the one with the oldest transaction. How to find the row
---           of a lock is not documented by the server.
+-- why:      if there are several sessions, it describes the one with the oldest transaction. SQL
+--           Server does not document how to find the row of a lock.
 create or alter procedure rowlease_internal.describe_session
   @p_resource_type nvarchar(60), @p_words nvarchar(4000) output
 as

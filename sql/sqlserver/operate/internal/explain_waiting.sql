@@ -1,4 +1,4 @@
--- explain_waiting: explain why a request that may be claimed is not; a part of explain.
+-- explain_waiting: explain why a request that may be claimed has not been claimed; a part of explain.
 -- params:   p_request_id bigint, p_now datetime2(6), p_reason varchar(20) output,
 --           p_words nvarchar(4000) output
 -- returns:  p_reason, p_words -- as explain

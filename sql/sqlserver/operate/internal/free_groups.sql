@@ -1,4 +1,4 @@
--- free_groups: unblock the first request of a group where an earlier one was deleted by hand.
+-- free_groups: unblock the first request of each group from which an earlier request was deleted by hand.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
 -- returns:  how many were unblocked, by queue and priority, in the caller's table #corrected
 -- errors:   none

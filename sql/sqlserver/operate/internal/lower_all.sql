@@ -1,4 +1,4 @@
--- lower_all: lower every request of a queue to a lowered maximum priority.
+-- lower_all: lower the priority of every request of a queue to its new maximum.
 -- params:   p_queue_name nvarchar(400), p_max_priority int
 -- returns:  nothing
 -- errors:   none

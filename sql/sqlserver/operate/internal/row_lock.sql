@@ -1,11 +1,11 @@
 -- row_lock: explain which session has locked a request, or its queue's gate.
--- params:   p_request_id bigint, p_queue_name nvarchar(400) (null: it has no limit),
---           p_words nvarchar(4000) output
--- returns:  p_words -- null: no
+-- params:   p_request_id bigint, p_queue_name nvarchar(400) (null: the queue has no limit in
+--           flight), p_words nvarchar(4000) output
+-- returns:  p_words -- null: neither is locked
 -- errors:   none
 -- locks:    none; rows that others have locked are skipped
--- why:      a row that exists and is skipped is locked. Every claim locks rows for a moment, so
---           explain checks twice.
+-- why:      if a row exists but a read with READPAST skips it, the row is locked. Every claim
+--           locks rows for a moment, so explain checks twice.
 create or alter procedure rowlease_internal.row_lock
   @p_request_id bigint, @p_queue_name nvarchar(400), @p_words nvarchar(4000) output
 as

@@ -1,11 +1,11 @@
--- sum_depth: count the requests of a queue that wait, and those that are leased.
+-- sum_depth: count the waiting requests and the leased requests of a queue.
 -- params:   p_queue_name nvarchar(400), p_waiting bigint output, p_processing bigint output
 -- returns:  p_waiting (scheduled and pending), p_processing
 -- errors:   51012 as take_lock
 -- locks:    the counts' lock, shared, to the end of the transaction
--- why:      uncommitted counts of others are skipped, or every call would wait for an open
---           transaction. The lock keeps fold_depth out, whose deleted rows would be skipped as well
---           as its new one.
+-- why:      uncommitted counts of other transactions are skipped; otherwise every call would wait
+--           for open transactions. The lock keeps fold_depth from running meanwhile: both the rows
+--           it has deleted and the row it has inserted would be skipped.
 create or alter procedure rowlease_internal.sum_depth
   @p_queue_name nvarchar(400), @p_waiting bigint output, @p_processing bigint output
 as
