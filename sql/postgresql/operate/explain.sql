@@ -6,9 +6,9 @@
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
 -- why:      it returns the first reason that applies, in the order in which a claim would check
---           them. It counts at most 10,000 requests ahead. For a lock, it names the session and
---           the time since which that session has held it, if rowlease_owner may see them. The
---           lock of a claim is no longer there when it checks again.
+--           them. It counts at most 10,000 requests that are ahead of this one. For a lock, it
+--           names the session and the time since which that session has held it, if rowlease_owner
+--           may see them. The lock of a claim is no longer there when it checks again.
 create or replace function rowlease.explain(p_request_id bigint)
 returns table (reason text, words text)
 language plpgsql stable security definer

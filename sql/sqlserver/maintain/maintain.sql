@@ -2,8 +2,8 @@
 -- params:   p_limit int -- how many rows a step may touch
 -- returns:  what text, num_rows bigint -- one row per step that did something
 -- errors:   none
--- locks:    a lock of its own, without waiting; rows of queue, skipping locked ones; as recount_queues; the
---           counts' lock, without waiting
+-- locks:    the lock of maintain, without waiting; rows of queue, skipping locked ones; as
+--           recount_queues; the counts' lock, without waiting
 -- why:      one caller at a time does the work; other callers return immediately. Every step is
 --           bounded and skips locked rows, so any worker may call this while it runs tasks. Counts
 --           are folded last, because routines that add them up wait until the commit.

@@ -6,9 +6,9 @@
 -- errors:   none
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
 -- why:      it returns the first reason that applies, in the order in which a claim would check
---           them. It counts at most 10,000 requests ahead. It names the session that holds a lock
---           only if the login may see the server's state. It does not report locks on whole
---           tables, because every reader waits for those.
+--           them. It counts at most 10,000 requests that are ahead of this one. It names the
+--           session that holds a lock only if the login may see the server's state. It does not
+--           report locks on whole tables, because every reader waits for those.
 create or alter procedure rowlease.explain @p_request_id bigint
 as
 set nocount on;

@@ -1,6 +1,6 @@
 -- take_gate: lock the gate of this name; wait at most 2 s.
 -- params:   p_queue_name text -- empty: the gate of maintain and recount
--- returns:  boolean -- false: another session has held it for 2 s
+-- returns:  boolean -- false if another session has held the gate for 2 s
 -- errors:   none
 -- locks:    the row of gate, exclusive, after at most 2 s of waiting, to the end of the transaction
 -- why:      a row that was deleted by hand is created again. This is a separate function because

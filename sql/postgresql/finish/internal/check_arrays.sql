@@ -3,7 +3,8 @@
 -- returns:  integer -- their length
 -- errors:   RL001 arrays of different lengths
 -- locks:    none
--- why:      unnest would pad a short array with nulls, and a null token must never be compared.
+-- why:      unnest would fill a short array up with nulls, and a null token must never be
+--           compared.
 create or replace function rowlease_internal.check_arrays(
   p_request_ids bigint[], p_lock_tokens bigint[], variadic p_lengths integer[]
 ) returns integer

@@ -3,8 +3,8 @@
 -- returns:  reason text, words text -- as explain
 -- errors:   none
 -- locks:    none
--- why:      the requests ahead are counted in ranges of an index, each of which ends at this
---           request.
+-- why:      the requests ahead of this request are counted in ranges of an index, each of which
+--           ends at this request.
 create or replace function rowlease_internal.explain_waiting(
   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz,
   out reason text, out words text

@@ -4,7 +4,7 @@
 -- returns:  nothing
 -- errors:   RL001 arrays of different lengths
 -- locks:    none
--- why:      a short array would be padded with nulls, and a null token must never be compared.
+-- why:      a short array would be filled up with nulls, and a null token must never be compared.
 create or alter procedure rowlease_internal.check_arrays
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_third nvarchar(max) = null,
   @p_fourth nvarchar(max) = null, @p_fifth nvarchar(max) = null

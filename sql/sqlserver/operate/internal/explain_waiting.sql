@@ -4,7 +4,8 @@
 -- returns:  p_reason, p_words -- as explain
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
--- why:      the requests ahead are counted in a range of the claim's index.
+-- why:      the requests ahead of this request are counted in a range of the index that claims
+--           use.
 create or alter procedure rowlease_internal.explain_waiting
   @p_request_id bigint, @p_now datetime2(6), @p_reason varchar(20) output,
   @p_words nvarchar(4000) output
