@@ -31,7 +31,7 @@ from benchmarks.tables import Table, at_least, finish, ratio, times
 from rowlease.spark import enqueue, local_session, register
 from rowlease.spark.jdbc import writing_options
 
-EMPTIED = ("queue", "bare", "staging", "load", "queue_depth")
+EMPTIED = ("queue", "bare", "staging", "lane", "lane_part", "load", "queue_depth")
 #: The columns that a plain append must set itself; for a load, promote sets them.
 COLUMNS = (
     "queue_name", "kind", "status", "priority", "requested_time", "due_time", "max_attempts",
@@ -118,7 +118,7 @@ def seconds(sql: psycopg.Connection, way: Callable[[], Any], count: int) -> floa
     way()
     took = time.monotonic() - began
     found = sql.execute(
-        "select (select count(*) from rowlease.queue) + (select count(*) from rowlease.bare)"
+        "select (select count(*) from rowlease.requests) + (select count(*) from rowlease.bare)"
     ).fetchone()
     if found != (count,):
         raise SystemExit(f"{found} rows arrived where {count} were sent")

@@ -195,6 +195,38 @@ create unlogged table rowlease.staging (
 );
 create index staging_run on rowlease.staging (run_number);
 
+-- Rows of loads without keys, groups and due times. They are requests that wait as soon as their
+-- load is promoted, and move to `queue` when they are claimed. Lean, because each row of a load pays
+-- for each column. The key is the order of claims inside a load.
+create table rowlease.lane (
+  run_number bigint       not null,
+  priority   smallint     not null,
+  part       bigint       not null,
+  request_id bigint       not null default nextval('rowlease.queue_request_id_seq'),
+  kind       varchar(200) not null,
+  payload    json         not null,
+  constraint lane_pkey primary key (run_number, priority, part, request_id),
+  constraint lane_priority check (priority between 0 and 255),
+  constraint lane_says_what check (kind <> '' and octet_length(payload::text) <= 1048576)
+) with (
+  autovacuum_vacuum_scale_factor = 0.01,
+  autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- How many rows a part of a run has in the lane, by priority. Written with the rows, in one
+-- transaction. promote sums them up, and need not read the lane.
+create table rowlease.lane_part (
+  run_number bigint   not null,
+  priority   smallint not null,
+  part       bigint   not null,
+  num_rows   bigint   not null,
+  first_id   bigint   not null,
+  last_id    bigint   not null,
+  constraint lane_part_pkey primary key (run_number, priority, part),
+  constraint lane_part_counts check (num_rows >= 1 and first_id <= last_id)
+);
+
 create table rowlease.load (
   load_id         varchar(100) not null,
   queue_name      varchar(100),  -- rows may be staged before the queue is named
@@ -207,6 +239,9 @@ create table rowlease.load (
   num_staged      bigint       not null default 0,
   num_enqueued    bigint       not null default 0,
   num_duplicates  bigint       not null default 0,
+  in_lane         boolean      not null default false,  -- promoted, and rows of it may be in the lane
+  place           bigint,  -- a request id: where the load is among requests that are due at once
+  max_attempts    integer,
   started_time    timestamptz  not null,
   reported_time   timestamptz  not null,
   promoted_time   timestamptz,
@@ -215,11 +250,15 @@ create table rowlease.load (
   constraint load_pkey primary key (load_id),
   constraint load_status check (status in ('Staging', 'Promoted')),
   constraint load_promoted check ((status = 'Promoted') = (promoted_time is not null)),
+  constraint load_in_lane check (
+    not in_lane or (status = 'Promoted' and place is not null and max_attempts is not null)),
   constraint load_counts check (
     num_enqueued >= 0 and num_duplicates >= 0 and num_rows >= num_enqueued)
 );
 -- Few loads are not promoted, but the table of all loads only grows.
 create index load_staging on rowlease.load (reported_time) where status = 'Staging';
+create index load_in_lane on rowlease.load (queue_name) where in_lane;
+create unique index load_live_run on rowlease.load (run_number) where status = 'Staging' or in_lane;
 
 create table rowlease.schedule (
   schedule_name     varchar(200) not null,

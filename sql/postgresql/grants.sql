@@ -36,10 +36,12 @@ grant usage on schema rowlease
 
 grant select, insert on rowlease.inbox to rowlease_producer;
 grant insert on rowlease.staging to rowlease_producer;
+grant insert (run_number, priority, part, kind, payload) on rowlease.lane to rowlease_producer;
+grant usage on sequence rowlease.queue_request_id_seq to rowlease_producer;
 grant execute on function rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begin_load,
-                          rowlease.report_load, rowlease.promote, rowlease.discard_staged,
+                          rowlease.end_part, rowlease.report_load, rowlease.promote, rowlease.discard_staged,
                           rowlease.listen
    to rowlease_producer;
 

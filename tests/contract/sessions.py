@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 
 from rowlease.model import Claim, Depth, LeasedRequest, NewRequest
 from rowlease.store import Store
+from rowlease.store.bulk import LANE
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
 from rowlease.store.routines import load_routines
@@ -28,7 +29,8 @@ T = TypeVar("T")
 TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
           "queue_waiter", "queue_settings", "schedule", "unknown_kind",
           "progress")  # fmt: skip
-
+#: Where the rows of loads are that wait in a lane: PostgreSQL alone has one.
+LANES = ("lane", "lane_part")
 
 #: For a parameter that is a time of PostgreSQL's calendar and of no other.
 INFINITY = pytest.mark.only_on("postgresql", why="the only one that has an infinite time")
@@ -406,7 +408,7 @@ class PostgresSession(PostgresStore, Session):
         self.raw.execute("select setseed(0)")
         self._resets += 1
         if self._resets % 200 == 0:  # what was deleted is in the way of those that look
-            self.raw.execute("vacuum " + ", ".join(f"rowlease.{table}" for table in TABLES))
+            self.raw.execute("vacuum " + ", ".join(f"rowlease.{t}" for t in (*TABLES, *LANES)))
 
     def row(self, request_id: int) -> dict[str, Any]:
         with self._observer.cursor(row_factory=dict_row) as cursor:
@@ -450,6 +452,30 @@ class PostgresSession(PostgresStore, Session):
         ) as copy:
             for row in rows:
                 copy.write_row([load_id, run_number, *(row.get(column) for column in columns)])
+
+    def lay(
+        self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]], part: int = 0
+    ) -> None:
+        """Write a part of a load into the lane as Spark does, all of it or nothing."""
+        counts: Counter[int] = Counter()
+        with self.raw.transaction():
+            with self.raw.cursor().copy(
+                f"copy rowlease.lane ({', '.join(LANE)}) from stdin"
+            ) as copy:
+                for row in rows:
+                    counts[row.get("priority", 0)] += 1
+                    copy.write_row(
+                        [run_number, part, row.get("priority", 0), row.get("kind", "a"),
+                         row.get("payload", "{}")]
+                    )  # fmt: skip
+            self.end_part(load_id, run_number, part, counts)
+
+    def end_part(self, load_id: str, run_number: int, part: int, counts: Mapping[int, int]) -> None:
+        """Count the rows of a part, which this transaction has written."""
+        self._call(
+            "end_part", p_load_id=load_id, p_run_number=run_number, p_part=part,
+            p_priorities=list(counts.keys()), p_counts=list(counts.values()),
+        )  # fmt: skip
 
     def hold_gate(self, queue: str) -> None:
         self.execute("select from rowlease.gate where queue_name = %s for update", (queue,))
@@ -630,6 +656,6 @@ EMPTIED: dict[str, Callable[[str], None]] = {"postgresql": _empty_postgresql}
 
 
 def _empty(connection: psycopg.Connection) -> None:
-    deletes = "; ".join(f"delete from rowlease.{table}" for table in TABLES)
+    deletes = "; ".join(f"delete from rowlease.{table}" for table in (*TABLES, *LANES))
     default = "insert into rowlease.queue_settings (queue_name) values ('default')"
     connection.execute(f"do $$ begin {deletes}; {default}; end $$")

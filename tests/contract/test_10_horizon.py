@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from rowlease.model import LeasedRequest
-from tests.contract.sessions import Clock, Session
+from tests.contract.sessions import Clock, PostgresSession, Session
 from tests.contract.test_3_order import dear, ids
 from tests.contract.test_10_speed import CLAIM_OF_TEN, claim_of_ten
 
@@ -132,6 +132,24 @@ def test_a_floor_comes_into_force_under_an_old_snapshot_and_ends_with_it(
         clock.advance(seconds=1.001)
         floor = store.dequeue("one", ["default"], 100, floor=floor).floor
     assert floor is None
+
+
+def test_under_an_old_snapshot_claims_from_the_lane_cost_the_same(
+    store: PostgresSession, another: Another, clock: Clock
+) -> None:
+    store.execute("alter table rowlease.lane set (autovacuum_enabled = false)")
+    store.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
+    run = store.begun("x")
+    store.lay("x", run, [{"kind": "a"}] * 12_000)
+    store.promote("x", run, 12_000)
+    fresh = claim_of_ten(store, None)
+    hold(another)
+    finish(store, 10_000, timedelta(seconds=60))
+    worn = claim_of_ten(store, None)
+    assert worn.total <= fresh.total + 100, worn.pages
+    store.execute("update rowlease.lane_part set first_id = 0")
+    without = claim_of_ten(store, None)
+    assert without.total > 2 * worn.total, "there is nothing here for a floor to save"
 
 
 def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock: Clock) -> None:

@@ -36,16 +36,20 @@ def test_one_at_a_time_and_in_request_order(store: Session) -> None:
 
 @pytest.mark.new_database
 @pytest.mark.only_on("postgresql", why="there alone a claim looks first and locks later")
-def test_a_group_that_appears_after_the_look_is_left_to_the_next_claim(store: Session) -> None:
+@pytest.mark.parametrize("in_lane", [False, True], ids=["", "beside a lane"])
+def test_a_group_that_appears_after_the_look_is_left_to_the_next_claim(
+    store: Session, in_lane: bool
+) -> None:
     """A look that sees no groups stands for one that came before their commit."""
     store.with_floors = False
     store.execute(
         "create or replace function rowlease_internal.look(p_queue_name text, p_now timestamptz)"
         " returns table (paused boolean, max_priority smallint, capacity bigint,"
-        "  lease_seconds integer, is_plain boolean, first_priority smallint,"
+        "  lease_seconds integer, is_plain boolean, in_lane boolean, first_priority smallint,"
         "  next_event timestamptz)"
         " language sql stable begin atomic"
-        "  select false, 9::smallint, null::bigint, 30, true, 0::smallint, null::timestamptz; end"
+        f"  select false, 9::smallint, null::bigint, 30, true, {in_lane}, 0::smallint,"
+        "   null::timestamptz; end"
     )
     store.put(2, group_key="g")
     plain = store.put(2)

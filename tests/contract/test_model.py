@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest
-from tests.contract.sessions import Clock, Session
+from tests.contract.sessions import Clock, PostgresSession, Session
 
 EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "250"))
 STEPS = 25
@@ -226,6 +226,7 @@ class Machine(RuleBasedStateMachine):
         self.store, self.clock, self.noon = store, clock, noon
         self.leases: list[Held] = []
         self.receipts: dict[str, list[int]] = {}
+        self.loads = 0
         self.floor: str | None = None
 
     @initialize(with_floors=st.booleans())
@@ -281,6 +282,28 @@ class Machine(RuleBasedStateMachine):
         assert answers == self.model.enqueue(new, fresh)
         if key is not None:
             self.receipts[key] = [id for id in ids if id is not None]
+
+    @precondition(lambda self: len(self.model.of(*LIVE, "Failed")) < MOST)
+    @rule(priorities=st.lists(st.integers(0, 3), min_size=1, max_size=4), staged=st.booleans())
+    def load(self, priorities: list[int], staged: bool) -> None:
+        """A load is due when it is promoted. No other request is due at that very moment."""
+        self.loads += 1
+        name = f"load {self.loads}"
+        run = self.store.begun(name)
+        rows = [
+            {"row_id": place, "kind": "a", "priority": priority}
+            for place, priority in enumerate(priorities)
+        ]
+        if isinstance(self.store, PostgresSession) and not staged:
+            self.store.lay(name, run, rows)
+        else:
+            self.store.stage(name, run, rows)
+        self.time_passes(0.001)
+        assert self.store.promote(name, run, len(rows)).num_enqueued == len(rows)
+        ids = [id for (id,) in self.store.rows("requests", "request_id", load_id=name)]
+        fresh = [NewRequest(kind="a", priority=priority) for priority in priorities]
+        assert [answer.request_id for answer in self.model.enqueue(fresh, ids)] == ids
+        self.time_passes(0.001)
 
     @rule(new=requests, picks=picks)
     def roll_back(self, new: list[NewRequest], picks: list[int]) -> None:

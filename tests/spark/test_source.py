@@ -64,10 +64,10 @@ def test_columns_arrive_as_they_are(
 def test_the_same_load_id_again_enqueues_nothing(frame: Any, dsn: str, sql: Sql) -> None:
     for _ in range(2):
         write(frame, dsn, load_id="once")
-    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+    assert sql("select count(*), count(distinct payload::text) from rowlease.requests") == [
         (1000, 1000)
     ]
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert sql("select count(*) from rowlease.lane") == [(1000,)]
     assert sql("select num_rows, num_enqueued, num_staged from rowlease.load") == [
         (1000, 1000, 1000)  # the second run staged nothing
     ]
@@ -77,22 +77,22 @@ def test_other_columns_under_a_promoted_load_id_are_refused(frame: Any, dsn: str
     write(frame, dsn, load_id="x")
     with pytest.raises(PySparkException, match="other columns: payload string, not payload str"):
         write(frame.withColumn("priority", F.lit(1)), dsn, load_id="x")
-    assert sql("select count(*) from rowlease.queue") == [(1000,)]
+    assert sql("select count(*) from rowlease.requests") == [(1000,)]
 
 
-def test_rows_keep_the_frames_order(frame: Any, dsn: str, sql: Sql) -> None:
+def test_rows_keep_the_frames_order(frame: Any, dsn: str, store: Store) -> None:
     write(frame, dsn)
-    found = sql("select (payload ->> 'id')::int from rowlease.queue order by request_id")
-    assert [number for (number,) in found] == list(range(1000))
+    claimed = store.dequeue("w", ["default"], 1000).requests
+    assert [json.loads(request.payload)["id"] for request in claimed] == list(range(1000))
 
 
 def test_a_task_retried_after_its_commit_enqueues_no_row_twice(
     frame: Any, dsn: str, sql: Sql
 ) -> None:
-    with LostAnswer(dsn, b"COPY 500\x00") as proxy:
+    with LostAnswer(dsn) as proxy:
         write(frame, proxy.dsn)
     assert proxy.lost == 1, "the test lost no answer, so it showed nothing"
-    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+    assert sql("select count(*), count(distinct payload::text) from rowlease.requests") == [
         (1000, 1000)
     ]
 
@@ -101,10 +101,10 @@ def test_a_retried_task_need_not_compute_the_same_rows(
     spark: Any, frame: Any, dsn: str, sql: Sql
 ) -> None:
     random = frame.withColumn("payload", F.concat(F.lit('{"n": '), F.rand(), F.lit("}")))
-    with LostAnswer(dsn, b"COPY 500\x00") as proxy:
+    with LostAnswer(dsn) as proxy:
         write(random, proxy.dsn)
     assert proxy.lost == 1
-    assert sql("select count(*) from rowlease.queue") == [(1000,)]
+    assert sql("select count(*) from rowlease.requests") == [(1000,)]
 
 
 def test_what_a_run_that_died_left_behind_does_not_count(
@@ -112,28 +112,31 @@ def test_what_a_run_that_died_left_behind_does_not_count(
 ) -> None:
     dead = store.begin_load("x", "default", "dead")
     sql(
-        "insert into rowlease.staging (load_id, run_number, row_id, payload)"
-        " values ('x', %s, 77, '{}')",
+        "insert into rowlease.lane (run_number, priority, part, kind, payload)"
+        " values (%s, 0, 77, 'k', '{}')",
         [dead],
     )
     write(frame, dsn, load_id="x")
     assert store.begin_load("x", "default", "next") == Promoted(Outcome.REPEAT, 1000, 1000, 0)
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    store.maintain()
+    assert sql("select count(*) from rowlease.lane") == [(1000,)]
 
 
 def test_rows_of_another_try_of_a_task_do_not_count(frame: Any, dsn: str, sql: Sql) -> None:
     sql(
         """create function rowlease.zombie() returns trigger language plpgsql as $$ begin
-        insert into rowlease.staging (load_id, run_number, row_id, payload)
-        select 'x', run_number, 77, '{}' from rowlease.load;
+        insert into rowlease.lane (run_number, priority, part, kind, payload)
+        select run_number, 0, pg_backend_pid(), 'a', '{}' from rowlease.load;
+        insert into rowlease.lane_part (run_number, priority, part, num_rows, first_id, last_id)
+        select run_number, 0, pg_backend_pid(), 1, lastval(), lastval() from rowlease.load;
         return null; end $$"""
     )
     sql(
-        "create trigger zombie after insert on rowlease.staging when (pg_trigger_depth() = 0)"
+        "create trigger zombie after insert on rowlease.lane when (pg_trigger_depth() = 0)"
         " execute function rowlease.zombie()"
     )
     write(frame, dsn, load_id="x")
-    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+    assert sql("select count(*), count(distinct payload::text) from rowlease.requests") == [
         (1000, 1000)
     ]
 
@@ -158,9 +161,9 @@ def test_nothing_enters_the_queue_unless_all_does(
     with pytest.raises(PySparkException) as raised:
         write(frame.union(last), dsn)
     assert says in str(raised.value)
-    assert "COPY staging, line" not in str(raised.value)
-    assert sql("select count(*) from rowlease.queue") == [(0,)]
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert "COPY lane, line" not in str(raised.value)
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
+    assert sql("select count(*) from rowlease.lane") == [(0,)]
 
 
 def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again(
@@ -169,10 +172,10 @@ def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again
     sql(GONE)
     with pytest.raises(PySparkException, match="StoreUnavailable"):
         write(frame, dsn, load_id="x")
-    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
     sql("drop function rowlease.gone cascade")
     write(frame, dsn, load_id="x")
-    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+    assert sql("select count(*), count(distinct payload::text) from rowlease.requests") == [
         (1000, 1000)
     ]
 

@@ -99,6 +99,6 @@ def test_the_later_of_two_drivers_enqueues_its_rows_and_the_other_gets_load_lost
         restarted.go_on()
         second.result(PATIENCE)
     found = sql("select payload ->> 'by', count(*), count(distinct payload ->> 'id')"
-                " from rowlease.queue group by 1")  # fmt: skip
+                " from rowlease.requests group by 1")  # fmt: skip
     assert found == [("restarted", 1000, 1000)]
     assert 'load "x/0" was taken over by' in str(failure)

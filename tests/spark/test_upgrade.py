@@ -35,6 +35,6 @@ def test_a_load_continues_while_the_next_release_migrates(
         with Meddler(dsn, {AFTER: (1, migrated)}) as wire:
             write(spark, "a", wire.dsn, tmp_path)
         assert re.search(r"from \d{4} to schema \d{4}", printed[0].result())
-    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
+    assert sql("select count(*), count(distinct payload::text) from rowlease.requests") == [
         (1000, 1000)
     ]

@@ -223,7 +223,7 @@ class Run:
             f"{self.name}: the last task has let go",
         )
         found = sql(
-            "select dedup_key, (payload ->> 'n')::int from rowlease.queue where load_id = %s",
+            "select dedup_key, (payload ->> 'n')::int from rowlease.requests where load_id = %s",
             [load_id],
         )
         bare = Counter(n for key, n in found if key is None)
@@ -237,7 +237,7 @@ class Run:
             [load_id],
         ) == [("Promoted", rows, self.expected, rows - self.expected)], self.name
         assert sql("select sum(pending + scheduled) from rowlease.queue_depth") == sql(
-            "select count(*) from rowlease.queue"
+            "select count(*) from rowlease.requests"
         ), self.name
         ((self.late_rows,),) = sql("select count(*) from rowlease.staging")
         store.maintain()

@@ -31,7 +31,8 @@ ROUTINES = load_routines("postgresql")
 MAX_LINES = 80
 #: Longer routines, and why.
 LONG = {
-    "dequeue": "the plain way to claim stands in one place; another call would cost a tenth of it"
+    "dequeue": "the plain way to claim stands in one place; another call would cost a tenth of it",
+    "dequeue_lane": "two statements that take; a call for each would copy every row once more",
 }
 #: What a routine can meet only if a caller of its own kind passes what this one never does.
 NOT_REACHED = {
@@ -45,10 +46,12 @@ NOT_REACHED = {
 UNPINNED = {
     "check_arrays": "touches no table",
     "check_request": "touches no table",
+    "dequeue_lane": "called by dequeue, which has pinned it; a SET costs more",
     "group_is_free": "called for every candidate of a claim, which has pinned it; a SET costs more",
     "listen": "touches no table",
     "needs_floor": "PostgreSQL puts it in place of its call; with a SET it could not",
     "num_stepped_over": "PostgreSQL puts it in place of its call; with a SET it could not",
+    "num_stepped_over_in_lane": "PostgreSQL puts it in place of its call; with a SET it could not",
 }
 #: What any routine that ends a request may say inside a caller's own transaction.
 ANYWHERE = {"RL011"}

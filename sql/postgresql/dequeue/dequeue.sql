@@ -60,37 +60,43 @@ begin
       return;
     end if;
     continue when v_look.paused;
-    if v_look.first_priority is null then
+    if v_look.first_priority is null and not v_look.in_lane then
       v_next := least(v_next, v_look.next_event);
       continue;
     end if;
     v_lease_ms := coalesce(p_lease_ms, v_look.lease_seconds * 1000::bigint);
-    return query
-      with picked as materialized (
-        select p.request_id, row_number() over () as place
-          from (select q.request_id from rowlease.queue q
-                 where q.queue_name = v_queue and q.status = 'Pending'
-                   and not q.group_blocked and not q.returned
-                   and q.priority <= v_look.max_priority and q.group_key is null
-                 order by q.priority desc, q.due_time, q.request_id
-                 limit v_left for no key update skip locked) p),
-      claimed as (
-        update rowlease.queue q
-           set status = 'Processing', locked_by = p_worker_id, locked_time = v_now,
-               lock_expires_time = v_now + v_lease_ms * interval '1 ms',
-               started_time = case when p.place <= v_slots - p_limit + v_left then v_now end,
-               lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
-               num_attempts = q.num_attempts + 1
-          from picked p
-         where q.request_id = any(array[p.request_id])
-        returning q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
-                  q.requested_time, q.due_time, q.locked_time, q.lock_expires_time,
-                  q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes,
-                  q.group_key::text, q.load_id::text, q.payload::text),
-      counted as (
-        insert into rowlease.queue_depth (queue_name, priority, pending, processing)
-        select v_queue, c.priority, -count(*), count(*) from claimed c group by c.priority)
-      select c.*, null::boolean, null::bigint, null::text from claimed c;
+    if v_look.in_lane then
+      return query
+        select d.*, null::boolean, null::bigint, null::text from rowlease_internal.dequeue_lane(
+          p_worker_id, v_queue, v_now, v_lease_ms, v_left, v_slots - p_limit + v_left) d;
+    else
+      return query
+        with picked as materialized (
+          select p.request_id, row_number() over () as place
+            from (select q.request_id from rowlease.queue q
+                   where q.queue_name = v_queue and q.status = 'Pending'
+                     and not q.group_blocked and not q.returned
+                     and q.priority <= v_look.max_priority and q.group_key is null
+                   order by q.priority desc, q.due_time, q.request_id
+                   limit v_left for no key update skip locked) p),
+        claimed as (
+          update rowlease.queue q
+             set status = 'Processing', locked_by = p_worker_id, locked_time = v_now,
+                 lock_expires_time = v_now + v_lease_ms * interval '1 ms',
+                 started_time = case when p.place <= v_slots - p_limit + v_left then v_now end,
+                 lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
+                 num_attempts = q.num_attempts + 1
+            from picked p
+           where q.request_id = any(array[p.request_id])
+          returning q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
+                    q.requested_time, q.due_time, q.locked_time, q.lock_expires_time,
+                    q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes,
+                    q.group_key::text, q.load_id::text, q.payload::text),
+        counted as (
+          insert into rowlease.queue_depth (queue_name, priority, pending, processing)
+          select v_queue, c.priority, -count(*), count(*) from claimed c group by c.priority)
+        select c.*, null::boolean, null::bigint, null::text from claimed c;
+    end if;
     get diagnostics v_num = row_count;
     if v_num > 0 and v_look.capacity is not null then
       perform rowlease_internal.wake_producers(v_queue);
@@ -101,9 +107,7 @@ begin
     v_left := v_left - v_num;
   end loop;
   more := v_left = 0;
-  if not more then
-    wait_ms := rowlease_internal.ms_until(v_next, v_now);
-  end if;
+  wait_ms := case when not more then rowlease_internal.ms_until(v_next, v_now) end;
   if rowlease_internal.needs_floor(v_stepped, p_limit) then
     floor := '{}';
   end if;

@@ -28,6 +28,7 @@ declare
   v_load     rowlease.load;
   v_written  bigint;
   v_staged   bigint;
+  v_in_lane  bigint;
   v_grouped  bigint;
   v_enqueued bigint;
 begin
@@ -39,10 +40,12 @@ begin
   end if;
   select count(*), count(distinct s.row_id), count(s.group_key) into v_written, v_staged, v_grouped
     from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
-  if v_staged is distinct from p_expected_rows then
+  v_in_lane := (select coalesce(sum(p.num_rows), 0) from rowlease.lane_part p
+                 where p.run_number = p_run_number);
+  if v_staged + v_in_lane is distinct from p_expected_rows then
     raise exception using errcode = 'RL008',
       message = format('load "%s" has %s staged rows where %s were expected; write it again',
-                       p_load_id, v_staged, p_expected_rows);
+                       p_load_id, v_staged + v_in_lane, p_expected_rows);
   end if;
   if v_written > v_staged and exists (
     select from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number)
@@ -72,9 +75,15 @@ begin
       message = format('load "%s" has a payload that is not JSON; nothing was enqueued', p_load_id);
   end;
   delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
+  if v_in_lane > 0 then
+    perform rowlease_internal.count_lane(v_settings, p_run_number);
+    v_enqueued := v_enqueued + v_in_lane;
+  end if;
   update rowlease.load l
-     set status = 'Promoted', promoted_time = rowlease.now(), num_rows = p_expected_rows,
-         num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued
+     set status = 'Promoted', promoted_time = v_now, num_rows = p_expected_rows,
+         num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued,
+         in_lane = v_in_lane > 0, max_attempts = v_settings.max_attempts,
+         place = case when v_in_lane > 0 then nextval('rowlease.queue_request_id_seq') end
    where l.load_id = p_load_id;
   perform rowlease_internal.wake_workers(v_load.queue_name, true);
   return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued;

@@ -71,7 +71,8 @@ begin
   if num_rows > 0 then return next; end if;
 
   what := 'staged rows dropped';
-  num_rows := rowlease_internal.sweep_staging(v_now, p_limit * 10);
+  num_rows := rowlease_internal.sweep_staging(v_now, p_limit * 10)
+              + rowlease_internal.sweep_lane(p_limit * 10);
   if num_rows > 0 then return next; end if;
 
   what := 'waiters expired';

@@ -4,7 +4,7 @@
 --           worker learns of it at the next renew) | 'not_found' (the request is finished, or
 --           never existed)
 -- errors:   none
--- locks:    rows of queue, exclusive, in request order; held to the caller's commit
+-- locks:    as bring_in_named; rows of queue, exclusive, in request order; held to the caller's commit
 -- why:      no lease is broken: a running request ends when its worker reports an outcome, or when
 --           its lease runs out. A separate statement locks the rows, so that the next statement
 --           sees requests that were claimed or abandoned while the first one waited.
@@ -24,6 +24,7 @@ declare
   v_queues text[];
   v_groups text[];
 begin
+  perform rowlease_internal.bring_in_named(p_request_ids);
   perform from (select distinct u.id from unnest(p_request_ids) as u(id)) g
     join rowlease.queue q on q.request_id = any(array[g.id])
    order by g.id

@@ -4,7 +4,7 @@
 --           p_dry_run boolean
 -- returns:  bigint -- how many were deleted; in a dry run, how many would be
 -- errors:   RL001 a status that cannot be purged, RL002 unknown queue
--- locks:    rows of queue, exclusive, in request order, skipping locked ones
+-- locks:    rows of lane, then of queue, exclusive, in request order, skipping locked ones
 -- why:      running requests are not touched: cancel those instead. To delete more than p_limit
 --           requests, call this until it returns 0.
 create or replace function rowlease.purge(
@@ -17,12 +17,24 @@ as $$
 declare
   v_now    timestamptz := rowlease.now();
   v_count  bigint;
+  v_rows   tid[] := '{}';
   v_groups text[];
 begin
   perform rowlease_internal.settings_of(p_queue_name);
   if not p_statuses <@ array['Scheduled', 'Pending', 'Failed'] then
     raise exception using errcode = 'RL001',
       message = 'purge deletes requests that are Scheduled, Pending or Failed; cancel running ones';
+  end if;
+  if 'Pending' = any(p_statuses) then
+    v_rows := array(
+      select r.ctid from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+       where l.queue_name = p_queue_name and l.in_lane and (p_kind is null or r.kind = p_kind)
+         and l.promoted_time <= v_now - coalesce(p_older_than_ms, 0) * interval '1 ms'
+       limit p_limit for update of r skip locked);
+  end if;
+  if not p_dry_run then
+    perform rowlease_internal.bring_in(v_rows);
+    v_rows := '{}';
   end if;
   with chosen as materialized (
     select q.request_id, q.priority, q.status from rowlease.queue q
@@ -42,7 +54,7 @@ begin
            -count(*) filter (where p.status = 'Pending'),
            -count(*) filter (where p.status = 'Failed')
       from purged p group by p.priority)
-  select (select count(*) from chosen),
+  select least((select count(*) from chosen) + cardinality(v_rows), p_limit),
          array_agg(p.group_key) filter (where p.group_key is not null)
     into v_count, v_groups from purged p;
   if v_groups is not null then

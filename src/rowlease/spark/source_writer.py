@@ -1,7 +1,12 @@
-"""Stages the rows of each Spark task as a part of a load; promotes the parts that count."""
+"""Writes the rows of each Spark task as a part of a load; promotes the parts that count.
+
+A load goes into the lane, where promote copies nothing. One with keys, groups or due times goes
+into `staging`.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -15,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from rowlease.errors import ConfigError, InvalidRequest, LoadLost, RowleaseError
 from rowlease.model import Promoted
-from rowlease.spark.columns import MAX_INTEGER
+from rowlease.spark.blocks import as_csv, as_staged, lane_block
 from rowlease.spark.load import (
     MAX_PARTITIONS,
     ROW_BITS,
@@ -31,6 +36,8 @@ from rowlease.store import BulkStore, bulk_store
 APPLICATION = "rowlease spark"
 #: The columns of `staging` that identify a row.
 IDS = ("load_id", "run_number", "row_id")
+#: The columns of a frame that the lane has.
+IN_LANE = {"kind", "priority", "payload"}
 #: The local property in which Spark sets the number of a micro-batch.
 BATCH = "streaming.sql.batchId"
 
@@ -76,21 +83,33 @@ class Parts:
         try:
             with self.store() as store:
                 reporter = Reporter(store, load_id, run_number)
-                blocks = self._blocks(load_id, batches, part, reporter)
-                store.copy_staged([*IDS, *self._columns], blocks)
+                if IN_LANE.issuperset(self._columns):
+                    rows = self._lane_blocks(batches, part, reporter)
+                    store.copy_part(load_id, run_number, part.part, rows)
+                else:
+                    blocks = self._blocks(load_id, batches, part, reporter)
+                    store.copy_staged([*IDS, *self._columns], blocks)
                 reporter.report()
         except RowleaseError as error:
             raise_without_rows(error)
         return part
 
+    def _lane_blocks(
+        self, batches: Iterator[Any], part: Part, reporter: Reporter
+    ) -> Iterator[tuple[bytes, Counter[int]]]:
+        """The rows as CSV, and the number of rows of each priority."""
+        for batch in batches:
+            rows = batch.num_rows
+            part.num_rows += rows
+            yield lane_block(batch, part.run_number, part.part, self._kind)
+            reporter.add(rows)
+
     def _blocks(
         self, load_id: str, batches: Iterator[Any], part: Part, reporter: Reporter
     ) -> Iterator[bytes]:
-        """The rows as CSV for PostgreSQL: null is an empty field, and empty text is quoted."""
+        """The rows as CSV."""
         import pyarrow as pa
-        from pyarrow import csv
 
-        how = csv.WriteOptions(include_header=False, quoting_style="needed")
         for batch in batches:
             rows = batch.num_rows
             first = (part.part << ROW_BITS) + part.num_rows
@@ -105,10 +124,7 @@ class Parts:
                 pa.array(range(first, first + rows), pa.int64()),
                 *(as_staged(name, batch.column(name)) for name in self._columns),
             ]
-            names = [*IDS, *self._columns]
-            block = pa.BufferOutputStream()
-            csv.write_csv(pa.RecordBatch.from_arrays(columns, names), block, how)
-            yield block.getvalue().to_pybytes()
+            yield as_csv(columns, [*IDS, *self._columns])
             reporter.add(rows)
 
     def promote(
@@ -214,19 +230,6 @@ def this_task() -> Any:
     if task is None:
         raise ConfigError("only a Spark task can write a part")
     return task
-
-
-def as_staged(name: str, column: Any) -> Any:
-    """A column as the table `staging` takes it."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if name == "priority":
-        high = compute.min_element_wise(column, MAX_INTEGER, skip_nulls=False)
-        return compute.max_element_wise(high, -MAX_INTEGER, skip_nulls=False).cast(pa.int32())
-    if name == "due_time":
-        return column.cast(pa.timestamp("us", "UTC"))
-    return column
 
 
 def raise_without_rows(error: RowleaseError) -> NoReturn:

@@ -1,17 +1,21 @@
-"""Many rows at once, without routines: into the table `staging` and out of the views.
+"""Many rows at once, without routines: into the tables `lane` and `staging`, and out of the views.
 
-Millions of rows are written by COPY and read by a cursor. No worker sees staged rows before
+Millions of rows are written by COPY and read by a cursor. No worker sees the rows of a load before
 `promote`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from rowlease.store.store import Store
+
+#: The columns of the table `lane`, as `copy_part` takes them.
+LANE = ("run_number", "part", "priority", "kind", "payload")
 
 
 class Window(NamedTuple):
@@ -34,6 +38,22 @@ class IdRange(NamedTuple):
 
 class BulkStore(Store):
     """A store that also writes and reads many rows at once; see `rowlease.store.bulk_store`."""
+
+    @abstractmethod
+    def copy_part(
+        self, load_id: str, run_number: int, part: int, blocks: Iterable[tuple[bytes, Counter[int]]]
+    ) -> None:
+        """Write a part of a load into the lane, all of it or nothing.
+
+        Args:
+            part: a number that no other attempt has.
+            blocks: rows as CSV, with the columns LANE; and the number of rows of each priority.
+
+        Raises:
+            InvalidRequest: a payload is not JSON, or a text cannot be stored.
+            LoadLost: another run has taken the load over, or it is promoted.
+            StoreError: from the database.
+        """
 
     @abstractmethod
     def copy_staged(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:

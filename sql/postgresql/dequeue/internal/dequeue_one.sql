@@ -56,6 +56,10 @@ begin
   held_back := v_settings.consumer_priorities
                and rowlease_internal.is_held_back(v_settings, p_worker_id, p_now);
   v_room := case when held_back then 0 else rowlease_internal.room_in_flight(v_settings, p_limit) end;
+  if v_room > 0 and exists (select from rowlease.load l
+                             where l.queue_name = p_queue_name and l.in_lane) then
+    perform rowlease_internal.bring_in_first(p_queue_name, v_room, policy = 'strict');
+  end if;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;
     v_order := rowlease_internal.choose_priorities(v_settings, v_round, v_room - cardinality(request_ids),

@@ -1,9 +1,9 @@
 -- look: read a queue's settings, and test whether a claim can use the plain way now.
 -- params:   p_queue_name text, p_now timestamptz
 -- returns:  paused boolean, max_priority smallint, capacity bigint, lease_seconds integer:
---           settings; is_plain boolean, first_priority smallint (null: nothing waits), next_event
---           timestamptz (if nothing waits: the next due time or expiry) -- no row for an unknown
---           queue
+--           settings; is_plain boolean, in_lane boolean (a promoted load may have requests in the
+--           lane), first_priority smallint (null: nothing waits in queue), next_event timestamptz
+--           (then: the next due time or expiry) -- no row for an unknown queue
 -- errors:   none
 -- locks:    none
 -- why:      it probes each index that shows work for the careful way once, and the index that
@@ -11,7 +11,7 @@
 create or replace function rowlease_internal.look(p_queue_name text, p_now timestamptz)
 returns table (
   paused boolean, max_priority smallint, capacity bigint, lease_seconds integer, is_plain boolean,
-  first_priority smallint, next_event timestamptz)
+  in_lane boolean, first_priority smallint, next_event timestamptz)
 language sql stable
 begin atomic
   select s.paused, s.max_priority, s.capacity, s.lease_seconds,
@@ -29,6 +29,7 @@ begin atomic
            and not exists (select from rowlease.queue q
                             where q.queue_name = p_queue_name and q.status = 'Processing'
                               and q.lock_expires_time <= p_now),
+         exists (select from rowlease.load l where l.queue_name = p_queue_name and l.in_lane),
          w.priority,
          case when w.priority is null then least(
            (select q.due_time from rowlease.queue q

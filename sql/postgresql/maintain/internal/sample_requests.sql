@@ -26,6 +26,10 @@ begin
         where q.queue_name = p_queue_name and q.status = 'Pending' and not q.group_blocked
           and q.returned limit p_limit)
       union all
+      (select r.priority, 'Pending'
+         from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+        where l.queue_name = p_queue_name and l.in_lane limit p_limit)
+      union all
       (select g.priority, g.status
          from (select q.priority, q.status, q.group_blocked from rowlease.queue q
                 where q.queue_name = p_queue_name and q.group_key is not null

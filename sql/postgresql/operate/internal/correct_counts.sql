@@ -35,7 +35,12 @@ begin
              count(*) filter (where q.status = 'Failed')
         from rowlease.queue q
        where p_queue_names is null or q.queue_name = any(p_queue_names)
-       group by q.queue_name, q.priority),
+       group by q.queue_name, q.priority
+      union all
+      select l.queue_name, r.priority, 0, 0, 0, 0, 0, count(*), 0, 0
+        from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+       where l.in_lane and (p_queue_names is null or l.queue_name = any(p_queue_names))
+       group by l.queue_name, r.priority),
     compared as materialized (
       select c.queue_name, c.priority, sum(c.was_scheduled) as was_scheduled,
              sum(c.was_pending) as was_pending, sum(c.was_processing) as was_processing,

@@ -14,10 +14,11 @@ set jit = off set enable_seqscan = off
 as $$
 declare
   c_most    constant integer := 10000;
-  v_request rowlease.queue;
+  v_request rowlease.requests;
+  v_part    bigint;
   v_other   bigint;
 begin
-  select * into v_request from rowlease.queue q where q.request_id = p_request_id;
+  select * into v_request from rowlease.requests r where r.request_id = p_request_id;
   if v_request.group_key is not null and not rowlease_internal.group_is_free(
        v_request.queue_name, v_request.group_key, v_request.request_id) then
     reason := 'group';
@@ -47,6 +48,12 @@ begin
     reason := 'no_worker';
     words := format('no worker of the queue "%s" has sent a heartbeat within 30 s', v_request.queue_name);
   else
+    select r.part into v_part
+      from rowlease.load l
+      join rowlease.lane_part p on p.run_number = l.run_number
+      join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
+                          and r.part = p.part and r.request_id = p_request_id
+     where l.load_id = v_request.load_id;
     select count(*) into v_other from (
       select from rowlease.queue q
        where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
@@ -56,6 +63,13 @@ begin
        where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
          and not q.returned and q.priority = v_request.priority
          and (q.due_time, q.request_id) < (v_request.due_time, v_request.request_id)
+      union all
+      select from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+       where l.queue_name = v_request.queue_name and l.in_lane
+         and (r.priority > v_request.priority
+           or r.priority = v_request.priority and l.promoted_time < v_request.due_time
+           or r.priority = v_request.priority and l.load_id = v_request.load_id
+              and (r.part, r.request_id) < (v_part, p_request_id))
       union all
       select from rowlease.queue q
        where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked

@@ -18,6 +18,12 @@ begin
     v_words := coalesce(
       (select rowlease_internal.describe_holder(q.xmax) || ' has locked the request''s row; claims skip it'
          from rowlease.queue q where q.request_id = p_request_id),
+      (select rowlease_internal.describe_holder(r.xmax) || ' has locked the request''s row; claims skip it'
+         from rowlease.load l
+         join rowlease.lane_part p on p.run_number = l.run_number
+         join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
+                             and r.part = p.part and r.request_id = p_request_id
+        where l.in_lane),
       (select rowlease_internal.describe_holder(g.xmax) || format(' has locked the gate of the queue "%s", a row '
                 'of rowlease.gate; nothing is claimed from the queue', p_queue_name)
          from rowlease.gate g where g.queue_name = p_queue_name));

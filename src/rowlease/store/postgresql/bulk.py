@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, cast
 
+import psycopg
 from psycopg import sql
 
+from rowlease.errors import InvalidRequest
 from rowlease.store import deadlines
-from rowlease.store.bulk import BulkStore, IdRange, Window
+from rowlease.store.bulk import LANE, BulkStore, IdRange, Window
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
 
 #: Rows that a reader holds at once.
 FETCHED = 5_000
+#: Which requests are read. By their statuses, the history is left out of the view.
+UNFINISHED = "status in ('Scheduled', 'Pending', 'Processing', 'Failed')"
 #: What a window looks at. Only by the plain column can partitions of the history be left out.
 WHEN = {"queue": "coalesce(completion_time, locked_time)", "queue_history": "completion_time"}
 
 
 class PostgresBulkStore(PostgresStore, BulkStore):
     """See `rowlease.store.bulk.BulkStore`."""
+
+    def copy_part(
+        self, load_id: str, run_number: int, part: int, blocks: Iterable[tuple[bytes, Counter[int]]]
+    ) -> None:
+        command = f"copy rowlease.lane ({', '.join(LANE)}) from stdin (format csv)"
+        rows: Counter[int] = Counter()
+        with self._bulk() as connection:
+            try:
+                with connection.cursor().copy(command) as copy:
+                    for block, counts in blocks:
+                        copy.write(block)
+                        rows += counts
+            except psycopg.errors.InvalidTextRepresentation as error:
+                raise InvalidRequest(  # the server's message quotes the payload
+                    f'load "{load_id}" has a payload that is not JSON; nothing was enqueued'
+                ) from error
+            if rows:
+                connection.execute(
+                    "select rowlease.end_part(%s, %s, %s, %s::integer[], %s::bigint[])",
+                    [load_id, run_number, part, list(rows.keys()), list(rows.values())],
+                )
 
     def copy_staged(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, columns))
@@ -75,6 +101,8 @@ def _selection(
 ) -> tuple[sql.Composed, dict[str, Any]]:
     since, until = window or Window()
     conditions = [sql.SQL("request_id >= %(first)s")]
+    if table == "queue":
+        conditions.append(sql.SQL(UNFINISHED))
     if since is not None:
         conditions.append(sql.SQL(f"{WHEN[table]} >= %(since)s::timestamptz"))
     if until is not None:
@@ -86,7 +114,7 @@ def _selection(
     ]
     query = sql.SQL("select {} from rowlease.{} where {}").format(
         sql.SQL(", ").join(sql.SQL(each) for each in expressions),
-        sql.Identifier(table),
+        sql.Identifier("requests" if table == "queue" else table),
         sql.SQL(" and ").join([*conditions, *named]),
     )
     return query, {

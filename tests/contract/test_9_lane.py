@@ -1,0 +1,587 @@
+"""Promises 3 and 9: the rows of a load in the lane are requests like others once it is promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from rowlease.errors import InvalidRequest, LoadLost, QueueFull
+from rowlease.model import Failure, LeasedRequest, Outcome, Promoted
+from tests.contract.sessions import Clock, PostgresSession, Session
+
+pytestmark = [
+    pytest.mark.both_ways,
+    pytest.mark.only_on("postgresql", why="it alone has a lane; elsewhere loads are staged"),
+]
+
+Another = Callable[[], Session]
+
+
+@pytest.fixture
+def store(store: Session) -> PostgresSession:
+    return cast("PostgresSession", store)
+
+
+def named(*names: str, **columns: Any) -> list[dict[str, Any]]:
+    """Rows whose kinds are these."""
+    return [{"kind": name, **columns} for name in names]
+
+
+def promoted(store: Session, load_id: str, *parts: list[dict[str, Any]], **begun: str) -> int:
+    """Write a load of some parts and promote it; returns the run's number."""
+    run = store.begun(load_id, **begun)
+    for place, part in enumerate(parts):
+        cast("PostgresSession", store).lay(load_id, run, part, place << 16)
+    assert store.promote(load_id, run, sum(map(len, parts))).outcome == Outcome.OK
+    return run
+
+
+def kinds(requests: list[LeasedRequest]) -> list[str]:
+    return [request.kind for request in requests]
+
+
+def all_claimed(store: Session, limit: int = 2) -> list[str]:
+    """The kinds in the order of claims."""
+    found: list[str] = []
+    while taken := kinds(store.claim(limit=limit)):
+        found += taken
+    return found
+
+
+def waiting(store: Session) -> int:
+    return sum(depth.pending for depth in store.depth())
+
+
+def checks(store: Session) -> None:
+    """The counts are those of the rows, wherever they are."""
+    assert store.recount() == []
+
+
+# -- promise 9 -------------------------------------------------------------------------------------
+
+
+def test_no_row_is_a_request_before_its_load_is_promoted(store: PostgresSession) -> None:
+    run = store.begun("x")
+    store.lay("x", run, named("a", "b", "c"))
+    assert store.everything() == []
+    assert store.claim(limit=9) == []
+    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
+    assert waiting(store) == 3
+    assert len(store.rows("requests", "request_id")) == 3
+    assert kinds(store.claim(limit=9)) == ["a", "b", "c"]
+    checks(store)
+
+
+def test_a_load_is_promoted_once_however_often_it_is_asked_for(store: PostgresSession) -> None:
+    run = promoted(store, "x", named("a", "b", "c"))
+    before = store.everything()
+    assert store.promote("x", run, 3) == Promoted(Outcome.REPEAT, 3, 3, 0)
+    assert store.begin_load("x", "default", "two") == Promoted(Outcome.REPEAT, 3, 3, 0)
+    assert store.everything() == before
+
+
+def test_a_request_keeps_its_id_and_its_load_to_the_history(
+    store: PostgresSession, clock: Clock
+) -> None:
+    promoted(store, "x", [{"kind": "a", "payload": '{"n": 1}', "priority": 3}])
+    names = "request_id kind status priority requested_time due_time load_id max_attempts payload"
+    (before,) = store.rows("requests", *names.split()[:-1])
+    assert before[1:] == ("a", "Pending", 3, clock.now, clock.now, "x", 5)
+    (held,) = store.claim()
+    assert (held.request_id, held.load_id, held.payload, held.priority, held.num_attempts) == (
+        before[0], "x", '{"n": 1}', 3, 1,
+    )  # fmt: skip
+    assert store.complete([held]) == ["ok"]
+    row = store.row(held.request_id)
+    assert [str(row[name]) for name in ("status", "load_id", "payload", "due_time")] == [
+        "Complete", "x", "{'n': 1}", str(clock.now),
+    ]  # fmt: skip
+    assert store.depth() == []
+    checks(store)
+
+
+@pytest.mark.parametrize("expected", [2, 4, 0])
+def test_a_load_with_rows_missing_or_too_many_is_refused_whole(
+    store: PostgresSession, expected: int
+) -> None:
+    run = store.begun("x")
+    store.lay("x", run, named("a", "b", "c"))
+    with pytest.raises(InvalidRequest, match=f"3 staged rows where {expected} were expected"):
+        store.promote("x", run, expected)
+    assert store.everything() == []
+    assert store.promote("x", run, 3).outcome == Outcome.OK
+
+
+def test_rows_in_the_lane_and_staged_rows_are_one_load(store: PostgresSession) -> None:
+    run = store.begun("x")
+    store.lay("x", run, named("a", "b"))
+    store.stage("x", run, [{"row_id": 1, "kind": "c", "dedup_key": "k"}])
+    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
+    assert sorted(all_claimed(store)) == ["a", "b", "c"]
+    checks(store)
+
+
+def test_only_the_parts_of_a_load_that_count_are_promoted(store: PostgresSession) -> None:
+    run = store.begun("x")
+    other = store.begun("y")
+    for part in (0, 1, 65536):
+        store.lay("x", run, named(f"{part}a", f"{part}b", priority=part % 2), part)
+    store.lay("y", other, named("y"), 1)
+    assert store.discard_staged("x", run, [0, 65536]) == 2
+    assert store.discard_staged("x", run, [0, 65536]) == 0
+    assert store.promote("x", run, 4).num_enqueued == 4
+    assert store.promote("y", other, 1).num_enqueued == 1
+    assert all_claimed(store) == ["0a", "0b", "65536a", "65536b", "y"]
+
+
+def test_what_is_promoted_is_not_discarded(store: PostgresSession) -> None:
+    run = promoted(store, "x", named("a", "b"))
+    assert store.discard_staged("x", run, []) == 0
+    assert kinds(store.claim(limit=9)) == ["a", "b"]
+
+
+def test_a_part_that_ends_after_the_promotion_does_not_count(
+    store: PostgresSession, another: Another
+) -> None:
+    late = cast("PostgresSession", another())
+    run = store.begun("x")
+    store.lay("x", run, named("a"))
+    late.begin()
+    late.execute(
+        "insert into rowlease.lane (run_number, priority, part, kind, payload)"
+        " values (%s, 0, 7, 'late', '{}')",
+        [run],
+    )
+    store.promote("x", run, 1)
+    with pytest.raises(LoadLost, match='load "x" is promoted: rows that are written now do not'):
+        late.end_part("x", run, 7, {0: 1})
+    late.rollback()
+    assert all_claimed(store) == ["a"]
+    checks(store)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_promotion_waits_for_a_part_that_is_ending(
+    store: PostgresSession, another: Another, ending: str
+) -> None:
+    driver = another()
+    run = store.begun("x")
+    store.lay("x", run, named("a"))
+    store.begin()
+    store.lay("x", run, named("b"), 1)
+    expected = 2 if ending == "commit" else 1
+    answer = driver.waiting(lambda: driver.promote("x", run, expected))
+    getattr(store, ending)()
+    assert answer.result() == Promoted(Outcome.OK, expected, expected, 0)
+    assert len(all_claimed(store)) == expected
+    checks(store)
+
+
+def test_a_part_that_ends_while_its_load_is_promoted_waits_and_does_not_count(
+    store: PostgresSession, another: Another
+) -> None:
+    driver = another()
+    run = store.begun("x")
+    store.lay("x", run, named("a"))
+    driver.begin()
+    driver.promote("x", run, 1)
+    late = store.waiting(lambda: store.lay("x", run, named("late"), 1))
+    driver.commit()
+    with pytest.raises(LoadLost, match="is promoted"):
+        late.result()
+    assert all_claimed(driver) == ["a"]
+    checks(driver)
+
+
+def test_a_part_that_ends_while_its_run_is_superseded_does_not_count(
+    store: PostgresSession, another: Another
+) -> None:
+    driver = another()
+    run = store.begun("x", "one")
+    driver.begin()
+    driver.begun("x", "two")
+    late = store.waiting(lambda: store.lay("x", run, named("late"), 1))
+    driver.commit()
+    with pytest.raises(LoadLost, match="was taken over by two"):
+        late.result()
+
+
+def test_of_two_drivers_the_later_alone_counts(store: PostgresSession) -> None:
+    one = store.begun("x", "one")
+    store.lay("x", one, named("a0", "a1"))
+    two = store.begun("x", "two")
+    with pytest.raises(LoadLost, match="taken over by two"):
+        store.lay("x", one, named("a2", "a3"), 1)
+    store.lay("x", two, named("b0", "b1"))
+    with pytest.raises(LoadLost):
+        store.promote("x", one, 4)
+    assert store.promote("x", two, 2) == Promoted(Outcome.OK, 2, 2, 0)
+    assert all_claimed(store) == ["b0", "b1"]
+    checks(store)
+
+
+def test_a_load_that_was_never_begun_has_no_parts(store: PostgresSession) -> None:
+    with pytest.raises(LoadLost, match='load "x" does not exist'):
+        store.lay("x", 7, named("a"))
+    assert store.rows("lane", "request_id") == []
+
+
+def test_a_load_that_does_not_fit_into_the_queue_is_refused_whole(store: PostgresSession) -> None:
+    store.configure_queue("default", capacity=2)
+    run = store.begun("x")
+    store.lay("x", run, named("a", "b", "c"))
+    with pytest.raises(QueueFull, match="3 more do not fit"):
+        store.promote("x", run, 3)
+    assert store.everything() == []
+    store.configure_queue("default", capacity=3)
+    assert store.promote("x", run, 3).outcome == Outcome.OK
+    with pytest.raises(QueueFull):
+        store.put()
+    store.complete(store.claim())
+    assert len(store.put()) == 1
+
+
+# -- promise 3 -------------------------------------------------------------------------------------
+
+
+def test_a_load_stands_in_line_from_its_promotion(store: PostgresSession, clock: Clock) -> None:
+    run = store.begun("x")
+    store.lay("x", run, named("x1", "x2"))
+    store.put(kind="before")
+    clock.advance(seconds=1)
+    store.promote("x", run, 2)
+    clock.advance(seconds=1)
+    store.put(kind="after")
+    store.put(kind="urgent", priority=1)
+    promoted(store, "y", named("y1", "y2"), named("y3"))
+    assert all_claimed(store) == ["urgent", "before", "x1", "x2", "after", "y1", "y2", "y3"]
+
+
+def test_an_urgent_request_takes_no_later_one_with_it(store: PostgresSession, clock: Clock) -> None:
+    promoted(store, "x", named("x1", "x2"))
+    clock.advance(seconds=1)
+    store.put(kind="later")
+    store.put(kind="urgent", priority=1)
+    assert kinds(store.claim(limit=3)) == ["urgent", "x1", "x2"]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_priority_goes_first_then_the_load_then_the_row(
+    store: PostgresSession, clock: Clock, limit: int
+) -> None:
+    promoted(
+        store,
+        "x",
+        [*named("x0a", "x0b"), *named("x2a", priority=2)],
+        [*named("x0c"), *named("x2b", priority=2)],
+    )
+    clock.advance(seconds=1)
+    promoted(store, "y", [*named("y2", priority=2), *named("y1", priority=1), *named("y0")])
+    clock.advance(seconds=1)
+    store.put(kind="s2", priority=2)
+    store.put(kind="s0")
+    assert all_claimed(store, limit) == [
+        "x2a", "x2b", "y2", "s2", "y1", "x0a", "x0b", "x0c", "y0", "s0",
+    ]  # fmt: skip
+
+
+def test_a_priority_above_the_maximum_is_lowered_to_it(store: PostgresSession) -> None:
+    store.configure_queue("default", max_priority=1)
+    promoted(store, "x", [*named("a"), *named("b", priority=200), *named("c", priority=1)])
+    assert [depth[1:4] for depth in store.depth()] == [(1, 0, 2), (0, 0, 1)]
+    assert kinds(store.claim(limit=9)) == ["b", "c", "a"]
+    checks(store)
+
+
+def test_a_lowered_maximum_lowers_what_waits_in_the_lane(store: PostgresSession) -> None:
+    promoted(store, "x", [*named("a"), *named("b", priority=5), *named("c", priority=2)])
+    store.configure_queue("default", max_priority=2)
+    assert [depth[1:4] for depth in store.depth()] == [(2, 0, 2), (0, 0, 1)]
+    assert sorted(kinds(store.claim(limit=2))) == ["b", "c"]
+    assert kinds(store.claim(limit=2)) == ["a"]
+    checks(store)
+
+
+def test_what_another_has_locked_is_stepped_over(store: PostgresSession, another: Another) -> None:
+    one, two = another(), another()
+    promoted(store, "x", [*named("a", "b", priority=1), *named("c", "d")])
+    store.put(kind="e")
+    one.begin()
+    assert kinds(one.claim(limit=2)) == ["a", "b"]
+    assert kinds(two.claim("two", limit=9)) == ["c", "d", "e"]
+    one.rollback()
+    assert kinds(two.claim("two", limit=9)) == ["a", "b"]
+    checks(store)
+
+
+def test_a_request_that_comes_back_keeps_its_place(store: PostgresSession, clock: Clock) -> None:
+    promoted(store, "x", named("a", "b", "c", "d"))
+    held = store.claim(limit=2)
+    clock.advance(seconds=1)
+    store.put(kind="later")
+    store.abandon(held[:1])
+    store.fail(held[1:], [Failure("x", after=timedelta(seconds=5))])
+    assert kinds(store.claim(limit=1)) == ["a"]
+    clock.advance(seconds=6)
+    assert all_claimed(store) == ["c", "d", "later", "b"]
+    checks(store)
+
+
+def test_what_is_past_the_slots_has_not_started(store: PostgresSession) -> None:
+    promoted(store, "x", [*named("a", priority=1), *named("b", "c", "d")])
+    store.put(kind="first", priority=2)
+    store.claim(limit=4, slots=3)
+    found = store.rows("queue", "kind", "started_time", status="Processing")
+    started = {kind: time is not None for kind, time in found}
+    assert started == {"first": True, "a": True, "b": True, "c": False}
+
+
+def test_a_short_claim_asks_when_something_is_due(store: PostgresSession) -> None:
+    promoted(store, "x", named("a", "b"))
+    claim = store.dequeue("one", ["default"], 1)
+    assert (len(claim.requests), claim.more) == (1, True)
+    claim = store.dequeue("one", ["default"], 5)
+    assert (len(claim.requests), claim.more) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": "weighted", "policy_weights": [1, 0, 5]},
+        {"policy": "aging"},
+        {"max_in_flight": 3},
+    ],
+    ids=lambda settings: next(iter(settings)) + str(next(iter(settings.values()))),
+)
+def test_every_kind_of_queue_takes_from_the_lane(
+    store: PostgresSession, settings: dict[str, Any]
+) -> None:
+    store.configure_queue("default", max_priority=2, **settings)
+    rows = [{"kind": f"{n:02}", "priority": n % 3} for n in range(30)]
+    promoted(store, "x", rows[:20], rows[20:])
+    store.put(5, kind="single", priority=1)
+    found, left = list[str](), 35
+    while held := store.claim(limit=4):
+        found += kinds(held)
+        assert len(held) == min(settings.get("max_in_flight", 4), left)
+        left -= len(held)
+        store.complete(held)
+    assert sorted(found) == [*(f"{n:02}" for n in range(30)), *["single"] * 5]
+    checks(store)
+
+
+def test_groups_beside_a_load_keep_their_order(store: PostgresSession, clock: Clock) -> None:
+    store.put(kind="g1", group_key="g")
+    store.put(kind="g2", group_key="g")
+    clock.advance(seconds=1)
+    promoted(store, "x", named("a", "b", "c", "d"))
+    first = store.claim(limit=2)
+    assert kinds(first) == ["g1", "a"]
+    store.complete(first)
+    assert all_claimed(store) == ["g2", "b", "c", "d"]
+    checks(store)
+
+
+def test_no_more_come_into_the_queue_than_claims_may_take(store: PostgresSession) -> None:
+    """The careful way moves what it may need; it must not empty the lane call by call."""
+    store.put(group_key="g", kind="busy", priority=1)
+    store.claim()
+    promoted(store, "x", [{"kind": f"{n:03}"} for n in range(200)])
+    for _ in range(15):
+        store.put(kind="urgent", priority=1)
+        assert len(store.claim(limit=5)) == 5
+    assert len(store.rows("queue", "request_id", status="Pending")) <= 5
+    checks(store)
+
+
+def test_the_priorities_of_a_weighted_queue_share_what_is_in_the_lane(
+    store: PostgresSession,
+) -> None:
+    store.configure_queue("default", policy="weighted", policy_weights=[1, 1, 1])
+    promoted(store, "x", [{"kind": str(n % 3), "priority": n % 3} for n in range(60)])
+    assert set(kinds(store.claim(limit=12))) == {"0", "1", "2"}
+
+
+def test_what_a_claim_left_to_another_is_not_hidden_by_its_floor(
+    store: PostgresSession, another: Another, clock: Clock
+) -> None:
+    one, two = another(), another()
+    promoted(store, "x", named("a", "b"))
+    clock.advance(seconds=0.5)
+    one.begin()
+    one.claim(limit=2)
+    floor = two.dequeue("two", ["default"], 5, floor="{}").floor
+    assert floor is not None
+    one.rollback()
+    assert kinds(two.dequeue("two", ["default"], 5, floor=floor).requests) == ["a", "b"]
+
+
+# -- one queue for all who look --------------------------------------------------------------------
+
+
+def test_cancelling_reaches_the_lane(store: PostgresSession, another: Another) -> None:
+    promoted(store, "x", [*named("a", "b"), *named("c", priority=4)], named("d"))
+    store.put(kind="e")
+    ids = dict(store.rows("requests", "kind", "request_id"))
+    held = store.claim()
+    assert kinds(held) == ["c"]
+    assert store.cancel([ids["d"], ids["e"], ids["a"], ids["c"], 2**40]) == [
+        "ok", "ok", "ok", "cancel_requested", "not_found",
+    ]  # fmt: skip
+    assert store.cancel([ids["a"]]) == ["not_found"]
+    assert all_claimed(store) == ["b"]
+    statuses = {row[0]: row[1] for row in store.rows("requests", "kind", "status")}
+    assert [statuses[kind] for kind in "abcde"] == [
+        "Cancelled", "Processing", "Processing", "Cancelled", "Cancelled",
+    ]  # fmt: skip
+    checks(store)
+
+
+def test_cancelling_waits_for_a_claim_of_the_same_request(
+    store: PostgresSession, another: Another
+) -> None:
+    operator = another()
+    promoted(store, "x", named("a", "b"))
+    ids = dict(store.rows("requests", "kind", "request_id"))
+    store.begin()
+    store.claim()
+    answer = operator.waiting(lambda: operator.cancel([ids["a"]]))
+    store.commit()
+    assert answer.result() == ["cancel_requested"]
+
+
+def test_a_row_that_is_not_promoted_is_not_found(store: PostgresSession) -> None:
+    run = store.begun("x")
+    store.lay("x", run, named("a"))
+    ((request_id,),) = store.rows("lane", "request_id")
+    assert store.cancel([request_id]) == ["not_found"]
+    assert store.explain(request_id).reason == "unknown"
+    assert store.promote("x", run, 1).outcome == Outcome.OK
+
+
+def test_purging_reaches_the_lane(store: PostgresSession, clock: Clock) -> None:
+    promoted(store, "x", named("a", "b", "a"))
+    clock.advance(seconds=10)
+    promoted(store, "y", named("a", "b"))
+    store.configure_queue("other")
+    promoted(store, "z", named("a"), queue="other")
+    store.put(kind="a")
+
+    def purge(**filters: Any) -> int:
+        count = store.purge("default", ["Pending"], dry_run=True, **filters)
+        assert store.purge("default", ["Pending"], **filters) == count
+        return count
+
+    assert purge(kind="a", older_than=timedelta(seconds=5)) == 2
+    assert purge(kind="a", limit=1) == 1
+    assert purge(kind="a") == 1
+    assert store.purge("default", ["Failed", "Scheduled"]) == 0
+    assert sorted(all_claimed(store)) == ["b", "b"]
+    assert [depth.queue_name for depth in store.depth() if depth.pending] == ["other"]
+    checks(store)
+
+
+def test_a_pause_holds_the_lane_too(store: PostgresSession) -> None:
+    promoted(store, "x", named("a"))
+    store.pause("default")
+    assert store.claim() == []
+    store.resume("default")
+    assert kinds(store.claim()) == ["a"]
+
+
+def test_the_counts_are_corrected_by_the_rows_of_the_lane(store: PostgresSession) -> None:
+    promoted(store, "x", named("a", "b", "c"))
+    run = store.begun("y")
+    store.lay("y", run, named("d"))
+    checks(store)
+    store.execute("delete from rowlease.queue_depth")
+    assert [(wrong.counter, wrong.was, wrong.actual) for wrong in store.recount()] == [
+        ("pending", 0, 3)
+    ]
+    store.remove("lane", kind="b")
+    store.maintain()
+    assert waiting(store) == 2
+    checks(store)
+
+
+def test_the_age_of_a_queue_is_that_of_its_lane(store: PostgresSession, clock: Clock) -> None:
+    promoted(store, "x", named("a"))
+    clock.advance(seconds=3)
+    store.put()
+    (found,) = store.list_queues()
+    assert found.oldest == timedelta(seconds=3)
+    store.claim()
+    (found,) = store.list_queues()
+    assert found.oldest == timedelta(0)
+
+
+def test_a_request_in_the_lane_is_explained(store: PostgresSession, clock: Clock) -> None:
+    store.put(2)
+    clock.advance(seconds=1)
+    promoted(store, "x", [*named("a", "b"), *named("u", priority=1)], named("c"))
+    clock.advance(seconds=1)
+    store.put(kind="last")
+    store.worker_heartbeat(
+        "w", host="h", pid=1, version="1", queues=["default"], slots=1, busy=0, consumer_priority=0
+    )
+    ids = dict(store.rows("requests", "kind", "request_id"))
+    assert store.explain(ids["u"]).reason == "next"
+    for kind, ahead in (("b", 4), ("c", 5), ("last", 6)):
+        explained = store.explain(ids[kind])
+        assert explained.reason == "behind"
+        assert explained.words.startswith(f"{ahead} requests are ahead of it")
+
+
+# -- housekeeping ----------------------------------------------------------------------------------
+
+
+def test_a_load_that_is_used_up_is_out_of_the_way(store: PostgresSession, another: Another) -> None:
+    promoted(store, "x", named("a", "b"))
+    one = another()
+    one.begin()
+    one.claim(limit=2)
+    store.maintain()
+    assert store.rows("load", "in_lane") == [(True,)]
+    one.rollback()
+    assert kinds(store.claim(limit=2)) == ["a", "b"]
+    store.maintain()
+    assert store.rows("load", "in_lane") == [(False,)]
+    assert store.rows("lane_part", "part") == []
+
+
+def test_rows_of_no_load_are_dropped(store: PostgresSession, clock: Clock) -> None:
+    superseded = store.begun("x", "one")
+    store.lay("x", superseded, named("a", "b"))
+    current = store.begun("x", "two")
+    store.lay("x", current, named("c"))
+    abandoned = store.begun("y")
+    store.lay("y", abandoned, named("d"))
+    promoted(store, "z", named("e"))
+    swept = {done.what: done.num_rows for done in store.maintain()}
+    assert swept["staged rows dropped"] == 2
+    assert [kind for (kind,) in store.rows("lane", "kind")] == ["c", "d", "e"]
+    clock.advance(timedelta(days=1, seconds=1))
+    store.report_load("x", current, 1)
+    store.maintain()
+    assert [kind for (kind,) in store.rows("lane", "kind")] == ["c", "e"]
+    assert store.promote("x", current, 1).outcome == Outcome.OK
+    checks(store)
+
+
+# -- cost ------------------------------------------------------------------------------------------
+
+
+def test_a_claim_reads_the_lane_only_while_a_load_is_in_it(store: PostgresSession) -> None:
+    if store.with_floors:
+        return
+    store.put(3)
+    run = store.begun("x")
+    store.lay("x", run, named("a"))
+    cost = store.measured(store.claim)
+    assert {name for name in cost.pages if name.startswith("lane")} == set()
+    store.promote("x", run, 1)
+    cost = store.measured(store.claim)
+    assert "lane_part_pkey" in cost.pages
