@@ -26,7 +26,7 @@ DEQUEUE = (
     "dequeue needs a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms"
 )
 WEIGHTS = (
-    "policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of "
+    "policy_weights must be an array of non-negative numbers: the weights of priority 0, "
     "priority 1 and so on"
 )
 SCHEDULE = (
@@ -141,7 +141,7 @@ REFUSED = [
     Bad("RL001", lambda s: s.fail([HELD], []), RoutineError, LENGTHS),
     Bad("RL001", lambda s: s.renew([HELD], started=[]), RoutineError, LENGTHS),
     Bad("RL001", lambda s: s.purge("default", ["Processing"]), RoutineError,
-        "purge deletes requests that are Scheduled, Pending or Failed; cancel running ones"),
+        "purge deletes requests that are Scheduled, Pending or Failed; cancel running requests"),
     Bad("RL001", lambda s: s.requeue(), RoutineError,
         "requeue needs request ids, or a queue, kind or error to select dead letters"),
     Bad("RL002", enqueue("nowhere"), InvalidRequest, NO_QUEUE),

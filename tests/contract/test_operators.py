@@ -292,7 +292,7 @@ def test_purge_chooses_by_kind_and_age_and_stops_at_its_limit(store: Session, cl
 def test_purge_refuses_what_must_not_be_purged(store: Session, status: str) -> None:
     store.put()
     store.claim()
-    with pytest.raises(RoutineError, match="cancel running ones"):
+    with pytest.raises(RoutineError, match="cancel running requests"):
         store.purge("default", ["Pending", status])
     assert len(store.rows("queue", "request_id")) == 1
 

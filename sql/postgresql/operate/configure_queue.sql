@@ -36,8 +36,8 @@ begin
                                       else '[null]' end) w
        where v_settings.policy_weights is not null) then
     raise exception using errcode = 'RL010',
-      message = 'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, '
-                'of priority 1 and so on';
+      message = 'policy_weights must be an array of non-negative numbers: the weights of priority 0, '
+                'priority 1 and so on';
   end if;
   update rowlease.queue_settings s
      set max_priority = v_settings.max_priority, capacity = v_settings.capacity,

@@ -25,7 +25,7 @@ begin
       lock table rowlease.queue_settings in access exclusive mode;
     exception when lock_not_available then
       raise exception using errcode = '55P03',
-        message = 'another transaction has used queues for 100 ms; nothing was done, call again';
+        message = 'another transaction was still using queues after 100 ms; nothing was done, call again';
     end;
   end if;
   perform rowlease_internal.settings_of(p_queue_name);

@@ -42,8 +42,8 @@ begin
                     v_request.num_attempts, v_request.max_attempts, v_request.last_error);
   elsif v_request.status = 'Processing' and v_request.lock_expires_time > v_now then
     reason := 'running';
-    words := format('%s has leased it until %s, and renews the lease while it lives', v_request.locked_by,
-                    v_request.lock_expires_time);
+    words := format('%s has leased it until %s, and renews the lease as long as it is alive',
+                    v_request.locked_by, v_request.lock_expires_time);
   elsif v_settings.queue_name is null then
     reason := 'no_queue';
     words := format('the queue "%s" no longer has settings; create it again with configure_queue',

@@ -23,7 +23,7 @@ begin
   perform rowlease_internal.settings_of(p_queue_name);
   if not p_statuses <@ array['Scheduled', 'Pending', 'Failed'] then
     raise exception using errcode = 'RL001',
-      message = 'purge deletes requests that are Scheduled, Pending or Failed; cancel running ones';
+      message = 'purge deletes requests that are Scheduled, Pending or Failed; cancel running requests';
   end if;
   if 'Pending' = any(p_statuses) then
     v_rows := array(

@@ -5,8 +5,8 @@
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' for each firing, or one row:
 --           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
 --           one 'ok'
--- errors:   RL001 firings that are not due, or not before the next time, RL002 unknown queue,
---           RL003 bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind
+-- errors:   RL001 firings that are not due, or not before p_next_time, RL002 unknown queue, RL003
+--           bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind
 -- locks:    the schedule's row; queue_settings if the queue has a capacity; as add_requests
 -- why:      the requests and the next time are written in one transaction, which is
 --           compare-and-set on the token: a late worker is refused, because another worker fires
@@ -45,7 +45,7 @@ begin
   elsif v_times is null or v_now < any(v_times) or p_next_time is null
         or p_next_time <= any(v_times) then
     raise exception using errcode = 'RL001',
-      message = format('a firing of "%s" is not due yet, or not before the next time', p_schedule_name);
+      message = format('a firing of "%s" is not due yet, or is not before p_next_time', p_schedule_name);
   end if;
   if cardinality(v_times) > 0 then
     select array_agg((to_json(t at time zone 'UTC') #>> '{}') || 'Z' order by place) into v_texts

@@ -28,7 +28,7 @@ if exists (select 1 from openjson(@p_settings) as j
    or exists (select 1 from openjson(@p_settings, '$.policy_weights') as w
                where w.type <> 2 or try_cast(w.value as float) < 0)
   throw 51010,
-    N'policy_weights must be an array of numbers of 0 or more: the weight of priority 0, of priority 1 and so on', 1;
+    N'policy_weights must be an array of non-negative numbers: the weights of priority 0, priority 1 and so on', 1;
 if exists (select 1 from openjson(@p_settings) as j
             where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history')
               and j.type <> 0
@@ -36,7 +36,7 @@ if exists (select 1 from openjson(@p_settings) as j
                    or j.[key] = 'max_priority' and try_cast(j.value as smallint) is null
                    or j.[key] <> 'capacity' and try_cast(j.value as int) is null))
 begin
-  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it is not a number that fits');
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range, or is not a whole number');
   throw 51010, @says, 1;
 end;
 begin try

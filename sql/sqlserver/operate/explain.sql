@@ -38,7 +38,7 @@ else if @status = 'Failed'
 else if @status = 'Processing' and @expires > @now
   select @reason = 'running',
          @words = concat(@by, N' has leased it until ', rowlease_internal.time_text(@expires),
-                         N', and renews the lease while it lives');
+                         N', and renews the lease as long as it is alive');
 else if @has_settings = 0
   select @reason = 'no_queue',
          @words = concat(N'the queue "', @queue, N'" no longer has settings; create it again with ',

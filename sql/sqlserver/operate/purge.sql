@@ -23,7 +23,7 @@ declare @purged table (RequestId bigint not null primary key);
 exec rowlease_internal.check_queue @p_queue_name;
 if exists (select 1 from openjson(@p_statuses) as s
             where s.value collate Latin1_General_100_BIN2 not in (N'Scheduled', N'Pending', N'Failed'))
-  throw 51001, N'purge deletes requests that are Scheduled, Pending or Failed; cancel running ones', 1;
+  throw 51001, N'purge deletes requests that are Scheduled, Pending or Failed; cancel running requests', 1;
 select @scheduled = max(case s.value when N'Scheduled' then 1 else 0 end),
        @pending = max(case s.value when N'Pending' then 1 else 0 end),
        @failed = max(case s.value when N'Failed' then 1 else 0 end)

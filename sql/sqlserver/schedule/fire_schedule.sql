@@ -5,8 +5,8 @@
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' for each firing, or one row:
 --           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
 --           one 'ok'
--- errors:   RL001 firings that are not due, or not before the next time, RL002 unknown queue,
---           RL003 bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind
+-- errors:   RL001 firings that are not due, or not before p_next_time, RL002 unknown queue, RL003
+--           bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind
 -- locks:    the schedule's row; the queue's admission lock if it has a capacity; as add_requests
 -- why:      the requests and the next time are written in one transaction, which is
 --           compare-and-set on the token: a late worker is refused, because another worker fires
@@ -57,7 +57,7 @@ if @p_lock_token is not null
    and (@p_due_times is null or @p_next_time is null
         or exists (select 1 from @times as t where t.Time > @now or t.Time >= @p_next_time))
 begin
-  set @says = concat(N'a firing of "', @p_schedule_name, N'" is not due yet, or not before the next time');
+  set @says = concat(N'a firing of "', @p_schedule_name, N'" is not due yet, or is not before p_next_time');
   throw 51001, @says, 1;
 end;
 if @count > 0

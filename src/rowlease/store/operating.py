@@ -89,7 +89,7 @@ class Operating(Calls):
 
         Raises:
             InvalidRequest: there is no such queue, or it has some.
-            StoreConflict: another transaction has used queues for 100 ms.
+            StoreConflict: another transaction was still using queues after 100 ms.
         """
         ((count,),) = self._call(
             "delete_queue", p_queue_name=queue, p_purge=purge, p_dry_run=dry_run
