@@ -229,7 +229,7 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
 def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     """Create and set the queues that code declares.
 
-    They are those that the module TASKS declares, and those that its tasks name.
+    These are the queues that the module TASKS declares and the queues that its tasks name.
 
     \b
       images = Queue("images", capacity=1000)      in myapp/tasks.py

@@ -18,7 +18,7 @@ APART = 1.0
 @dsn_option
 @json_option
 def top(dsn: str | None, as_json: bool, once: bool) -> None:
-    """Show queues and workers live: depth, rates, ages, who is busy. q leaves.
+    """Show queues and workers live: depth, rates, ages, busy workers. q leaves.
 
     It reads only counters and small tables, once a second, so it costs the queues nothing. --json
     prints one frame. Roles: reader, operator or worker.
