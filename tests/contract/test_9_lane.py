@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from rowlease.errors import InvalidRequest, LoadLost, QueueFull
+from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RowleaseError
 from rowlease.model import Failure, LeasedRequest, Outcome, Promoted
 from tests.contract.sessions import Clock, PostgresSession, Session
 
@@ -505,6 +505,13 @@ def test_the_counts_are_corrected_by_the_rows_of_the_lane(store: PostgresSession
     store.maintain()
     assert waiting(store) == 2
     checks(store)
+
+
+def test_a_queue_with_requests_in_the_lane_is_not_deleted(store: PostgresSession) -> None:
+    store.configure_queue("other")
+    promoted(store, "x", named("a"), queue="other")
+    with pytest.raises(RowleaseError, match="it has requests"):
+        store.delete_queue("other")
 
 
 def test_the_age_of_a_queue_is_that_of_its_lane(store: PostgresSession, clock: Clock) -> None:
