@@ -439,7 +439,7 @@ BAD_REQUESTS = {
     "half of a character": Bad(r"not JSON", ["x", "--payload", '"\\ud800"']),
     "stdin is not JSON": Bad(r"payload is not JSON", ["x", "--payload", "-"], b"nonsense"),
     "stdin is not UTF-8": Bad(r"UTF-8", ["x", "--payload", "-"], b'"\xff\xfe"'),
-    "stdin is over 1 MiB": Bad(r"at most 1048576 fit", ["x", "--payload", "-"], HUGE),
+    "stdin is over 1 MiB": Bad(r"^Error: the payload is \d+ bytes", ["x", "--payload", "-"], HUGE),
     "negative priority": Bad(r"must be 0 or more", ["x", "--priority", "-1"]),
     "fractional priority": Bad(r"'1.5' is not a valid integer", ["x", "--priority", "1.5"]),
     "priority is a word": Bad(r"'high' is not a valid integer", ["x", "--priority", "high"]),

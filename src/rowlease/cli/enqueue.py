@@ -69,15 +69,16 @@ def enqueue(
     if lines is not None and (payload is not None or dedup_key):
         raise ConfigError("--lines cannot be combined with --payload or --dedup-key")
     requests = []
-    for name, text in texts(payload, lines):
+    for line, text in texts(payload, lines):
         try:
             requests.append(make(json.loads(text.decode("utf-8-sig"))))
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(
-                f"{name} is not JSON in UTF-8: {error}; nothing was enqueued"
+                f"{line or 'the payload'} is not JSON in UTF-8: {error}; nothing was enqueued"
             ) from error
         except InvalidRequest as error:
-            raise InvalidRequest(f"{name}: {error}; nothing was enqueued") from error
+            place = f"{line}: " if line else ""
+            raise InvalidRequest(f"{place}{error}; nothing was enqueued") from error
     try:
         with Client(dsn) as client:
             answers = client.enqueue_many(requests, receipt=receipt)
@@ -95,15 +96,15 @@ def enqueue(
         click.echo(f"{len(answers)} requests enqueued")
 
 
-def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str, bytes]]:
-    """The payloads, each with a name for messages."""
+def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str | None, bytes]]:
+    """The payloads, each with its line for messages; None for a payload that is no line."""
     if lines is not None:
-        for place, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, 1):
             if line.strip():
-                yield f"line {place}", line
+                yield f"line {number}", line
     elif payload == "-":
-        yield "the payload", sys.stdin.buffer.read()
+        yield None, sys.stdin.buffer.read()
     else:
         # In arguments, bytes that are not UTF-8 are lone surrogates.
         text = "{}" if payload is None else payload
-        yield "the payload", text.encode("utf-8", "surrogateescape")
+        yield None, text.encode("utf-8", "surrogateescape")
