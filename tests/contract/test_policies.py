@@ -126,7 +126,9 @@ def test_weights_of_0_only_leave_the_strict_order(store: Session) -> None:
 
 @pytest.mark.parametrize("weights", [{"9": 1}, [1, "x"], [1, -1], 7, [None], "[1]"])
 def test_weights_that_are_no_array_of_numbers_are_refused(store: Session, weights: Any) -> None:
-    with pytest.raises(InvalidRequest, match="policy_weights must be an array of numbers"):
+    with pytest.raises(
+        InvalidRequest, match="policy_weights must be an array of non-negative numbers"
+    ):
         store.configure_queue("default", policy_weights=weights)
 
 
