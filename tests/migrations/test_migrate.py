@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from rowlease.store.revisions import revisions
 from rowlease.store.routines import Routine, packaged, read_routine, scripts
 from tests.conftest import in_database, scratch_database
 from tests.migrations.catalogue import snapshot
+from tests.releases import migrate as releases_migrate
+from tests.releases import releases
 
 REVISIONS = revisions()
 HEAD = REVISIONS[-1]
@@ -453,3 +456,26 @@ def test_the_clock_and_isolation_of_the_database_do_not_matter(
     migrate(empty)
     run(empty, f"alter database {name} reset all")
     assert snapshot(empty) == fresh
+
+
+def test_a_deadlock_with_a_worker_is_no_end_of_a_migration(
+    dsn: str, repository: Path, tmp_path: Path
+) -> None:
+    """The worker holds a table that the migration changes last, and asks for one it has changed."""
+    new = releases(repository, tmp_path).new
+    with (
+        psycopg.connect(dsn) as worker,
+        psycopg.connect(dsn, autocommit=True) as watcher,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        worker.execute("set deadlock_timeout = '10min'")  # the migration is what the server ends
+        worker.execute("select from rowlease.load")
+        database = watcher.info.dbname
+        watcher.execute(f"alter database {database} set deadlock_timeout = '3s'")
+        printed = thread.submit(releases_migrate, new, dsn)
+        while watcher.execute("select from pg_locks where not granted").rowcount == 0:
+            assert not printed.done(), printed.result()
+        worker.execute("select from rowlease.queue")
+        assert not printed.done()
+        worker.commit()
+        assert "to schema" in printed.result()

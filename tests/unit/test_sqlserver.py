@@ -30,7 +30,7 @@ except ConfigError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from rowlease.store.routines import Routine
-from rowlease.store.sqlserver.error_codes import OdbcError, our_error
+from rowlease.store.sqlserver.error_codes import OdbcError, is_deadlock, our_error
 from rowlease.store.sqlserver.migrate import _in_order
 from rowlease.store.sqlserver.procedures import ProcedureCall, _written
 from rowlease.store.sqlserver.store import SqlServerStore
@@ -64,6 +64,12 @@ def test_a_lost_connection_is_known_by_its_number_too() -> None:
     assert OdbcError.read(driver_error("HY000", "the service has failed", 40197)).is_disconnect
     assert OdbcError.read(driver_error("08S01", "the link has failed", 0)).is_disconnect
     assert not OdbcError.read(driver_error("42000", "no such procedure", 2812)).is_disconnect
+
+
+def test_a_deadlock_is_known_by_its_number() -> None:
+    assert is_deadlock(driver_error("40001", "was chosen as the deadlock victim", 1205))
+    assert not is_deadlock(driver_error("42000", "lock request time out period exceeded", 1222))
+    assert not is_deadlock(None)
 
 
 def test_an_error_of_another_form_is_passed_on_unchanged() -> None:

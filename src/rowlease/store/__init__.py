@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rowlease.errors import ConfigError, RowleaseError
+from rowlease.errors import ConfigError, RowleaseError, StoreConflict
 from rowlease.store import deadlines
 from rowlease.store.bulk import BulkStore, IdRange, Window
 from rowlease.store.calls import Notifications
@@ -46,6 +46,9 @@ __all__ = [
     "redact",
     "schema_differences",
 ]
+
+#: How often `migrate` is tried while deadlocks end it.
+MIGRATION_TRIES = 5
 
 
 def open_store(
@@ -91,7 +94,7 @@ def migrate(dsn: str) -> Migrated:
     """Bring the database to this version's schema and routines, in one transaction.
 
     Safe to call again, and from several threads, processes and hosts at once; workers may run
-    meanwhile.
+    meanwhile. A deadlock with one of them rolls everything back, and the migration starts again.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -102,12 +105,19 @@ def migrate(dsn: str) -> Migrated:
     """
     check_engine(dsn)
     if is_sqlserver(dsn):
-        from rowlease.store.sqlserver.migrate import migrate as sqlserver
-
-        return sqlserver(dsn)
-    from rowlease.store.postgresql.migrate import migrate as postgresql
-
-    return postgresql(dsn)
+        from rowlease.store.sqlserver.error_codes import is_deadlock
+        from rowlease.store.sqlserver.migrate import migrate as upgrade
+    else:
+        from rowlease.store.postgresql.error_codes import is_deadlock
+        from rowlease.store.postgresql.migrate import migrate as upgrade
+    tries_left = MIGRATION_TRIES
+    while True:
+        tries_left -= 1
+        try:
+            return upgrade(dsn)
+        except StoreConflict as error:
+            if tries_left == 0 or not is_deadlock(error.__cause__):
+                raise
 
 
 def migration_sql(dsn: str) -> str:

@@ -39,6 +39,11 @@ def is_read_only(error: psycopg.Error) -> bool:
     return error.sqlstate in error_messages.STANDBY.codes
 
 
+def is_deadlock(error: BaseException | None) -> bool:
+    """Did the server roll the transaction back to end a deadlock?"""
+    return isinstance(error, psycopg.errors.DeadlockDetected)
+
+
 def _read(error: Error) -> tuple[tuple[Code, ...], str]:
     if isinstance(error, NotConnected):
         return (NOT_CONNECTED,), str(error)
