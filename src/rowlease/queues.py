@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from rowlease.errors import InvalidRequest
-from rowlease.model import Outcome, QueueState
+from rowlease.model import Depth, Outcome, QueueState
 from rowlease.queue_settings import Queue, QueueSettings, checked
 from rowlease.store import Store
 
@@ -60,7 +60,6 @@ class Change(NamedTuple):
 #: `list` is a verb below.
 Changes: TypeAlias = list[Change]
 Infos: TypeAlias = list[QueueInfo]
-Counts: TypeAlias = dict[str, list[int]]
 
 
 def shown(value: Any) -> str:
@@ -113,16 +112,17 @@ class Queues:
 
     def list(self) -> Infos:
         """Every queue, by name."""
-        counts: Counts = {}
-        for row in self._store.depth():
-            sums = counts.setdefault(row.queue_name, [0, 0, 0, 0])
-            counts[row.queue_name] = [a + b for a, b in zip(sums, row[2:], strict=True)]
-        return [self._info(state, counts) for state in self._store.list_queues()]
+        depth = self._store.depth()
+        return [self._info(state, depth) for state in self._store.list_queues()]
 
     def show(self, name: str) -> QueueInfo:
         """One queue."""
-        self._store.show_queue(name)  # raises if there is none
-        return next(each for each in self.list() if each.queue_name == name)
+        state = next((s for s in self._store.list_queues() if s.queue_name == name), None)
+        if state is None:
+            raise InvalidRequest(
+                f'queue "{name}" does not exist; create it with `rowlease queue create {name}`'
+            )
+        return self._info(state, self._store.depth(name))
 
     def pause(self, name: str) -> None:
         """Stop claims from a queue; running requests and producers continue."""
@@ -212,10 +212,10 @@ class Queues:
             if found[setting] != value
         ]
 
-    def _info(self, state: QueueState, counts: Counts) -> QueueInfo:
+    def _info(self, state: QueueState, depth: Iterable[Depth]) -> QueueInfo:
         name, paused, *totals, oldest = state
+        rows = [row[2:] for row in depth if row.queue_name == name]
+        counts = [sum(column) for column in zip(*rows, strict=True)] or [0, 0, 0, 0]
         found = self._store.show_queue(name)
         settings = {setting: found[setting] for setting in QueueSettings.__annotations__}
-        return QueueInfo._make(
-            (name, paused, *counts.get(name, [0, 0, 0, 0]), *totals, oldest, settings)
-        )
+        return QueueInfo._make((name, paused, *counts, *totals, oldest, settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from unittest.mock import Mock
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,18 @@ def test_the_client_has_the_same_verbs(dsn: str) -> None:
         assert queues.apply([Queue("web", capacity=1)]) == [Change("web", None, None, None)]
         with pytest.raises(InvalidRequest, match=r'^queue "images" does not exist'):
             queues.delete("images", purge=True)
+
+
+def test_showing_one_queue_reads_no_other(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(dsn) as client:
+        for name in ("images", "mail"):
+            client.queues.create(name)
+        show = Mock(wraps=client.store.show_queue)
+        monkeypatch.setattr(client.store, "show_queue", show)
+        assert client.queues.show("mail").queue_name == "mail"
+        show.assert_called_once_with("mail")
+        with pytest.raises(InvalidRequest, match=r'^queue "none" does not exist; create it with'):
+            client.queues.show("none")
 
 
 def test_a_queue_keeps_its_requests_if_it_cannot_be_deleted(dsn: str) -> None:
