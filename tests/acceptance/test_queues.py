@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from unittest.mock import Mock
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
