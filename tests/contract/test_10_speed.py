@@ -162,7 +162,12 @@ def scheduled(store: Session) -> list[int]:
 
 ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
     "enqueue": lambda s: lambda: s.put(10, group_key="g100", dedup_key="k7"),
+    "enqueue one": lambda s: partial(s.put, 1, priority=3),
     "complete": lambda s: partial(s.complete, held(s)),
+    "complete one": lambda s: partial(s.complete, held(s, 1)),
+    "exchange one": lambda s: partial(
+        s.exchange, "one", ["default"], 1, completed=[(h, None) for h in held(s, 1)]
+    ),
     "complete, a stale one": lambda s: partial(s.complete, [Held(h[0], 7) for h in held(s)]),
     "fail": lambda s: partial(s.fail, held(s), [Failure("x")] * 10),
     "fail, for good": lambda s: partial(s.fail, held(s), [Failure("x", dead=True)] * 10),
@@ -214,7 +219,9 @@ def test_no_routine_reads_the_whole_queue(crowd: Crowd, name: str) -> None:
 #: What is done with ten requests, six of which are leased; the queue is another than the crowd's.
 STEPS: dict[str, Callable[[Session, list[int], list[LeasedRequest]], Any]] = {
     "dequeue": lambda s, _, __: s.dequeue("one", ["small"], 10),
+    "enqueue one": lambda s, _, __: s.put(1, "small"),
     "complete": lambda s, _, held: s.complete(held),
+    "complete one": lambda s, _, held: s.complete(held[:1]),
     "fail": lambda s, _, held: s.fail(held, [Failure("x")] * len(held)),
     "abandon": lambda s, _, held: s.abandon(held),
     "renew": lambda s, _, held: s.renew(held),
@@ -226,6 +233,7 @@ STEPS: dict[str, Callable[[Session, list[int], list[LeasedRequest]], Any]] = {
         completed=[(each, None) for each in held[:3]],
         failed=[(each, Failure("x")) for each in held[3:]],
     ),
+    "exchange one": lambda s, _, held: s.exchange("one", ["small"], 1, completed=[(held[0], None)]),
     "cancel": lambda s, ids, _: s.cancel(ids),
     "maintain": lambda s, _, __: s.maintain(10),
 }
