@@ -18,7 +18,7 @@ from rowlease.spark import work
 from rowlease.spark.executor_worker import Plan, SparkDriver, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.job import reason
-from rowlease.spark.observer import Observer, PoolProgress
+from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress
 from rowlease.store import Store
 from rowlease.worker import Summary
 from rowlease.worker.settings import WorkerSettings
@@ -121,7 +121,7 @@ def test_an_error_of_an_executor_reaches_the_driver(dsn: str, store: Store) -> N
 
 def test_drained_is_nothing_pending_and_nothing_leased(dsn: str, store: Store, sql: Sql) -> None:
     store.configure_queue("other")
-    observer = Observer(store, ["default"], "spark:test:")
+    observer = PoolMonitor(store, ["default"], "spark:test:")
     assert observer.is_drained()
     sql("select rowlease.enqueue('other', 'k')")
     sql("select rowlease.enqueue('default', 'k', p_delay_ms => 3600000)")
@@ -141,7 +141,7 @@ def test_progress_counts_the_queues_and_the_pools_own_workers(
     dsn: str, store: Store, sql: Sql
 ) -> None:
     sql("select rowlease.enqueue('default', 'k') from generate_series(1, 10)")
-    observer = Observer(store, ["default"], "spark:test:")
+    observer = PoolMonitor(store, ["default"], "spark:test:")
     for name, busy in (("spark:test:0:h", 2), ("spark:test:1:h", 3), ("another", 4)):
         beat(store, name, slots=4, busy=busy)
     claim = store.dequeue("w", ["default"], 4)

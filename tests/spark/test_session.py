@@ -15,7 +15,13 @@ from pyspark import SparkContext
 from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError
 from rowlease.spark import session
-from rowlease.spark.drivers import POSTGRESQL, SQLSERVER, check_driver, driver_settings, drivers_for
+from rowlease.spark.jdbc_drivers import (
+    POSTGRESQL,
+    SQLSERVER,
+    check_driver,
+    driver_settings,
+    drivers_for,
+)
 from rowlease.spark.session import local_session, why_not_started
 
 UNRESOLVABLE = """

@@ -13,8 +13,8 @@ import pyspark
 import pytest
 
 import rowlease
-from rowlease.spark.drivers import driver_settings, drivers_for
 from rowlease.spark.java import java_home
+from rowlease.spark.jdbc_drivers import driver_settings, drivers_for
 from tests.spark.jvm import LEAN
 
 Sql = Callable[..., list[tuple[Any, ...]]]

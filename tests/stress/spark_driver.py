@@ -54,8 +54,8 @@ def session(folder: Path, master: str | None) -> tuple[Any, str]:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    from rowlease.spark.drivers import driver_settings, drivers_for
     from rowlease.spark.java import java_home
+    from rowlease.spark.jdbc_drivers import driver_settings, drivers_for
 
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable

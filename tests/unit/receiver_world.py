@@ -1,4 +1,4 @@
-"""A receiver and its pump among neighbours that a test plays, by a clock that it moves."""
+"""A receiver and its exchanger among neighbours that a test plays, by a clock that it moves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rowlease.events import Event, Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks import Registry, Task
 from rowlease.worker import call_retry_policy
-from rowlease.worker.claims import lost_claims, next_claim, outage, pump, receiver
+from rowlease.worker.claims import exchanger, lost_claims, next_claim, outage, receiver
+from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Done, Outcomes
-from rowlease.worker.claims.pump import Pump
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.receiver import Receiver
 
@@ -33,7 +33,7 @@ def request(number: int, kind: str = "print") -> LeasedRequest:
 
 
 class World:
-    """A receiver with its pump, and the store, slots, leases and listener that they use, in one."""
+    """A receiver and its exchanger, and the store, slots, leases and listener that they use."""
 
     def __init__(self, *, burst: bool = False, can_listen: bool = True) -> None:
         self.time = 1000.0
@@ -62,9 +62,11 @@ class World:
         events = Events()
         events.subscribe(self.emitted.append)
         this: Any = self
-        self.pump = Pump(this, "w", QueueOrder(["default"]), Registry([Task(print)]), this, events)
+        self.exchanger = Exchanger(
+            this, "w", QueueOrder(["default"]), Registry([Task(print)]), this, events
+        )
         self.receiver = Receiver(
-            self.pump,
+            self.exchanger,
             this,
             this,
             events,
@@ -73,7 +75,7 @@ class World:
             drained=self.end if burst else None,
         )
 
-    # The methods that the receiver and the pump call.
+    # The methods that the receiver and the exchanger call.
 
     def within(self, timeout: timedelta) -> World:
         self.times.append(timeout)
@@ -168,7 +170,7 @@ class World:
     def finish(self, *leases: Lease) -> None:
         """Deliver outcomes as the dispatcher does when tasks have returned."""
         over = [one for one in leases if one in self.renewed]
-        self.pump.deliver(Outcomes(done=[Done(one, None, 0.1) for one in leases]), over)
+        self.exchanger.deliver(Outcomes(done=[Done(one, None, 0.1) for one in leases]), over)
         self.held -= len(leases)
         self.idle += len(leases)
 
@@ -176,7 +178,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     world = World(**getattr(request, "param", {}))
-    for module in (receiver, next_claim, outage, pump, call_retry_policy, lost_claims):
+    for module in (receiver, next_claim, outage, exchanger, call_retry_policy, lost_claims):
         monkeypatch.setattr(module, "now", lambda: world.time)
     return world
 

@@ -95,7 +95,7 @@ class Slot:
 
 
 class World:
-    """A dispatcher, and the slots, the pump and the leases that it uses, in one object."""
+    """A dispatcher, and the slots, the exchanger and the leases that it uses, in one object."""
 
     def __init__(self, clock: Clock, slots: int, prefetch: int = 100) -> None:
         self.clock = clock

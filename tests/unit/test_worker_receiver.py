@@ -1,4 +1,4 @@
-"""The receiver and its pump, with a clock that the test moves."""
+"""The receiver and its exchanger, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_the_pauses_between_calls_grow_in_an_outage(world: World) -> None:
         StoreLost,
         StoreRecovered,
     ]
-    assert world.pump.undelivered == 0
+    assert world.exchanger.undelivered == 0
 
 
 def test_a_notification_is_not_lost_with_a_claim_that_failed(world: World) -> None:
@@ -305,12 +305,12 @@ def test_a_refused_outcome_is_found_by_halves_and_fails_while_the_others_are_del
         NotDone(one, answered if place == 5 else Failure("no"), 0.1)
         for place, one in enumerate(leases[80:])
     ]
-    world.pump.deliver(Outcomes(done, failed))
+    world.exchanger.deliver(Outcomes(done, failed))
     world.claims = [Claim([request(1000)], more=False, wait=None, floor="f")]
-    taken, _ = world.pump.exchange(5, 1)
+    taken, _ = world.exchanger.exchange(5, 1)
     assert [one.request.request_id for one in taken] == [1000]
-    assert world.pump.undelivered == 0
-    counts = world.pump.counts
+    assert world.exchanger.undelivered == 0
+    counts = world.exchanger.counts
     assert (counts.finished, counts.failed, counts.lost) == (78, 22, 0)
     reported = {
         event.request.request_id: event.error
@@ -325,17 +325,17 @@ def test_a_refused_outcome_is_found_by_halves_and_fails_while_the_others_are_del
 def test_an_outcome_that_is_refused_in_every_form_is_dropped(world: World) -> None:
     lease = Lease(request(1), 0, None, 0.0)
     world.refuses = lambda answered: answered is not None
-    world.pump.deliver(Outcomes([Done(lease, "1", 0.1)]))
-    world.pump.exchange(0, 0)
+    world.exchanger.deliver(Outcomes([Done(lease, "1", 0.1)]))
+    world.exchanger.exchange(0, 0)
     assert OutcomeRefused(lease.request, "no such character") in world.emitted
-    assert (world.pump.undelivered, world.pump.counts.lost) == (0, 1)
+    assert (world.exchanger.undelivered, world.exchanger.counts.lost) == (0, 1)
 
 
 def test_outcomes_not_refused_are_sent_again_after_an_outage(
     world: World,
 ) -> None:
     leases = [Lease(request(number), 0, None, 0.0) for number in range(4)]
-    world.pump.deliver(Outcomes([Done(one, "€", 0.1) for one in leases]))
+    world.exchanger.deliver(Outcomes([Done(one, "€", 0.1) for one in leases]))
 
     def refuse(answered: str | None) -> bool:
         if len(world.calls) == 3:
@@ -344,11 +344,11 @@ def test_outcomes_not_refused_are_sent_again_after_an_outage(
 
     world.refuses = refuse
     with pytest.raises(StoreUnavailable):
-        world.pump.exchange(0, 0)
-    assert world.pump.undelivered == 4
+        world.exchanger.exchange(0, 0)
+    assert world.exchanger.undelivered == 4
     world.refuses = lambda answered: False
-    world.pump.exchange(0, 0)
-    assert (world.pump.undelivered, world.pump.counts.finished) == (0, 4)
+    world.exchanger.exchange(0, 0)
+    assert (world.exchanger.undelivered, world.exchanger.counts.finished) == (0, 4)
 
 
 def test_while_renewals_fail_nothing_is_claimed_and_outcomes_are_sent(
@@ -405,7 +405,7 @@ def test_outcomes_left_at_the_end_are_given_up_in_time(world: World) -> None:
     leave_an_outcome(world)
     world.time += 8
     world.receiver.run()
-    assert world.pump.undelivered == 1
+    assert world.exchanger.undelivered == 1
 
 
 def test_outcomes_left_at_the_end_are_delivered_once_the_database_answers(world: World) -> None:
@@ -413,7 +413,7 @@ def test_outcomes_left_at_the_end_are_delivered_once_the_database_answers(world:
     world.error = None
     world.time += world.pause()
     world.receiver.run()
-    assert world.pump.undelivered == 0
+    assert world.exchanger.undelivered == 0
     assert world.calls[-1]["limit"] == 0
 
 
@@ -500,7 +500,7 @@ def test_a_worker_that_ends_after_a_lost_claim_disowns_it_first(world: World) ->
     world.receiver.close(world.time + 7)
     world.receiver.run()
     assert world.disowned == [[1, 2]]
-    assert world.pump.undelivered == 0
+    assert world.exchanger.undelivered == 0
 
 
 def test_a_request_whose_outcome_is_being_sent_counts_as_held(world: World) -> None:
@@ -509,30 +509,30 @@ def test_a_request_whose_outcome_is_being_sent_counts_as_held(world: World) -> N
 
     def at_once() -> None:
         world.meanwhile = lambda: None
-        world.pump.disown()
+        world.exchanger.disown()
 
     world.meanwhile = at_once
-    world.pump.exchange(0, 0)
+    world.exchanger.exchange(0, 0)
     assert world.disowned == [[1, 2]]
-    world.pump.disown()
+    world.exchanger.disown()
     assert world.disowned[-1] == []
 
 
 def test_requests_whose_outcomes_are_sent_in_parts_count_as_held(world: World) -> None:
     lose_a_claim(world)
     one, two = world.taken
-    world.pump.deliver(Outcomes(done=[Done(one, "1", 0.1), Done(two, "bad", 0.1)]), [one, two])
+    world.exchanger.deliver(Outcomes(done=[Done(one, "1", 0.1), Done(two, "bad", 0.1)]), [one, two])
 
     def refuses(answered: str | None) -> bool:
-        world.pump.disown()
+        world.exchanger.disown()
         return answered == "bad"
 
     world.refuses = refuses
-    world.pump.exchange(0, 0)
+    world.exchanger.exchange(0, 0)
     assert set(map(tuple, world.disowned)) == {(1, 2)}
 
 
-# -- the pump ------------------------------------------------------------------------------------
+# -- the exchanger -------------------------------------------------------------------------------
 
 
 def test_outcomes_are_counted_and_emitted_by_the_answers_of_the_database(world: World) -> None:
@@ -544,16 +544,16 @@ def test_outcomes_are_counted_and_emitted_by_the_answers_of_the_database(world: 
         6: Outcome.LEASE_LOST,
     }
     no = Failure("no")
-    world.pump.deliver(
+    world.exchanger.deliver(
         Outcomes(
             [Done(one, '"x"', 0.5) for one in leases[:3]],
             [NotDone(one, no, 0.5) for one in leases[3:5]],
             leases[5:],
         )
     )
-    assert world.pump.undelivered == 6
-    assert world.pump.exchange(0, 0) == ([], None)
-    assert world.pump.undelivered == 0
+    assert world.exchanger.undelivered == 6
+    assert world.exchanger.exchange(0, 0) == ([], None)
+    assert world.exchanger.undelivered == 0
     assert world.emitted == [
         LeaseLost(leases[5].request, Outcome.LEASE_LOST),
         LeaseLost(leases[1].request, Outcome.LEASE_LOST),
@@ -562,14 +562,14 @@ def test_outcomes_are_counted_and_emitted_by_the_answers_of_the_database(world: 
         LeaseLost(leases[4].request, Outcome.NOT_FOUND),
         Failed(leases[3].request, 0.5, "no", False),
     ]
-    counts = world.pump.counts
+    counts = world.exchanger.counts
     assert (counts.finished, counts.failed, counts.abandoned, counts.lost) == (2, 1, 0, 3)
 
 
 def test_an_exchange_of_nothing_makes_no_call(world: World) -> None:
-    assert world.pump.exchange(0, 0) == ([], None)
-    world.pump.deliver(Outcomes(abandoned=[Lease(request(1), 0, None, world.time)]))
-    world.pump.exchange(0, 0)
+    assert world.exchanger.exchange(0, 0) == ([], None)
+    world.exchanger.deliver(Outcomes(abandoned=[Lease(request(1), 0, None, world.time)]))
+    world.exchanger.exchange(0, 0)
     assert world.calls == [{"abandoned": [1]}]
     assert world.emitted == [Abandoned(request(1))]
 
@@ -580,15 +580,15 @@ def test_requests_of_an_unknown_kind_are_declined_and_the_kind_is_reported_once(
     world.claims = [found(1, 2, kind="nobody"), found(3, kind="nobody")]
     world.exchange_now()
     assert (world.taken, world.renewed) == ([], [])
-    assert world.pump.counts.claimed == 2
+    assert world.exchanger.counts.claimed == 2
     assert [type(event) for event in world.emitted] == [Claimed]
-    assert world.pump.undelivered == 2
+    assert world.exchanger.undelivered == 2
     world.exchange_now()
     assert world.declined == [(1, UNKNOWN_KIND), (2, UNKNOWN_KIND)]
     world.dead = True
     world.exchange_now()
     assert world.declined[2:] == [(3, UNKNOWN_KIND)]
-    counts = world.pump.counts
+    counts = world.exchanger.counts
     assert (counts.abandoned, counts.failed, counts.dead) == (2, 0, 1)
     assert [event for event in world.emitted if isinstance(event, KindUnknown)] == [
         KindUnknown("default", "nobody", dead=False),
@@ -605,13 +605,13 @@ def test_a_decline_that_fails_in_an_outage_is_sent_again(world: World) -> None:
     world.time += world.pause()
     world.exchange_now()
     assert world.declined == [(1, UNKNOWN_KIND)]
-    assert world.pump.undelivered == 0
+    assert world.exchanger.undelivered == 0
 
 
 def test_results_that_are_all_empty_are_not_sent_as_null_json(world: World) -> None:
     lease = Lease(request(1), 0, None, world.time)
-    world.pump.deliver(Outcomes(done=[Done(lease, None, 0.1)]))
-    world.pump.exchange(0, 0)
+    world.exchanger.deliver(Outcomes(done=[Done(lease, None, 0.1)]))
+    world.exchanger.exchange(0, 0)
     assert world.calls[0]["completed"] == [(lease.request, None)]
 
 

@@ -77,7 +77,7 @@ def end(world: World) -> None:
 
     if world.receiver._state is not State.CLOSING:
         world.receiver.notified()
-        world.pump.deliver(Outcomes([Done(Lease(request(9), 0, None, world.time), None, 0.1)]))
+        world.exchanger.deliver(Outcomes([Done(Lease(request(9), 0, None, world.time), None, 0.1)]))
         world.meanwhile = fail
     with suppress(Broken):
         world.receiver.run()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
-from rowlease.spark.drivers import JdbcDriver, drivers_for
+from rowlease.spark.jdbc_drivers import JdbcDriver, drivers_for
 from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
 
 #: Characters without a special meaning for SQL, a JDBC driver or Spark.

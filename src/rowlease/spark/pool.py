@@ -22,7 +22,7 @@ from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.job import Job
-from rowlease.spark.observer import Observer, PoolProgress, log_progress
+from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress, log_progress
 from rowlease.store import Store, open_store
 from rowlease.store.revisions import own_version
 from rowlease.task_loading import Tasks, registry_of
@@ -201,7 +201,7 @@ class Pool:
 
     def _watch(self, job: Job, until_drained: bool, duration: timedelta | None) -> None:
         """Wait until it is time to drain, or the job has ended."""
-        observer = Observer(self._store, self._queues, f"{self._pool_id}:")
+        monitor = PoolMonitor(self._store, self._queues, f"{self._pool_id}:")
         began = reported_at = time.monotonic()
         while not (self._num_stops or job.ends_within(CHECK_EVERY)):
             at = time.monotonic()
@@ -212,8 +212,8 @@ class Pool:
                     self._beat()
                 if at - reported_at >= REPORT_EVERY:
                     reported_at = at
-                    self._progress(observer.progress())
-                if until_drained and observer.is_drained():
+                    self._progress(monitor.progress())
+                if until_drained and monitor.is_drained():
                     return
 
     def _drain(self, job: Job, patience: float) -> None:

@@ -16,14 +16,14 @@ from platformdirs import user_cache_path
 
 from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError
-from rowlease.spark.drivers import (
+from rowlease.spark.java import java_home
+from rowlease.spark.jdbc_drivers import (
     JARS_VARIABLE,
     JdbcDriver,
     check_driver,
     driver_settings,
     drivers_for,
 )
-from rowlease.spark.java import java_home
 from rowlease.worker.cores import usable_cores
 
 #: Marks of a failed download in the stderr of Spark's start.

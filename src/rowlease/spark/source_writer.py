@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from rowlease.errors import ConfigError, InvalidRequest, LoadLost, RowleaseError
 from rowlease.model import Promoted
-from rowlease.spark.blocks import as_csv, as_staged, lane_block
+from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block
 from rowlease.spark.load import (
     MAX_PARTITIONS,
     ROW_BITS,

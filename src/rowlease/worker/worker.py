@@ -1,16 +1,17 @@
-"""The worker: assembles the parts that claim requests, run their tasks and deliver the outcomes.
+"""The worker: assembles the components that claim requests, run tasks and deliver outcomes.
 
-Each part that waits has its own thread::
+Each component that waits has its own thread::
 
-    the caller's  dispatcher    gives requests to slots; time limits, deaths, signals
-    receiver      receiver      decides when to claim; its pump calls the database
-    sender        sender        delivers outcomes while the receiver waits for a claim
-    leases        leases        renews leases and writes progress
-    housekeeping  housekeeping  heartbeats, schedules and `maintain`
-    listener      listener      waits for notifications (not in burst mode)
+    thread        component       what it does
+    the caller's  dispatcher      gives requests to slots; ends tasks that run too long
+    receiver      receiver        decides when to claim; the exchanger makes the calls
+    sender        outcome_sender  delivers outcomes while the receiver waits for a claim
+    leases        leases          renews leases and writes the progress of tasks
+    housekeeping  housekeeping    sends heartbeats, fires schedules and calls `maintain`
+    listener      listener        waits for notifications (not in burst mode)
 
-Requests pass from the receiver through the pump and the dispatcher to the slots; outcomes go back
-the same way.
+Requests pass from the exchanger to the receiver, the dispatcher and a slot. Outcomes pass from the
+slot to the dispatcher and the exchanger.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.store import Store, open_store
 from rowlease.task_loading import Tasks, registry_of
 from rowlease.worker.call_monitor import CallMonitor
+from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import POLL, POLL_WITHOUT_NOTIFICATIONS
-from rowlease.worker.claims.pump import Pump
+from rowlease.worker.claims.outcome_sender import OutcomeSender
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import check_queues, queues_of
 from rowlease.worker.claims.receiver import FLUSH, Receiver
-from rowlease.worker.claims.sender import Sender
+from rowlease.worker.components import Components
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.host.health import Health
 from rowlease.worker.host.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.housekeeping import Housekeeping
-from rowlease.worker.parts import Parts
 from rowlease.worker.schedules import Schedules
 from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
@@ -146,35 +147,35 @@ class Worker:
         ):
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
-            parts = self._parts(store, slots)
+            components = self._components(store, slots)
             threads = Threads(failed=self._stop_unless_stopping)
             began_at = now()
             try:
-                self._start(parts, threads)
-                self._work(parts)
-                self._drain(parts)
+                self._start(components, threads)
+                self._work(components)
+                self._drain(components)
             finally:
-                self._end(parts, threads)
-        self._events.emit(WorkerStopped(self.worker_id, parts.undelivered))
+                self._end(components, threads)
+        self._events.emit(WorkerStopped(self.worker_id, components.undelivered))
         if threads.error:
             raise threads.error
-        return self._summary(parts, slots.num_deaths, now() - began_at)
+        return self._summary(components, slots.num_deaths, now() - began_at)
 
-    def _parts(self, store: Store, slots: ChildPool | Coroutines) -> Parts:
+    def _components(self, store: Store, slots: ChildPool | Coroutines) -> Components:
         settings, events = self._settings, self._events
         is_burst, lease = settings.burst, settings.lease
         calls = CallMonitor(events)
         store = calls.through(store)
         leases = Leases(store, events)
-        pump = Pump(
+        exchanger = Exchanger(
             store, self.worker_id, self._queue_order, self._tasks, leases, events, lease=lease
         )
-        dispatcher = Dispatcher(slots, pump, events, prefetch=self._executor.prefetch)
+        dispatcher = Dispatcher(slots, exchanger, events, prefetch=self._executor.prefetch)
         listens = store.can_notify and not is_burst
         listener = Listener(store, self._queues, events) if listens else None
         longest_sleep = POLL if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
         receiver = Receiver(
-            pump,
+            exchanger,
             dispatcher,
             leases,
             events,
@@ -196,65 +197,68 @@ class Worker:
             kinds=list(self._tasks),
             schedules=schedules,
         )
-        return Parts(
+        return Components(
             calls=calls,
             leases=leases,
-            pump=pump,
+            exchanger=exchanger,
             dispatcher=dispatcher,
             listener=listener,
             receiver=receiver,
-            sender=Sender(pump, receiver),
+            outcome_sender=OutcomeSender(exchanger, receiver),
             housekeeping=housekeeping,
         )
 
-    def _start(self, parts: Parts, threads: Threads) -> None:
-        counts = parts.pump.counts
+    def _start(self, components: Components, threads: Threads) -> None:
+        counts = components.exchanger.counts
         self.health.watch(
-            parts.dispatcher, parts.calls, parts.housekeeping, lambda: counts.finished
+            components.dispatcher,
+            components.calls,
+            components.housekeeping,
+            lambda: counts.finished,
         )
         slots = self._executor.concurrency
         self._events.emit(WorkerStarted(self.worker_id, tuple(self._queues), slots))
-        parts.start(threads)
+        components.start(threads)
 
-    def _work(self, parts: Parts) -> None:
+    def _work(self, components: Components) -> None:
         """Run tasks until stopped."""
         while self._stop_at is None:
-            parts.dispatcher.step(parts.notice)
+            components.dispatcher.step(components.notice)
 
-    def _drain(self, parts: Parts) -> None:
+    def _drain(self, components: Components) -> None:
         """Claim no more, and let running tasks finish within the grace time."""
         self._events.emit(WorkerStopping(self.worker_id, self._settings.grace))
-        receiver, dispatcher = parts.receiver, parts.dispatcher
+        receiver, dispatcher = components.receiver, components.dispatcher
         receiver.drain()
         while not (receiver.is_quiet and dispatcher.held == 0) and self._time_left > 0:
-            dispatcher.step(parts.notice, draining=True, longest=self._time_left)
+            dispatcher.step(components.notice, draining=True, longest=self._time_left)
         dispatcher.give_up()
 
-    def _end(self, parts: Parts, threads: Threads) -> None:
+    def _end(self, components: Components, threads: Threads) -> None:
         """Deliver what is left and end the threads; do not wait for one that takes too long."""
         until = max(now() + WORKER_SHUTDOWN, self._stop_at or 0.0)
-        parts.sender.close()
-        parts.receiver.close(until)
+        components.outcome_sender.close()
+        components.receiver.close(until)
         if threads.has_ended("receiver", until - now() + 1.0):
-            parts.deliver_rest()
-        parts.stop()
+            components.deliver_rest()
+        components.stop()
         for name in ("sender", "leases", "housekeeping", "listener"):
             threads.has_ended(name, WORKER_SHUTDOWN)
 
-    def _summary(self, parts: Parts, num_deaths: int, seconds: float) -> Summary:
-        counts = parts.pump.counts
+    def _summary(self, components: Components, num_deaths: int, seconds: float) -> Summary:
+        counts = components.exchanger.counts
         return Summary(
             claimed=counts.claimed,
             finished=counts.finished,
             failed=counts.failed,
             dead=counts.dead,
             abandoned=counts.abandoned,
-            lost=counts.lost + parts.leases.num_lost,
+            lost=counts.lost + components.leases.num_lost,
             crashed=num_deaths,
-            undelivered=parts.undelivered,
+            undelivered=components.undelivered,
             seconds=seconds,
             slots=self._executor.concurrency,
-            task_seconds=parts.dispatcher.task_seconds,
+            task_seconds=components.dispatcher.task_seconds,
         )
 
     @property

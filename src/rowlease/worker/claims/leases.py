@@ -140,8 +140,8 @@ class Lease:
 class Leases:
     """The leases of requests that have no outcome yet.
 
-    Safe to use from several threads: the pump adds leases, the dispatcher drops them, and `run`
-    renews them and writes progress.
+    Safe to use from several threads: the exchanger adds leases, the dispatcher drops them, and
+    `run` renews them and writes progress.
     """
 
     def __init__(self, store: Consuming, events: Events) -> None:

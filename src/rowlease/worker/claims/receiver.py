@@ -21,11 +21,11 @@ from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.events import Events, WorkerIdle
 from rowlease.model import Claim
+from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import NextClaim
 from rowlease.worker.claims.outage import Outage
-from rowlease.worker.claims.pump import Pump
 from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, following
 
 #: How long in seconds the outcomes of a busy worker may wait to be sent together with a claim.
@@ -58,7 +58,7 @@ class Receiver:
 
     def __init__(
         self,
-        pump: Pump,
+        exchanger: Exchanger,
         slots: Demand,
         leases: Leases,
         events: Events,
@@ -68,7 +68,7 @@ class Receiver:
         flush: float = FLUSH,
         drained: Callable[[], object] | None,
     ) -> None:
-        self._pump = pump
+        self._exchanger = exchanger
         self._slots = slots
         self._leases = leases
         self._events = events
@@ -166,16 +166,19 @@ class Receiver:
     def _is_over(self) -> bool:
         if self._state is not State.CLOSING:
             return False
-        pump = self._pump
-        return not (pump.undelivered or pump.lost_claims.is_unsure) or now() >= self._give_up_at
+        exchanger = self._exchanger
+        return (
+            not (exchanger.undelivered or exchanger.lost_claims.is_unsure)
+            or now() >= self._give_up_at
+        )
 
     def _pause(self) -> float:
         """Seconds until the next exchange; it is due if they are 0 or less."""
         at = now()
         if self._outage.retry_at > at:
             return self._outage.retry_at - at
-        waiting_since = self._pump.waiting_since
-        disown_in = self._pump.lost_claims.check_at - at
+        waiting_since = self._exchanger.waiting_since
+        disown_in = self._exchanger.lost_claims.check_at - at
         if self.is_quiet:
             return disown_in if waiting_since is None and self._outage.since is None else 0.0
         slots = self._slots
@@ -231,12 +234,12 @@ class Receiver:
     # -- exchanges -------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        pump, slots = self._pump, self._slots
+        exchanger, slots = self._exchanger, self._slots
         limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
         self._is_calling = True
         try:
-            has_disowned = now() >= pump.lost_claims.check_at and pump.disown() > 0
-            leases, claim = pump.exchange(limit, slots.idle)
+            has_disowned = now() >= exchanger.lost_claims.check_at and exchanger.disown() > 0
+            leases, claim = exchanger.exchange(limit, slots.idle)
         except RowleaseError as error:
             self._outage.failed(error)
             return  # the exchange stays due
@@ -272,9 +275,9 @@ class Receiver:
         self._last_empty = now()
         if claim.requests:
             self._next_claim.mark_unsure()
-        elif self._drained and self._slots.held == 0 and not self._pump.undelivered:
-            if not self._pump.claimed_without_floor:
-                self._pump.drop_floor()
+        elif self._drained and self._slots.held == 0 and not self._exchanger.undelivered:
+            if not self._exchanger.claimed_without_floor:
+                self._exchanger.drop_floor()
                 self._next_claim.at_once()
                 self._on(Event.LAST)
                 return

@@ -15,9 +15,9 @@ from rowlease.clock import now
 from rowlease.events import Events, Started
 from rowlease.model import Failure
 from rowlease.worker.attempt import NotRun
+from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import LEASE_OVER, Lease
 from rowlease.worker.claims.outcomes import NotDone, Outcomes
-from rowlease.worker.claims.pump import Pump
 from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
 from rowlease.worker.time_limits import STEP
 
@@ -36,7 +36,7 @@ GATHER = 0.0005
 
 
 class Dispatcher:
-    """Gives leased requests to the slots, and passes their outcomes to the pump.
+    """Gives leased requests to the slots, and passes their outcomes to the exchanger.
 
     Any thread may call the methods for the receiver and read the attributes; one thread does the
     rest.
@@ -55,13 +55,13 @@ class Dispatcher:
     def __init__(
         self,
         slots: Slots,
-        pump: Pump,
+        exchanger: Exchanger,
         events: Events,
         *,
         prefetch: int,
     ) -> None:
         self._slots = slots
-        self._pump = pump
+        self._exchanger = exchanger
         self._events = events
         self._emits_started = events.has_subscriber(Started)
         self._prefetch = prefetch
@@ -288,6 +288,6 @@ class Dispatcher:
         if self._over:
             over, self._over = self._over, []
             outcomes, self._outcomes = self._outcomes, Outcomes()
-            self._pump.deliver(outcomes, over)
+            self._exchanger.deliver(outcomes, over)
             # After the delivery: at no time do these requests seem neither held nor delivered.
             self._answered += len(over)

@@ -10,7 +10,7 @@ import threading
 
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
-from rowlease.worker.claims.pump import Pump
+from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.receiver import Receiver
 
 #: Up to this many outcomes cost less with the next claim than in a transaction of their own.
@@ -20,11 +20,11 @@ FEW = 100
 PAUSE_AFTER_ERROR = 1.0
 
 
-class Sender:
+class OutcomeSender:
     """Delivers outcomes when many wait and the receiver waits for an answer."""
 
-    def __init__(self, pump: Pump, receiver: Receiver) -> None:
-        self._pump = pump
+    def __init__(self, exchanger: Exchanger, receiver: Receiver) -> None:
+        self._exchanger = exchanger
         self._receiver = receiver
         self._wake = threading.Event()
         self._paused_until = 0.0
@@ -50,11 +50,11 @@ class Sender:
         self._wake.clear()
         while self._is_due():
             try:
-                self._pump.exchange(0, 0)
+                self._exchanger.exchange(0, 0)
             except RowleaseError:
                 self._paused_until = now() + PAUSE_AFTER_ERROR
             self._receiver.sent()
 
     def _is_due(self) -> bool:
-        many = self._pump.num_waiting > FEW and now() >= self._paused_until
+        many = self._exchanger.num_waiting > FEW and now() >= self._paused_until
         return many and self._receiver.is_calling and not self._closed

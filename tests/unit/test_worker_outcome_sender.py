@@ -14,19 +14,19 @@ from rowlease.errors import AccessDenied, StoreUnavailable
 from rowlease.events import Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks import Registry, Task
-from rowlease.worker.claims import sender as sender_module
+from rowlease.worker.claims import outcome_sender as sender_module
+from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcome_sender import FEW, PAUSE_AFTER_ERROR, OutcomeSender
 from rowlease.worker.claims.outcomes import Done, Outcomes
-from rowlease.worker.claims.pump import Pump
 from rowlease.worker.claims.queue_order import QueueOrder
-from rowlease.worker.claims.sender import FEW, PAUSE_AFTER_ERROR, Sender
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 MANY = FEW + 1
 
 
 class World:
-    """A sender with its pump, and the store and the receiver that they use, in one object."""
+    """A sender with its exchanger, and the store and the receiver that they use, in one object."""
 
     def __init__(self) -> None:
         self.is_calling = True
@@ -35,10 +35,10 @@ class World:
         self.meanwhile: Callable[[], object] = lambda: None
         self.next_id = 0
         this: Any = self
-        self.pump = Pump(
+        self.exchanger = Exchanger(
             this, "w", QueueOrder(["default"]), Registry([Task(print)]), this, Events()
         )
-        self.sender = Sender(self.pump, this)
+        self.outcome_sender = OutcomeSender(self.exchanger, this)
 
     def exchange(
         self, worker: str, queues: list[str], limit: int, *, completed: Sequence[Any], **_: Any
@@ -64,7 +64,7 @@ class World:
         ids = list(range(self.next_id, self.next_id + count))
         self.next_id += count
         ends = AT + timedelta(seconds=30)
-        self.pump.deliver(
+        self.exchanger.deliver(
             Outcomes(
                 done=[
                     Done(
@@ -86,9 +86,9 @@ class World:
 
     def run(self) -> None:
         """Run the sender once."""
-        self.sender.notice()
-        if self.sender._wake.is_set():
-            self.sender._serve()
+        self.outcome_sender.notice()
+        if self.outcome_sender._wake.is_set():
+            self.outcome_sender._serve()
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_many_outcomes_do_not_wait_for_the_claim(world: World) -> None:
     ids = world.finish(MANY)
     world.run()
     assert world.calls == [ids]
-    assert (world.pump.undelivered, world.num_sent) == (0, 1)
+    assert (world.exchanger.undelivered, world.num_sent) == (0, 1)
 
 
 def test_few_outcomes_wait_for_the_next_claim(world: World) -> None:
@@ -124,7 +124,7 @@ def test_outcomes_that_the_receiver_can_send_are_left_to_it(world: World, what: 
     if what == "away":
         world.is_calling = False
     else:
-        world.sender.close()
+        world.outcome_sender.close()
     world.run()
     assert world.calls == []
 
@@ -139,7 +139,7 @@ def test_outcomes_that_came_meanwhile_follow_if_they_are_many(world: World) -> N
     world.meanwhile = meanwhile
     world.run()
     assert world.calls == [first, second[:MANY]]
-    assert world.pump.undelivered == FEW
+    assert world.exchanger.undelivered == FEW
 
 
 def test_outcomes_that_were_not_delivered_keep_their_order(world: World) -> None:
@@ -153,12 +153,12 @@ def test_outcomes_that_were_not_delivered_keep_their_order(world: World) -> None
     world.meanwhile = away
     world.run()
     assert world.num_sent == 1
-    assert world.pump.undelivered == MANY + 1
-    assert world.pump.waiting_since is not None
+    assert world.exchanger.undelivered == MANY + 1
+    assert world.exchanger.waiting_since is not None
     world.meanwhile = lambda: None
-    world.pump.exchange(0, 0)
+    world.exchanger.exchange(0, 0)
     assert world.calls[1] == [*first, MANY]
-    assert world.pump.undelivered == 0
+    assert world.exchanger.undelivered == 0
 
 
 def test_after_an_error_only_the_receiver_makes_calls_for_a_while(
@@ -178,7 +178,7 @@ def test_after_an_error_only_the_receiver_makes_calls_for_a_while(
     times[0] += PAUSE_AFTER_ERROR
     world.run()
     assert len(world.calls) == 2
-    assert world.pump.undelivered == MANY
+    assert world.exchanger.undelivered == MANY
 
 
 def test_outcomes_that_are_being_sent_beside_a_claim_are_not_sent_twice(world: World) -> None:
@@ -191,20 +191,20 @@ def test_outcomes_that_are_being_sent_beside_a_claim_are_not_sent_twice(world: W
             assert answered.wait(10)
 
     world.meanwhile = meanwhile
-    with in_a_thread(lambda: world.pump.exchange(0, 0)):
+    with in_a_thread(lambda: world.exchanger.exchange(0, 0)):
         assert on_its_way.wait(10)
-        assert world.pump.undelivered == MANY
+        assert world.exchanger.undelivered == MANY
         second = world.finish(2)
-        world.pump.exchange(5, 1)
-        assert world.pump.undelivered == MANY
+        world.exchanger.exchange(5, 1)
+        assert world.exchanger.undelivered == MANY
         answered.set()
     assert world.calls == [first, second]
-    assert world.pump.undelivered == 0
-    assert world.pump.counts.finished == MANY + 2
+    assert world.exchanger.undelivered == 0
+    assert world.exchanger.counts.finished == MANY + 2
 
 
 def test_the_sender_ends_when_it_is_closed(world: World) -> None:
-    with in_a_thread(world.sender.run):
+    with in_a_thread(world.outcome_sender.run):
         world.finish(MANY)
-        world.sender.notice()
-        world.sender.close()
+        world.outcome_sender.notice()
+        world.outcome_sender.close()

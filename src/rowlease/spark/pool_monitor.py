@@ -46,7 +46,7 @@ def log_progress(progress: PoolProgress) -> None:
     logger.info("rowlease pool: %s", progress)
 
 
-class Observer:
+class PoolMonitor:
     """Reads the counters of the queues and workers of a pool.
 
     Args:

@@ -1,4 +1,4 @@
-"""The parts of a running worker: starts them, wakes them and stops them."""
+"""The components of a running worker: starts them, wakes them and stops them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from rowlease.errors import RowleaseError
 from rowlease.worker.call_monitor import CallMonitor
+from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.pump import Pump
+from rowlease.worker.claims.outcome_sender import OutcomeSender
 from rowlease.worker.claims.receiver import Receiver
-from rowlease.worker.claims.sender import Sender
 from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.threads import Threads
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The parts of one run; `rowlease.worker.worker` describes them.
+class Components:
+    """The components of one run; `rowlease.worker.worker` describes them.
 
     Attributes:
         listener: None in burst mode, or if the database sends no notifications.
@@ -27,26 +27,26 @@ class Parts:
 
     calls: CallMonitor
     leases: Leases
-    pump: Pump
+    exchanger: Exchanger
     dispatcher: Dispatcher
     listener: Listener | None
     receiver: Receiver
-    sender: Sender
+    outcome_sender: OutcomeSender
     housekeeping: Housekeeping
 
     def start(self, threads: Threads) -> None:
         """Start a thread for each part but the dispatcher, which runs in the caller's thread."""
         threads.start("receiver", self.receiver.run)
-        threads.start("sender", self.sender.run)
+        threads.start("sender", self.outcome_sender.run)
         threads.start("leases", self.leases.run, self.dispatcher.lost, self.receiver.go_on)
         threads.start("housekeeping", self.housekeeping.run)
         if self.listener:
             threads.start("listener", self.listener.run, self.receiver)
 
     def notice(self) -> None:
-        """Wake the parts that have work after a step of the dispatcher."""
+        """Wake the components that have work after a step of the dispatcher."""
         self.receiver.notice()
-        self.sender.notice()
+        self.outcome_sender.notice()
         self.calls.check()
 
     def stop(self) -> None:
@@ -60,12 +60,12 @@ class Parts:
         """Deliver the outcomes that are left after a late claim or a failure of the receiver."""
         self.dispatcher.give_up()
         with suppress(RowleaseError):
-            if self.pump.lost_claims.is_unsure:
-                self.pump.disown()
-            if self.pump.undelivered:
-                self.pump.exchange(0, 0)
+            if self.exchanger.lost_claims.is_unsure:
+                self.exchanger.disown()
+            if self.exchanger.undelivered:
+                self.exchanger.exchange(0, 0)
 
     @property
     def undelivered(self) -> int:
         """How many requests are held or have outcomes that did not reach the database."""
-        return self.pump.undelivered + self.dispatcher.held
+        return self.exchanger.undelivered + self.dispatcher.held

@@ -1,4 +1,4 @@
-"""The pump delivers outcomes to the database and claims requests, in one call where it can.
+"""The exchanger delivers outcomes to the database and claims requests, in one call where it can.
 
 Only this module calls the routines that end leases or claim requests.
 """
@@ -28,7 +28,7 @@ from rowlease.worker.time_limits import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT
 MAX_LIMIT = 10_000
 
 
-class Pump:
+class Exchanger:
     """Exchanges outcomes for requests.
 
     `deliver` is safe from any thread. Only the receiver's thread may claim; other threads may call
