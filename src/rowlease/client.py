@@ -31,56 +31,66 @@ from rowlease.requests import (
 from rowlease.store import Notifications, Producing, Store
 from rowlease.tasks import P, R, Task
 
-#: How long a call with a transient error is repeated: longer than most failovers take.
+#: How long a call is repeated after transient errors. Most failovers are shorter.
 RETRY_FOR = timedelta(seconds=30)
-#: The share of that time that one try may take, so that a session that never answers leaves time
-#: for others; and the least share with which a try is begun.
-SHARE_OF_A_TRY, SHORTEST_SHARE = 1 / 3, 1 / 30
-#: Seconds before the second try, and at most: doubled each time, half of it random.
-FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
-#: Characters of a receipt.
+#: The largest share of this time that one try may take. A session that never answers thus leaves
+#: time for other tries.
+SHARE_OF_A_TRY = 1 / 3
+#: No try begins if a smaller share of this time is left.
+SHORTEST_SHARE = 1 / 30
+#: The pause in seconds before the second try. It doubles before each further try, and up to half
+#: of each pause is taken off at random.
+FIRST_PAUSE = 0.1
+#: The longest pause in seconds between two tries.
+LAST_PAUSE = 2.0
+#: The most characters that a receipt may have.
 LONGEST_RECEIPT = 100
-#: Seconds after which a producer that waits for room tries again, notified or not. Its place in
-#: line lasts two seconds, and a place ahead of it may expire without a notification.
+#: The longest time in seconds that a producer waits for a notification of room before it tries
+#: again: its place in line lasts two seconds, and no notification is sent when an earlier place
+#: expires.
 PATIENCE = 1.0
-#: The same where no notifications come.
+#: The longest time in seconds between two tries if the database sends no notifications.
 PATIENCE_WITHOUT_NOTIFICATIONS = 0.1
 
 
 class Producer(ABC):
-    """Puts requests into queues: a `Client`, or one that is bound to a transaction."""
+    """Puts requests into queues: a `Client`, or a producer bound to a transaction."""
 
     @property
     @abstractmethod
     def store(self) -> Store:
-        """The store below, for everything that a producer has no method for."""
+        """The store that this producer uses. Call it for what a producer has no method for."""
 
     @abstractmethod
     def _send(self, queue: str, batch: list[NewRequest], call: CallOptions) -> list[Enqueued]:
-        """Enqueue all or none; the answers are in the order given."""
+        """Enqueue all requests or none. The answers are in the order of the requests."""
 
     def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Put one request into a queue: to call the task with these arguments.
+        """Enqueue one request to call the task with these arguments.
 
-        Options are the task's, or given by `task.with_options(priority=9, delay=...)`.
+        `task.with_options(priority=9, delay=...)` sets options of the request.
 
         Args:
             task: a function with the decorator `task`.
-            args, kwargs: what the task is called with. They are written as a JSON object that has
-                them by name; arguments that are left out take the function's defaults when it runs.
+            args, kwargs: the arguments for the task, stored by name as a JSON object. For arguments
+                that you leave out, the task uses its defaults when it runs.
 
         Raises:
-            InvalidRequest: nothing was enqueued: the arguments do not fit the task's parameters,
-                are not JSON or too large; or an option is wrong.
-            ConfigError: nothing was enqueued: an annotation of the task cannot be read.
-            QueueFull: nothing was enqueued: there was no room within `wait`.
-            EnqueueUnknown: it may have been enqueued; repeat the call with the error's receipt.
-            StoreError: nothing was enqueued; a transient error (StoreUnavailable, StoreConflict)
-                was retried for `retry_for`. A bound producer tries once; the effects are rolled
-                back with the transaction.
+            InvalidRequest: the arguments do not fit the task's parameters, cannot be written as
+                JSON, or are too large; or an option is wrong. Nothing was enqueued.
+            ConfigError: an annotation of the task cannot be read. Nothing was enqueued.
+            QueueFull: there was no room within `wait`. Nothing was enqueued.
+            EnqueueUnknown: the request may have been enqueued. Repeat the call with the error's
+                receipt.
+            StoreError: the database refused or failed the call. Nothing was enqueued. Transient
+                errors (StoreUnavailable, StoreConflict) are raised only after retries for
+                `retry_for`. A bound producer tries only once; roll your transaction back if it
+                fails.
         """
         if not isinstance(task, Task):
-            raise InvalidRequest(f"task is {shown(task)}; it must be a task; {_advice(task)}")
+            raise InvalidRequest(
+                f"the first argument is {shown(task)}, which is not a task; {_advice(task)}"
+            )
         request, call = task.for_call(args, kwargs)
         (handle,) = self._enqueue([request], call)
         return handle
@@ -88,13 +98,14 @@ class Producer(ABC):
     def enqueue_untyped(
         self, kind: str, payload: Any = None, /, **options: Unpack[Options]
     ) -> Handle[Any]:
-        """Put one request into a queue, for a task whose code is not here.
+        """Enqueue one request for a task that this program cannot import.
 
         Args:
-            as `untyped_request`; and the options of a call.
+            kind, payload: the same as for `untyped_request`.
+            options: the keys of `RequestOptions` and `CallOptions`.
 
         Raises:
-            as `enqueue`.
+            The same errors as `enqueue`.
         """
         known(options, OPTIONS)
         given: dict[str, Any] = dict(options)
@@ -106,18 +117,19 @@ class Producer(ABC):
     def enqueue_many(
         self, requests: Iterable[TaskRequest[R]], /, **options: Unpack[CallOptions]
     ) -> list[Handle[R]]:
-        """Put many requests into a queue, all or none.
+        """Enqueue all of these requests or none.
 
         Args:
-            requests: of one queue: `[resize.request(path, width=200) for path in paths]`.
-            options: as in `CallOptions`.
+            requests: the requests, all for the same queue, for example
+                `[resize.request(path, width=200) for path in paths]`.
+            options: the keys of `CallOptions`.
 
         Returns:
-            Handles in the order given.
+            A handle for each request, in the same order.
 
         Raises:
-            as `enqueue`; also InvalidRequest if the receipt belongs to another number of requests,
-            or the requests are of several queues.
+            The same errors as `enqueue`. Also InvalidRequest, if the receipt was used for a
+            different number of requests, or the requests are for different queues.
         """
         return self._enqueue(_batch(requests), known(options, CALL_OPTIONS))
 
@@ -128,14 +140,15 @@ class Producer(ABC):
         queues = list(dict.fromkeys(each.queue for each in requests)) or [DEFAULT_QUEUE]
         if len(queues) > 1:
             raise InvalidRequest(
-                f"the requests are of several queues ({', '.join(sorted(queues))}); give those of "
-                "each queue to a call of its own, in one transaction if it must be all or none"
+                f"the requests are for several queues ({', '.join(sorted(queues))}); make one call "
+                "for each queue, and use one transaction (client.bind) if all of them must be "
+                "enqueued or none"
             )
         answers = self._send(queues[0], [each.new for each in requests], call)
         if len(answers) != len(requests):
             raise InvalidRequest(
-                f"the receipt {receipt!r} was used for {len(answers)} requests, and this call has "
-                f"{len(requests)}; give another receipt"
+                f"the receipt {receipt!r} was used for {len(answers)} requests, but this call has "
+                f"{len(requests)}; use another receipt"
             )
         return [
             Handle(answer.request_id or 0, answer.outcome, self.store, request.decode)
@@ -144,7 +157,7 @@ class Producer(ABC):
 
 
 class BoundProducer(Producer):
-    """Puts requests into queues in a transaction of yours; `Client.bind` makes it."""
+    """Puts requests into queues as part of your transaction; made by `Client.bind`."""
 
     def __init__(self, store: Store, connection: Any) -> None:
         self._store = store
@@ -157,7 +170,7 @@ class BoundProducer(Producer):
     def _send(self, queue: str, batch: list[NewRequest], call: CallOptions) -> list[Enqueued]:
         if call.get("wait") is not None:
             raise InvalidRequest(
-                "a transaction must not wait for room: give `wait` to a call of the client itself"
+                "a transaction must not wait for room: use `wait` only with the client itself"
             )
         return self._store.enqueue_many(
             queue, batch, receipt_key=call.get("receipt"), connection=self._connection
@@ -167,19 +180,21 @@ class BoundProducer(Producer):
 class Client(Producer):
     """Puts requests into queues.
 
-    Safe to use from several threads. An enqueue with a transient error (a lost connection, a
-    database that is away or does not answer) is repeated with the same receipt, so that it
-    enqueues once even if an earlier try did commit.
+    Several threads may use one client. After a transient error (a lost connection, or a database
+    that cannot be reached or does not answer) an enqueue is repeated with the same receipt. So it
+    enqueues once, even if an earlier try was committed.
 
     Args:
-        dsn: `postgresql://user:password@host:port/database`; None takes ROWLEASE_DSN, else the
-            embedded server, which runs while the client is open.
-        retry_for: how long it is repeated; one try may take a third of that. 0: a single try, of at
-            most 30 s. A call lasts no longer than that, plus its `wait`.
+        dsn: the database, for example `postgresql://user:password@host:port/database`. None means
+            the environment variable ROWLEASE_DSN; if that is not set, either, the embedded server,
+            which runs while the client is open.
+        retry_for: how long an enqueue is repeated after transient errors; one try may take a third
+            of this time. With 0 there is a single try, of at most 30 s. A call takes at most this
+            time (30 s with 0); with `wait`, at most twice this time plus `wait`.
 
     Raises:
-        InvalidRequest: retry_for is not a timedelta, or below 0.
-        ConfigError, StoreUnavailable, SchemaMismatch: when entered.
+        InvalidRequest: retry_for is not a timedelta, or it is below 0.
+        ConfigError, StoreUnavailable, SchemaMismatch: raised when the client is opened (`with`).
     """
 
     def __init__(self, dsn: str | None = None, *, retry_for: timedelta = RETRY_FOR) -> None:
@@ -212,7 +227,7 @@ class Client(Producer):
 
     @property
     def queues(self) -> Queues:
-        """The queues of the database: create, set, list, show, pause, resume, drain, delete."""
+        """The queues of the database: create, change, list, show, pause, resume, drain, delete."""
         return Queues(self.store)
 
     @overload
@@ -222,21 +237,22 @@ class Client(Producer):
     def get(self, request_id: int, task: Task[..., R]) -> Handle[R]: ...
 
     def get(self, request_id: int, task: Task[..., Any] | None = None) -> Handle[Any]:
-        """A request by its id. Nothing is read before the handle is asked.
+        """A handle of the request with this id. Only the handle's methods read the database.
 
         Args:
-            task: whose annotation says what `result` returns; None: JSON values.
+            task: the task of the request. Its return annotation decides what `result` returns;
+                without a task, `result` returns plain JSON values.
         """
         decode = plain if task is None else task.parameters.result
         return Handle(request_id, None, self.store, decode)
 
     def bind(self, connection: Any) -> BoundProducer:
-        """A producer with the same methods, whose requests are part of your transaction.
+        """A producer with the same enqueue methods, which enqueues as part of your transaction.
 
-        They exist if and only if it commits.
+        The requests exist if and only if the transaction commits.
 
         Args:
-            connection: a psycopg connection, or a SQLAlchemy Connection or Session.
+            connection: your psycopg connection, or SQLAlchemy Connection or Session.
         """
         return BoundProducer(self.store, connection)
 
@@ -251,7 +267,7 @@ class Client(Producer):
         answers = call(wait=wait)
         if _is_full(answers):
             with _Room(self.store, queue, deadline) as room:
-                # The first try is at once: there may have been room before it listened.
+                # Try again at once: there may have been room before this client listened.
                 while _is_full(answers):
                     left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
                     answers = call(wait=left, waiter_id=answers[0].request_id)
@@ -276,7 +292,7 @@ class _Call:
         self._batch = batch
         self._receipt = receipt
         self._retry_for = retry_for.total_seconds()
-        #: An earlier try may have enqueued them, although it failed.
+        #: True if a try failed but may still have enqueued the requests.
         self._maybe_done = False
 
     def __call__(
@@ -306,7 +322,7 @@ class _Call:
         return self._store.within(timedelta(seconds=min(left, self._retry_for * SHARE_OF_A_TRY)))
 
     def _give_up_after(self, error: RowleaseError, *, is_over: bool) -> None:
-        """Raise unless there is a next try."""
+        """Raise the error unless the call is tried again."""
         is_transient = isinstance(error, StoreError) and error.transient
         self._maybe_done |= isinstance(error, StoreError) and error.maybe_done
         if is_transient and not is_over:
@@ -342,8 +358,10 @@ def _batch(requests: Iterable[TaskRequest[R]]) -> list[TaskRequest[R]]:
 
 def _advice(task: object) -> str:
     if isinstance(task, str):
-        return "enqueue_untyped takes the name of one"
-    return "decorate it with @rowlease.task" if callable(task) else "@rowlease.task makes one"
+        return "to enqueue by a task's name, use enqueue_untyped"
+    if callable(task):
+        return "decorate it with @rowlease.task"
+    return "give a function decorated with @rowlease.task"
 
 
 def _is_full(answers: list[Enqueued]) -> bool:
@@ -351,7 +369,7 @@ def _is_full(answers: list[Enqueued]) -> bool:
 
 
 class _Room:
-    """Waits until a full queue may have room: for a notification, or else for a moment."""
+    """Waits until a full queue may have room: until a notification, or for a short time at most."""
 
     def __init__(self, store: Producing, queue: str, deadline: float) -> None:
         self._store = store
@@ -371,7 +389,7 @@ class _Room:
             self._notifications.close()
 
     def wait_until(self, deadline: float) -> None:
-        """Return when there may be room, but not after the deadline (of `time.monotonic`)."""
+        """Return when there may be room, at the latest at the deadline (of `time.monotonic`)."""
         patience = PATIENCE if self._notifications else PATIENCE_WITHOUT_NOTIFICATIONS
         deadline = min(deadline, time.monotonic() + patience * random.uniform(0.5, 1))
         while (left := deadline - time.monotonic()) > 0:
@@ -384,7 +402,7 @@ class _Room:
         try:
             return notifications.wait(timedelta(seconds=seconds))
         except Exception:
-            # Without notifications it asks again after a moment.
+            # The listening connection failed. Try again now; later tries do not listen.
             notifications.close()
             self._notifications = None
             return True

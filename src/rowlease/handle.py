@@ -1,4 +1,4 @@
-"""What an enqueue returns: a request that can be asked about."""
+"""The handle of a request, which reads its status and its result."""
 
 from __future__ import annotations
 
@@ -16,26 +16,30 @@ from rowlease.requests import R_co
 from rowlease.store import Notifications, Store
 
 FINISHED = ("Complete", "Failed", "Cancelled")
-#: Seconds to the next looks. With notifications, for a request that finished while the handle
-#: began to listen, and then for one whose notification is missing.
-LOOKS, LOOK = (0.0, 0.02, 0.2), 2.0
-#: Without notifications: doubled from the first to the last.
-FIRST_POLL, LAST_POLL = 0.02, 1.0
+#: The pauses in seconds between the first reads of a handle that listens. The request may have
+#: finished just before the handle listened.
+LOOKS = (0.0, 0.02, 0.2)
+#: The pause in seconds between later reads: a notification may have been lost.
+LOOK = 2.0
+#: The first pause in seconds between reads if there are no notifications. It doubles each time.
+FIRST_POLL = 0.02
+#: The longest pause in seconds between reads if there are no notifications.
+LAST_POLL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Handle(Generic[R_co]):
-    """A request; `enqueue` returns it, and `Client.get`.
+    """One request. `enqueue` and `Client.get` return handles.
 
-    Its methods need the rights of rowlease_reader, `cancel` and `requeue` those of
-    rowlease_operator. They read what is committed: the request of a transaction that is open is
-    not there yet.
+    `cancel` and `requeue` need the rights of rowlease_operator; the other methods need those of
+    rowlease_reader. No method sees a request before its transaction is committed.
 
     Attributes:
-        request_id: its id.
-        outcome: `ok`; `duplicate`: the id is that of the live request that has the dedup key;
-            `repeat`: a call with this receipt, or an earlier try of this one, has enqueued it. None
-            from `Client.get`.
+        request_id: the id of the request.
+        outcome: `ok` if this call enqueued the request. `duplicate` if a live request already has
+            the dedup key; `request_id` is the id of that request. `repeat` if an earlier call with
+            the same receipt, or an earlier try of this call, enqueued the request. None if the
+            handle is from `Client.get`.
     """
 
     request_id: int
@@ -46,32 +50,33 @@ class Handle(Generic[R_co]):
     def status(self) -> str | None:
         """Scheduled, Pending, Processing, Complete, Failed (a dead letter) or Cancelled.
 
-        None if there is no such request: it was never committed, or was purged.
+        None if the request does not exist, because it is not committed or was purged.
         """
         found = self.read()
         return found.status if found else None
 
     def read(self) -> Request | None:
-        """All about it: payload, attempts, last error, result as JSON; None as `status`."""
+        """All columns of the request; None if it does not exist."""
         return self._store.get_request(self.request_id)
 
     def result(self, timeout: timedelta | None = None) -> R_co:
         """Wait until the request is complete, and return what the task returned.
 
-        On PostgreSQL the database wakes this call, by a notification on a connection of its own;
-        elsewhere it looks after 20 ms, and then up to once a second.
+        On PostgreSQL the call opens a connection and waits for a notification. On other databases
+        it polls, first after 20 ms, later once a second.
 
         Args:
-            timeout: None waits for ever.
+            timeout: the longest time to wait; None means no limit.
 
         Returns:
-            The result as the annotation of the task says; None if its queue has no `keep_history`.
+            The result, converted to the task's return annotation; None if `keep_history` is off for
+            the queue.
 
         Raises:
-            NoResult: it is a dead letter, was cancelled, or is not there.
-            TimeoutError: it is not finished within `timeout`.
+            NoResult: the request is a dead letter, was cancelled, or does not exist.
+            TimeoutError: the request did not finish within `timeout`.
             WrongArguments: the result does not fit the annotation.
-            StoreError: the database is away, or AccessDenied.
+            StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """
         check_type("timeout", timeout, DURATION)
         ends = None if timeout is None else time.monotonic() + timeout.total_seconds()
@@ -87,20 +92,27 @@ class Handle(Generic[R_co]):
         return self._decode(found.result)
 
     def cancel(self) -> Outcome:
-        """Cancel it if it waits (`ok`), or ask it to stop if it runs (`cancel_requested`).
+        """Cancel the request if it does not run, or ask it to stop.
 
-        `not_found` if it is finished, or not there.
+        Returns:
+            `ok` if the request is cancelled; `cancel_requested` if it runs and was asked to stop;
+            `not_found` if it is complete, already cancelled, or does not exist.
         """
         (outcome,) = self._store.cancel([self.request_id])
         return outcome
 
     def requeue(self) -> Outcome:
-        """Make a dead letter wait again: `ok`, `not_found`, or `duplicate`: its key is taken."""
+        """Make a dead letter wait again.
+
+        Returns:
+            `ok`; `not_found` if the request is not a dead letter; `duplicate` if a live request has
+            its dedup key.
+        """
         (answer,) = self._store.requeue([self.request_id])
         return answer.outcome
 
     def _looks(self, ends: float | None) -> Iterator[Request | None]:
-        """The request as it is now, and again when it may have changed, until the time is over."""
+        """The request now, and again each time it may have changed, until the time `ends`."""
         yield self.read()
         if ends is not None and time.monotonic() >= ends:
             return
@@ -121,12 +133,12 @@ class Handle(Generic[R_co]):
                     try:
                         notifications.wait(timedelta(seconds=left))
                     except Exception:
-                        notifications = None  # its session was lost: look now and then
+                        notifications = None  # the connection failed: poll from now on
                 yield self.read()
 
 
 def polls() -> Iterator[float]:
-    """Seconds between looks where no notifications come."""
+    """The pauses in seconds between reads if there are no notifications."""
     pause = FIRST_POLL
     while True:
         yield pause

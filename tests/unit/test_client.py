@@ -242,8 +242,9 @@ def is_refused_if_wrong(name: str, value: Any, call: Callable[[], Any]) -> None:
         assert message is None
     else:
         assert message is not None
-        assert re.match(rf"(the )?{name}(\[0\])? is ", message)
-        assert re.search("it must|give|use|write", message)  # what to do
+        subject = "first argument" if name == "task" else name
+        assert re.match(rf"(the )?{subject}(\[0\])? is ", message)
+        assert re.search("it must|give|use|write|decorate", message)  # what to do
         assert len(message) < 400
 
 
@@ -300,7 +301,7 @@ def test_a_batch_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = [untyped_request("x"), untyped_request("x", queue="mail")]
     with (
         client_of(line, monkeypatch) as client,
-        pytest.raises(InvalidRequest, match=r"of several queues \(default, mail\); give those"),
+        pytest.raises(InvalidRequest, match=r"for several queues \(default, mail\); make one"),
     ):
         client.enqueue_many(batch)
     assert not line.calls
@@ -321,7 +322,7 @@ def test_a_request_made_by_hand_refuses_a_value_of_a_wrong_type(name: str, value
 def test_the_error_for_a_plain_function_says_how_to_make_it_a_task() -> None:
     with pytest.raises(InvalidRequest, match=r"decorate it with @rowlease\.task"):
         Client().enqueue(plain)  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequest, match=r"it must be a task; enqueue_untyped takes the name"):
+    with pytest.raises(InvalidRequest, match=r"by a task.s name, use enqueue_untyped"):
         Client().enqueue("plain")  # type: ignore[arg-type]
 
 
