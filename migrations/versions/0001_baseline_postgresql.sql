@@ -25,24 +25,25 @@ end $$;
 -- Routines that only other routines call.
 create schema rowlease_internal;
 
+-- The queues and their settings. A queue exists while it has a row here. configure_queue changes them.
 create table rowlease.queue_settings (
-  queue_name           varchar(100) not null,
-  max_priority         smallint     not null default 9,
-  capacity             bigint,
-  lease_seconds        integer      not null default 30,
-  max_attempts         integer      not null default 5,
-  max_crashes          integer      not null default 3,
-  retry_base_ms        integer      not null default 1000,
-  retry_cap_ms         integer      not null default 3600000,
-  paused               boolean      not null default false,
-  policy               varchar(10)  not null default 'strict',
-  policy_weights       json,
-  policy_aging_seconds integer      not null default 60,
-  max_in_flight        integer,
-  consumer_priorities  boolean      not null default false,
-  keep_history         boolean      not null default true,
-  retention_days       integer      not null default 7,
-  unknown_kind_seconds integer      not null default 600,
+  queue_name           varchar(100) not null,                -- the queue
+  max_priority         smallint     not null default 9,      -- the largest priority; larger values are clamped to it
+  capacity             bigint,                               -- how many requests may wait; null: no limit
+  lease_seconds        integer      not null default 30,     -- how long a lease lasts unless it is renewed
+  max_attempts         integer      not null default 5,      -- attempts before a request becomes a dead letter
+  max_crashes          integer      not null default 3,      -- crashes before a request becomes a dead letter
+  retry_base_ms        integer      not null default 1000,   -- the first back-off; it doubles with each attempt
+  retry_cap_ms         integer      not null default 3600000,  -- the longest back-off
+  paused               boolean      not null default false,  -- nothing is claimed
+  policy               varchar(10)  not null default 'strict',  -- order of claims: strict, weighted or aging
+  policy_weights       json,                                 -- weighted: a JSON array; null: priority + 1
+  policy_aging_seconds integer      not null default 60,     -- aging: this much waiting counts as one priority
+  max_in_flight        integer,                              -- how many may run at once; null: no limit
+  consumer_priorities  boolean      not null default false,  -- a worker has had a consumer priority other than 0
+  keep_history         boolean      not null default true,   -- false: history has no payloads and results
+  retention_days       integer      not null default 7,      -- how long history is kept, at least
+  unknown_kind_seconds integer      not null default 600,    -- an unknown kind is failed after this time
   constraint queue_settings_pkey primary key (queue_name),
   constraint queue_settings_name check (queue_name <> ''),
   constraint queue_settings_max_priority check (max_priority between 0 and 255),
@@ -60,36 +61,38 @@ create table rowlease.queue_settings (
 create index queue_settings_forgetful on rowlease.queue_settings (queue_name) where not keep_history;
 insert into rowlease.queue_settings (queue_name) values ('default');
 
+-- Every request that waits or runs, and the dead letters.
+--
 -- Lengths are bounded because index keys hold these texts, and SQL Server allows 1,700 bytes a key.
 -- Each statement that writes a row parses all CHECKs, so they are short: a lease has an owner, so
 -- the others test for the owner and not for the status, and `least` ignores nulls.
 create table rowlease.queue (
-  request_id        bigint       not null generated always as identity,
-  queue_name        varchar(100) not null,
-  kind              varchar(200) not null,
-  status            varchar(10)  not null,
-  priority          smallint     not null,
-  requested_time    timestamptz  not null,
-  due_time          timestamptz  not null,
-  locked_by         varchar(200),
-  locked_time       timestamptz,
-  lock_expires_time timestamptz,
-  started_time      timestamptz,
-  lock_token        bigint       not null default 0,
-  num_attempts      integer      not null default 0,
-  max_attempts      integer      not null,
-  num_crashes       integer      not null default 0,
-  num_abandons      integer      not null default 0,
-  retry_base_ms     integer,
-  dedup_key         varchar(400),
-  group_key         varchar(200),
-  group_blocked     boolean      not null default false,
-  returned          boolean      not null default false,
-  cancel_requested  boolean      not null default false,
-  load_id           varchar(100),
-  payload           json,
-  last_error        text,
-  completion_time   timestamptz,
+  request_id        bigint       not null generated always as identity,  -- identifies the request, also in the history
+  queue_name        varchar(100) not null,            -- the queue
+  kind              varchar(200) not null,            -- the name of the task
+  status            varchar(10)  not null,            -- Scheduled, Pending, Processing, Failed; in the history Complete, Cancelled
+  priority          smallint     not null,            -- larger is more urgent
+  requested_time    timestamptz  not null,            -- when it was enqueued
+  due_time          timestamptz  not null,            -- not claimed before; also set by a retry's back-off
+  locked_by         varchar(200),                     -- the worker that holds the lease; in the history the last one
+  locked_time       timestamptz,                      -- when it was claimed
+  lock_expires_time timestamptz,                      -- when the lease ends unless it is renewed
+  started_time      timestamptz,                      -- when its task began to run
+  lock_token        bigint       not null default 0,  -- names the last claim; larger at every claim; 0: none yet
+  num_attempts      integer      not null default 0,  -- attempts so far, counted at the claim
+  max_attempts      integer      not null,            -- attempts before it becomes a dead letter
+  num_crashes       integer      not null default 0,  -- leases that ran out after the task had started
+  num_abandons      integer      not null default 0,  -- leases given up in a row; the tenth counts as an attempt
+  retry_base_ms     integer,                          -- the task's first back-off; null: the queue's
+  dedup_key         varchar(400),                     -- at most one live request of the queue has it
+  group_key         varchar(200),                     -- requests of a group run one at a time, in order
+  group_blocked     boolean      not null default false,  -- an earlier request of its group is not finished
+  returned          boolean      not null default false,  -- it waits again after a claim
+  cancel_requested  boolean      not null default false,  -- its worker is asked to stop it
+  load_id           varchar(100),                     -- the load that it came with
+  payload           json,                             -- the arguments, JSON
+  last_error        text,                             -- of the last failed attempt
+  completion_time   timestamptz,                      -- when it was finished, or became a dead letter
   constraint queue_pkey primary key (request_id),
   constraint queue_status check (status = any('{Scheduled,Pending,Processing,Failed}'::text[])),
   constraint queue_lease_has_owner check ((status = 'Processing') = (locked_by is not null)),
@@ -137,7 +140,7 @@ create index queue_group on rowlease.queue (queue_name, group_key, request_id)
 create unique index queue_group_in_flight on rowlease.queue (queue_name, group_key)
   where group_key is not null and status = 'Processing';
 
--- What is finished, by day: `maintain` makes the partitions and drops old ones.
+-- The finished requests, by day: `maintain` makes the partitions and drops old ones.
 create table rowlease.queue_history (
   request_id        bigint       not null,
   queue_name        varchar(100) not null,
@@ -165,7 +168,7 @@ create table rowlease.queue_history (
   payload           json,
   last_error        text,
   completion_time   timestamptz,
-  result            json,
+  result            json,  -- what the task returned, JSON
   constraint queue_history_status check (status = any('{Complete,Cancelled}'::text[])),
   constraint queue_history_completed check (completion_time is not null),
   constraint queue_history_says_who check ((status = 'Complete') = (locked_by is not null)),
@@ -178,17 +181,19 @@ create table rowlease.queue_history (
     and lock_token >= 0)
 ) partition by range (completion_time);
 create index queue_history_request on rowlease.queue_history (request_id);
--- A finished request always has a place to go, even when nobody made today's partition.
+-- Finished requests of days without a partition of their own.
 create table rowlease.queue_history_default partition of rowlease.queue_history default;
 
+-- The rows of loads before they are requests.
+--
 -- Unlogged: a crash empties it, and promote then refuses the load, whose row count no longer fits.
 create unlogged table rowlease.staging (
-  load_id    varchar(100) not null,
-  run_number bigint       not null,
-  row_id     bigint       not null,
+  load_id    varchar(100) not null,  -- the load
+  run_number bigint       not null,  -- the run that wrote the row
+  row_id     bigint       not null,  -- the row's number in its run
   kind       text,
-  priority   integer,
-  due_time   timestamptz,
+  priority   integer,                -- larger is more urgent
+  due_time   timestamptz,            -- not claimed before
   dedup_key  text,
   group_key  text,
   payload    text
@@ -201,7 +206,7 @@ create index staging_run on rowlease.staging (run_number);
 create table rowlease.lane (
   run_number bigint       not null,
   priority   smallint     not null,
-  part       bigint       not null,
+  part       bigint       not null,  -- the part of the run: the rows of one attempt of a Spark task
   request_id bigint       not null default nextval('rowlease.queue_request_id_seq'),
   kind       varchar(200) not null,
   payload    json         not null,
@@ -220,32 +225,33 @@ create table rowlease.lane_part (
   run_number bigint   not null,
   priority   smallint not null,
   part       bigint   not null,
-  num_rows   bigint   not null,
-  first_id   bigint   not null,
-  last_id    bigint   not null,
+  num_rows   bigint   not null,  -- how many rows it has
+  first_id   bigint   not null,  -- its smallest request_id
+  last_id    bigint   not null,  -- its largest request_id
   constraint lane_part_pkey primary key (run_number, priority, part),
   constraint lane_part_counts check (num_rows >= 1 and first_id <= last_id)
 );
 
+-- The loads: bulk enqueues with an id, staging or promoted.
 create table rowlease.load (
-  load_id         varchar(100) not null,
-  queue_name      varchar(100),  -- rows may be staged before the queue is named
-  status          varchar(10)  not null,
-  columns         text,
-  run_number      bigint       not null default 0,
-  run_by          text         not null default '',
-  past_runs       text         not null default '',
-  num_rows        bigint       not null,
-  num_staged      bigint       not null default 0,
-  num_enqueued    bigint       not null default 0,
-  num_duplicates  bigint       not null default 0,
+  load_id         varchar(100) not null,              -- identifies the load
+  queue_name      varchar(100),                       -- where it goes; null: rows may be staged before it is named
+  status          varchar(10)  not null,              -- Staging or Promoted
+  columns         text,                               -- the columns that its rows have
+  run_number      bigint       not null default 0,    -- the last run; a fencing token
+  run_by          text         not null default '',   -- who began that run
+  past_runs       text         not null default '',   -- who began earlier runs
+  num_rows        bigint       not null,              -- how many rows it has
+  num_staged      bigint       not null default 0,    -- rows that were reported as written
+  num_enqueued    bigint       not null default 0,    -- requests that it has become
+  num_duplicates  bigint       not null default 0,    -- rows left out: a live request has the dedup key
   in_lane         boolean      not null default false,  -- promoted, and rows of it may be in the lane
-  place           bigint,  -- a request id: where the load is among requests that are due at once
-  max_attempts    integer,
-  started_time    timestamptz  not null,
-  reported_time   timestamptz  not null,
-  promoted_time   timestamptz,
-  rows_per_second double precision generated always as (
+  place           bigint,                             -- a request_id: its place among requests that are due at once
+  max_attempts    integer,                            -- of its requests in the lane
+  started_time    timestamptz  not null,              -- when its first run began
+  reported_time   timestamptz  not null,              -- when its run last reported progress
+  promoted_time   timestamptz,                        -- when its rows became requests
+  rows_per_second double precision generated always as (  -- staged, since it was started
     num_staged / nullif(extract(epoch from reported_time - started_time), 0)) stored,
   constraint load_pkey primary key (load_id),
   constraint load_status check (status in ('Staging', 'Promoted')),
@@ -260,23 +266,24 @@ create index load_staging on rowlease.load (reported_time) where status = 'Stagi
 create index load_in_lane on rowlease.load (queue_name) where in_lane;
 create unique index load_live_run on rowlease.load (run_number) where status = 'Staging' or in_lane;
 
+-- The schedules. put_schedule changes them; workers fire them.
 create table rowlease.schedule (
-  schedule_name     varchar(200) not null,
-  cron              varchar(200) not null,
-  time_zone         varchar(100) not null default 'UTC',
-  queue_name        varchar(100) not null,
-  kind              varchar(200) not null,
-  payload           json         not null,
-  priority          smallint     not null default 0,
-  catch_up          integer      not null default 1,
-  paused            boolean      not null default false,
-  next_time         timestamptz,  -- null: not planned since changed_time
-  last_time         timestamptz,
-  last_request_id   bigint,
-  changed_time      timestamptz  not null,
-  locked_by         varchar(200),
-  lock_expires_time timestamptz,
-  lock_token        bigint       not null default 0,
+  schedule_name     varchar(200) not null,                 -- the schedule; of a task's own, the task's name
+  cron              varchar(200) not null,                 -- five fields, as of cron
+  time_zone         varchar(100) not null default 'UTC',   -- an IANA name, in which cron is read
+  queue_name        varchar(100) not null,                 -- where its requests go
+  kind              varchar(200) not null,                 -- the task of its requests
+  payload           json         not null,                 -- the arguments of its requests, JSON
+  priority          smallint     not null default 0,       -- of its requests
+  catch_up          integer      not null default 1,       -- how many missed firings are enqueued late
+  paused            boolean      not null default false,   -- it does not fire
+  next_time         timestamptz,                           -- the next firing; null: not planned since changed_time
+  last_time         timestamptz,                           -- the last firing that was enqueued
+  last_request_id   bigint,                                -- the request of that firing
+  changed_time      timestamptz  not null,                 -- when it was created, changed or resumed
+  locked_by         varchar(200),                          -- the worker that is about to fire it
+  lock_expires_time timestamptz,                           -- when another worker may fire it
+  lock_token        bigint       not null default 0,       -- names the last lease of it
   constraint schedule_pkey primary key (schedule_name),
   constraint schedule_says_its_name check (schedule_name <> ''),
   constraint schedule_cron check (cron like '_% _% _% _% _%'),
@@ -289,69 +296,76 @@ create table rowlease.schedule (
 );
 create index schedule_planned on rowlease.schedule (next_time) where not paused;
 
+-- What running tasks have reported of their progress.
+--
 -- Apart from the queue and without a foreign key: requests that report nothing pay nothing.
 create table rowlease.progress (
-  request_id    bigint           not null,
-  lock_token    bigint           not null,
-  fraction      double precision not null,
-  note          varchar(400)     not null,
-  reported_time timestamptz      not null,
+  request_id    bigint           not null,  -- the request that runs
+  lock_token    bigint           not null,  -- the claim that reported
+  fraction      double precision not null,  -- how much is done, 0 to 1
+  note          varchar(400)     not null,  -- the task's own text
+  reported_time timestamptz      not null,  -- when it was reported
   constraint progress_pkey primary key (request_id),
   constraint progress_fraction check (fraction between 0 and 1)
 );
 
+-- The workers. A row goes when its worker drains, or an hour after its last heartbeat.
 create table rowlease.worker (
-  worker_id         varchar(200) not null,
-  host              varchar(255) not null,
-  pid               integer      not null,
-  version           varchar(50)  not null,
-  queue_names       json         not null,
-  kinds             json,
-  slots             integer      not null,
-  busy              integer      not null default 0,
-  consumer_priority integer      not null default 0,
-  started_time      timestamptz  not null,
-  heartbeat_time    timestamptz  not null,
+  worker_id         varchar(200) not null,            -- the worker; leases name it in locked_by
+  host              varchar(255) not null,            -- where it runs
+  pid               integer      not null,            -- its process on that host
+  version           varchar(50)  not null,            -- of rowlease
+  queue_names       json         not null,            -- the queues it claims from, a JSON array
+  kinds             json,                             -- the tasks it knows, a JSON array; null: it takes any kind
+  slots             integer      not null,            -- how many tasks run in it at a time
+  busy              integer      not null default 0,  -- slots that ran tasks at its last heartbeat
+  consumer_priority integer      not null default 0,  -- workers with the larger one are served first
+  started_time      timestamptz  not null,            -- when it registered
+  heartbeat_time    timestamptz  not null,            -- when it was last alive; live: within 30 s
   constraint worker_pkey primary key (worker_id)
 );
 
 -- A kind that no live worker of a queue knows, from the first request of it that was declined.
 create table rowlease.unknown_kind (
   queue_name    varchar(100) not null,
-  kind          varchar(200) not null,
-  unknown_since timestamptz  not null,
-  declined_time timestamptz  not null,
+  kind          varchar(200) not null,  -- the kind that no live worker of the queue knows
+  unknown_since timestamptz  not null,  -- when a worker first declined a request of it
+  declined_time timestamptz  not null,  -- when a worker last declined one
   constraint unknown_kind_pkey primary key (queue_name, kind)
 );
 
+-- Which requests an enqueue call with a receipt made, so that a repeated call makes no more.
 create table rowlease.enqueue_receipt (
-  receipt_key   varchar(100) not null,
-  request_ids   bigint[]     not null,
-  received_time timestamptz  not null,
+  receipt_key   varchar(100) not null,  -- the key that the producer gave
+  request_ids   bigint[]     not null,  -- the requests of that call, in its order
+  received_time timestamptz  not null,  -- when the call was made
   constraint enqueue_receipt_pkey primary key (receipt_key)
 );
 
+-- Producers that wait for room in a full queue.
 create table rowlease.queue_waiter (
-  waiter_id    bigint       not null generated always as identity,
+  waiter_id    bigint       not null generated always as identity,  -- the place in line
   queue_name   varchar(100) not null,
-  priority     smallint     not null,
-  num_requests integer      not null,
-  arrived_time timestamptz  not null,
-  expires_time timestamptz  not null,
+  priority     smallint     not null,                 -- the largest of the requests
+  num_requests integer      not null,                 -- how many requests it wants to enqueue
+  arrived_time timestamptz  not null,                 -- when it began to wait
+  expires_time timestamptz  not null,                 -- when its place is lost unless it asks again
   constraint queue_waiter_pkey primary key (waiter_id)
 );
 
+-- How many requests of each status a queue has, as rows to add up: see the view depth_by_priority.
+--
 -- Each routine appends what it changed, in its own transaction: sums are exact, and no routine
 -- waits for a counter row. `maintain` folds many rows into few.
 create table rowlease.queue_depth (
   queue_name   varchar(100) not null,
   priority     smallint     not null,
-  scheduled    bigint       not null default 0,
-  pending      bigint       not null default 0,
-  processing   bigint       not null default 0,
-  failed       bigint       not null default 0,
-  num_finished bigint       not null default 0,
-  num_failures bigint       not null default 0
+  scheduled    bigint       not null default 0,  -- added to the count of status Scheduled
+  pending      bigint       not null default 0,  -- added to the count of status Pending
+  processing   bigint       not null default 0,  -- added to the count of status Processing
+  failed       bigint       not null default 0,  -- added to the count of status Failed
+  num_finished bigint       not null default 0,  -- requests finished; only its sum over rows counts
+  num_failures bigint       not null default 0   -- attempts failed; only its sum over rows counts
 ) with (
   autovacuum_vacuum_scale_factor = 0,
   autovacuum_vacuum_threshold = 2000,
@@ -367,12 +381,12 @@ create table rowlease.gate (
 );
 insert into rowlease.gate (queue_name) values ('default'), ('');
 
--- One row, which `rowlease migrate` writes.
+-- The release of the schema: one row, which `rowlease migrate` writes.
 create table rowlease.schema_info (
   oldest_client varchar(32) not null,  -- the revision of the oldest release that works with this one
   release       varchar(50) not null,  -- whose routines these are
-  routines_hash varchar(64) not null,
-  applied_time  timestamptz not null
+  routines_hash varchar(64) not null,  -- the fingerprint of its routines
+  applied_time  timestamptz not null   -- when it was migrated
 );
 
 -- Logical replication refuses updates and deletes on a published table without a key. These three

@@ -54,6 +54,7 @@ create table rowlease.QueueSettings (
 go
 insert into rowlease.QueueSettings (QueueName) values (N'default');
 go
+-- Every request that waits or runs, and the dead letters.
 create table rowlease.Queue (
   RequestId       bigint        identity(1, 1) not null,
   QueueName       nvarchar(100) collate Latin1_General_100_BIN2 not null,
@@ -128,6 +129,7 @@ go
 create unique index queue_group_in_flight on rowlease.Queue (QueueName, GroupKey)
   where GroupKey is not null and Status = 'Processing' with (allow_page_locks = off);
 go
+-- The finished requests. `maintain` deletes old ones.
 create table rowlease.QueueHistory (
   RequestId       bigint        not null,
   QueueName       nvarchar(100) collate Latin1_General_100_BIN2 not null,
@@ -177,6 +179,7 @@ create index queue_history_request on rowlease.QueueHistory (RequestId)
 go
 alter table rowlease.QueueHistory set (lock_escalation = disable);
 go
+-- The rows of loads before they are requests.
 create table rowlease.Staging (
   LoadId    nvarchar(100) collate Latin1_General_100_BIN2 not null,
   RunNumber bigint        not null,
@@ -194,7 +197,7 @@ create clustered index staging_run on rowlease.Staging (RunNumber, RowId);
 go
 create table rowlease.[Load] (
   LoadId        nvarchar(100) collate Latin1_General_100_BIN2 not null,
-  QueueName     nvarchar(100) collate Latin1_General_100_BIN2 null,  -- rows may be staged before the queue is named
+  QueueName     nvarchar(100) collate Latin1_General_100_BIN2 null,
   Status        varchar(10)   collate Latin1_General_100_BIN2 not null,
   [Columns]     nvarchar(max) collate Latin1_General_100_BIN2 null,
   RunNumber     bigint        not null default 0,
@@ -252,6 +255,8 @@ create table rowlease.Schedule (
 go
 create index schedule_planned on rowlease.Schedule (NextTime) where Paused = 0;
 go
+-- What running tasks have reported of their progress.
+--
 -- Apart from the queue and without a foreign key: requests that report nothing pay nothing.
 create table rowlease.Progress (
   RequestId    bigint        not null,
@@ -304,10 +309,12 @@ create table rowlease.QueueWaiter (
   constraint queue_waiter_pkey primary key (WaiterId)
 );
 go
+-- How many requests of each status a queue has, as rows to add up: see the view DepthByPriority.
+--
 -- Each routine appends what it changed, in its own transaction: sums are exact, nobody waits for a
 -- counter row. `maintain` folds many rows into few. A heap would never give deleted pages back.
 create table rowlease.QueueDepth (
-  DepthId     bigint        identity(1, 1) not null,
+  DepthId     bigint        identity(1, 1) not null,  -- the key, without a meaning
   QueueName   nvarchar(100) collate Latin1_General_100_BIN2 not null,
   Priority    smallint      not null,
   Scheduled   bigint        not null default 0,
@@ -321,8 +328,6 @@ create table rowlease.QueueDepth (
 go
 alter table rowlease.QueueDepth set (lock_escalation = disable);
 go
--- One row, which `rowlease migrate` writes: OldestClient is the revision of the oldest release that
--- works with this one, Release the one whose routines these are.
 create table rowlease.SchemaInfo (
   OldestClient nvarchar(32) collate Latin1_General_100_BIN2 not null,
   Release      nvarchar(50) not null,

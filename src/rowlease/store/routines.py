@@ -68,8 +68,10 @@ def scripts(engine: str) -> list[Routine]:
 
 
 def scripts_hash(engine: str) -> str:
-    """A fingerprint of all `scripts` (SHA-256, hexadecimal)."""
+    """A fingerprint of all `scripts`, and of the comments on tables (SHA-256, hexadecimal)."""
     digest = hashlib.sha256()
+    for file in sorted((packaged("migrations") / "versions").glob("*.sql")):
+        digest.update(file.read_bytes())
     for script in scripts(engine):
         digest.update(f"{script.name}\0{script.body}\0".encode())
     return digest.hexdigest()

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
+from rowlease.store.comments import comments
 from rowlease.store.deadlines import MIGRATE
 from rowlease.store.differences import Difference, differences, shipped
 from rowlease.store.dsn import redact
@@ -34,6 +35,7 @@ from rowlease.store.routines import scripts, scripts_hash
 ENGINE = "postgresql"
 #: The advisory lock that makes concurrent migrations take turns.
 MIGRATION_LOCK = 1919907439
+QUOTE = "'"
 
 
 def migrate(dsn: str) -> Migrated:
@@ -131,6 +133,10 @@ def _routines(connection: sa.Connection) -> list[str]:
         "set local client_min_messages = warning;",
         *(script.body for script in files),
         *(f"drop routine {routine};" for (routine,) in stale.all()),
+        *(
+            f"comment on {name} is '{text.replace(QUOTE, QUOTE * 2)}';"
+            for name, text in comments(ENGINE).items()
+        ),
         "delete from rowlease.schema_info;",
         "insert into rowlease.schema_info (oldest_client, release, routines_hash, applied_time)"  # noqa: S608 - our own constants
         f" values ('{OLDEST_CLIENT}', '{own_version()}', '{scripts_hash(ENGINE)}', now());",

@@ -30,6 +30,7 @@ from rowlease.store.revisions import (
 from rowlease.store.routines import INTERNAL, PUBLIC, Routine, scripts, scripts_hash
 from rowlease.store.sqlserver import catalogue
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
+from rowlease.store.sqlserver.descriptions import descriptions
 from rowlease.store.sqlserver.error_codes import our_error
 
 ENGINE = "sqlserver"
@@ -178,6 +179,7 @@ def _routines(connection: sa.Connection) -> dict[str, str]:
     return {
         **{script.name: script.body for script in _in_order(files)},
         **{statement: statement for statement in stale},
+        "descriptions": descriptions(),
         "schema_info": "delete from rowlease.SchemaInfo;"  # noqa: S608 - our own constants
         " insert into rowlease.SchemaInfo (OldestClient, Release, RoutinesHash, AppliedTime)"
         f" values (N'{OLDEST_CLIENT}', N'{own_version()}', N'{scripts_hash(ENGINE)}',"

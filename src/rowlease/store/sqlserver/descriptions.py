@@ -1,0 +1,60 @@
+"""Puts the comments of rowlease's objects into a SQL Server database, as MS_Description."""
+
+from __future__ import annotations
+
+from rowlease.store.comments import comments
+
+#: How many rows an INSERT has; SQL Server allows 1,000.
+ROWS = 500
+INSERT = "insert into @objects (SchemaName, Name, ColumnName, Description) values\n"
+BATCH = """\
+declare @objects table (
+  Place int identity primary key, SchemaName nvarchar(128) not null, Name nvarchar(128) null,
+  ColumnName nvarchar(128) null, Description nvarchar(3750) not null);
+{inserts}
+declare @place int = 0, @schema nvarchar(128), @name nvarchar(128), @column nvarchar(128);
+declare @text nvarchar(3750), @id int, @type varchar(10), @inner varchar(10);
+while 1 = 1
+begin
+  select top (1) @place = o.Place, @schema = o.SchemaName, @name = o.Name, @column = o.ColumnName,
+         @text = o.Description
+    from @objects as o where o.Place > @place order by o.Place;
+  if @@rowcount = 0
+    break;
+  set @id = object_id(quotename(@schema) + N'.' + quotename(@name));
+  set @type = case when @name is null then null
+                   when objectproperty(@id, 'IsView') = 1 then 'VIEW'
+                   when objectproperty(@id, 'IsUserTable') = 1 then 'TABLE'
+                   when objectproperty(@id, 'IsProcedure') = 1 then 'PROCEDURE'
+                   else 'FUNCTION' end;
+  set @inner = case when @column is not null then 'COLUMN' end;
+  if exists (select 1 from sys.fn_listextendedproperty(
+               N'MS_Description', 'SCHEMA', @schema, @type, @name, @inner, @column))
+    exec sp_updateextendedproperty N'MS_Description', @text, 'SCHEMA', @schema, @type, @name,
+                                   @inner, @column;
+  else
+    exec sp_addextendedproperty N'MS_Description', @text, 'SCHEMA', @schema, @type, @name,
+                                @inner, @column;
+end;"""
+
+
+def descriptions() -> str:
+    """The batch that sets the description of every object."""
+    rows = [
+        "(" + ", ".join(map(_literal, (*_names(name), text))) + ")"
+        for name, text in comments("sqlserver").items()
+    ]
+    inserts = (
+        INSERT + ",\n".join(rows[first : first + ROWS]) + ";" for first in range(0, len(rows), ROWS)
+    )
+    return BATCH.replace("{inserts}", "\n".join(inserts))
+
+
+def _names(name: str) -> list[str | None]:
+    """`column rowlease.Queue.Kind` as schema, object and column, each but the first maybe None."""
+    parts = name.partition(" ")[2].split(".")
+    return [*parts, None, None][:3]
+
+
+def _literal(text: str | None) -> str:
+    return "null" if text is None else "N'" + text.replace("'", "''") + "'"
