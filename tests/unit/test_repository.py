@@ -28,6 +28,7 @@ LONG = {
 }
 #: Modules with SQL text, and why it is not a routine. All others call the store.
 WITH_SQL = {
+    "store/comments.py": "reads the statements of the migrations",
     "store/postgresql/bulk.py": "COPY and a cursor are no calls of routines",
     "store/postgresql/catalogue.py": "reads the server's catalogue, of databases of any release",
     "store/postgresql/connection.py": "asks who is at the other end, before there is a schema",
@@ -38,6 +39,7 @@ WITH_SQL = {
     "store/postgresql/store.py": "builds the calls of the routines from their headers",
     "store/postgresql/transaction.py": "calls a routine on a connection of the caller's",
     "store/sqlserver/catalogue.py": "as store/postgresql/catalogue.py",
+    "store/sqlserver/descriptions.py": "a part of store/sqlserver/migrate.py",
     "store/sqlserver/migrate.py": "as store/postgresql/migrate.py",
     "spark/jdbc_reader.py": "what Spark's JDBC reader calls a table is a query",
     "demo/ledger.py": "what Spark's JDBC reader calls a table is a query",
