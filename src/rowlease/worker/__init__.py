@@ -3,7 +3,7 @@
 `worker` assembles it from three packages: `claims` exchanges requests and outcomes with the
 database, `slots` runs tasks, and `host` reports health, handles signals and supervises workers.
 
-Names are imported at their first use, because a child process needs few of them.
+Names are imported on first use, because a child process needs only a few of them.
 """
 
 from __future__ import annotations

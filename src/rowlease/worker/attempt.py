@@ -1,4 +1,4 @@
-"""The end of one attempt at a request, as a value, and the text of a task's error."""
+"""Values for how an attempt ended, and the text of a task's error."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from rowlease.errors import DeadLetter, Retry, WrongArguments
 from rowlease.model import Failure
 from rowlease.tasks import Task
 
-#: The most characters of `last_error`, and of the message at its beginning.
+#: The maximum length of `last_error`, in characters.
 MAX_ERROR = 8000
+#: The maximum length of the exception's message, with which `last_error` begins, in characters.
 MAX_MESSAGE = 2000
-#: The longest pause before a retry, in seconds: a due time must be within the database's calendar.
+#: The longest pause before a retry, in seconds. The database cannot store every later due time.
 LONGEST_RETRY = 10 * 365 * 86_400.0
-#: The files whose frames are left out of tracebacks: they mean nothing to a task's author.
-OWN_FOLDER, TASKS_FILE = os.path.join(os.path.dirname(__file__), ""), tasks.__file__
+#: Tracebacks leave out the frames of this package, which mean nothing to the author of a task.
+OWN_FOLDER = os.path.join(os.path.dirname(__file__), "")
+#: Tracebacks leave out the frames of this file, too.
+TASKS_FILE = tasks.__file__
 
 
 class Returned(NamedTuple):
@@ -29,16 +32,16 @@ class Returned(NamedTuple):
 
 
 class NotRun(NamedTuple):
-    """The request was taken back, or its lease was over, before the task began."""
+    """The request was taken back, or its lease had ended, before the task began."""
 
 
-#: The end of an attempt, or `NotRun` if there was none.
+#: How an attempt ended; `NotRun` means that there was none.
 Ending = Returned | Failure | NotRun
 
 
 def failed(task: Task[..., Any], error: BaseException) -> Failure:
-    """The failure that an exception of a task stands for."""
-    # isinstance would call methods of the exception, which may raise.
+    """Convert an exception that a task raised to a `Failure`."""
+    # isinstance may run code of the exception (its `__class__`), and that code may raise.
     kind, raised = type(error), cast("Any", error)
     try:
         if issubclass(kind, Retry):
@@ -54,14 +57,14 @@ def failed(task: Task[..., Any], error: BaseException) -> Failure:
 
 
 def retry_after(seconds: float) -> timedelta | None:
-    """The pause before the next attempt, within the limits; None if `seconds` is not a number."""
+    """The pause before the next attempt, at most LONGEST_RETRY; None if `seconds` is NaN."""
     if math.isnan(seconds):
         return None
     return timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
 
 
 def describe(error: object) -> str:
-    """The text of an exception, or of the reason that a task gave; never raises."""
+    """The text of an exception, or of the reason that a task gave. Never raises."""
     try:
         return _encodable(_text(error))
     except BaseException as worse:

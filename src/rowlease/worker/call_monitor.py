@@ -15,7 +15,7 @@ from rowlease.worker.time_limits import CALL_SILENT
 
 #: Seconds between two checks for stuck calls.
 CHECK_INTERVAL = 1.0
-#: The call that `RenewalsLost` reports, so that the log does not report one cause twice.
+#: This call is never reported as stuck, because the event `RenewalsLost` reports it.
 REPORTED_ELSEWHERE = "renew"
 
 
@@ -23,8 +23,8 @@ class Call(NamedTuple):
     """A call that is not answered yet.
 
     Attributes:
-        name: the store's method.
-        thread: the thread that waits.
+        name: the name of the store's method.
+        thread: the name of the thread that waits.
         since: when the call began.
     """
 
@@ -34,11 +34,11 @@ class Call(NamedTuple):
 
 
 class CallMonitor:
-    """The calls that threads wait for. Safe to use from any thread.
+    """Records the calls that threads are waiting for. Safe to use from any thread.
 
-    A call is stuck when it has not been answered for 10 s or within its own deadline. A stuck call
-    is reported once, and its end is reported when the database answers it, or the next call of the
-    same name and thread.
+    A call is stuck if it has not been answered for 10 s or within its own deadline. A stuck call is
+    reported once. Its end is reported when the database answers it, or answers the next call with
+    the same name from the same thread.
     """
 
     def __init__(self, events: Events) -> None:
@@ -57,7 +57,7 @@ class CallMonitor:
         return sorted(self._waiting.values(), key=lambda call: call.since)
 
     def check(self) -> None:
-        """Report the calls that are stuck by now. For one thread, which makes no calls itself."""
+        """Report calls that have become stuck. Only one thread may call this: the dispatcher's."""
         at = now()
         if at < self._check_at:
             return
@@ -71,7 +71,7 @@ class CallMonitor:
             return
         with self._ends:
             if call[:2] in self._stuck or call not in self._waiting.values():
-                return  # it was reported before, or has just ended
+                return  # the call was reported before, or has just ended
             self._stuck[call[:2]] = call.since
         self._events.emit(CallStuck(call.name, call.thread, now() - call.since))
 
@@ -84,8 +84,8 @@ class CallMonitor:
         """Make a call in this thread.
 
         Raises:
-            StoreTimeout: the message names the call.
-            Exception: what the call raises.
+            StoreTimeout: the call missed its deadline; the message names the call.
+            Exception: any other exception that the call raises.
         """
         thread = threading.current_thread()
         key = threading.get_ident()
@@ -109,7 +109,7 @@ class CallMonitor:
 
 
 class MonitoredStore:
-    """A store, or its notifications, with every method call monitored."""
+    """Wraps a store, or its notifications, and monitors every method call."""
 
     def __init__(self, store: Any, calls: CallMonitor, prefix: str) -> None:
         self._store = store

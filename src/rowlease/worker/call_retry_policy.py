@@ -11,8 +11,8 @@ class CallRetryPolicy:
     """Decides whether a failed call of one kind may be repeated later.
 
     Args:
-        worked: whether such a call has succeeded before. Until one has, a refusal is taken for a
-            mistake in the settings.
+        worked: whether such a call has succeeded before. A refusal before the first success is
+            treated as a mistake in the settings.
     """
 
     def __init__(self, *, worked: bool = False) -> None:
@@ -25,7 +25,7 @@ class CallRetryPolicy:
         self._refused_since = None
 
     def tolerates(self, error: Exception) -> bool:
-        """Whether to repeat the call: always in an outage, after a refusal for a minute."""
+        """Whether to repeat the call: always after a transient error, for a minute if refused."""
         if isinstance(error, StoreError) and error.transient:
             return True
         if not (self._worked and isinstance(error, StoreError | InvalidRequest)):
@@ -39,8 +39,8 @@ class CallRetryPolicy:
 def is_caused_by_data(error: Exception) -> bool:
     """Whether the call might succeed with other values.
 
-    Not in an outage, or if rights or routines are missing. Any other exception may be caused by
-    the values: some make the driver itself fail.
+    They cannot help if the database is unavailable, or if rights or routines are missing. Any other
+    exception may be caused by the values, even one that the driver raises.
     """
     if isinstance(error, StoreError) and error.transient:
         return False
@@ -48,5 +48,5 @@ def is_caused_by_data(error: Exception) -> bool:
 
 
 def ascii_only(text: str) -> str:
-    """The text in ASCII, with all other characters escaped: every database accepts that."""
+    """The text with NUL and all characters outside ASCII escaped; every database accepts it."""
     return text.replace("\0", "\\0").encode("ascii", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The components of a running worker: starts them, wakes them and stops them."""
+"""Starts, wakes and stops the components of a running worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Components:
     """The components of one run; `rowlease.worker.worker` describes them.
 
     Attributes:
-        listener: None in burst mode, or if the database sends no notifications.
+        listener: the listener; None in burst mode, or if the database sends no notifications.
     """
 
     calls: CallMonitor
@@ -35,7 +35,7 @@ class Components:
     housekeeping: Housekeeping
 
     def start(self, threads: Threads) -> None:
-        """Start a thread for each part but the dispatcher, which runs in the caller's thread."""
+        """Start the threads. The dispatcher needs none: it runs in the caller's thread."""
         threads.start("receiver", self.receiver.run)
         threads.start("sender", self.outcome_sender.run)
         threads.start("leases", self.leases.run, self.dispatcher.lost, self.receiver.go_on)
@@ -50,14 +50,14 @@ class Components:
         self.calls.check()
 
     def stop(self) -> None:
-        """End every thread but those of the receiver and the sender, which are closed before."""
+        """End the other threads; the receiver and the outcome sender are closed earlier."""
         self.leases.stop()
         self.housekeeping.stop()
         if self.listener:
             self.listener.stop()
 
     def deliver_rest(self) -> None:
-        """Deliver the outcomes that are left after a late claim or a failure of the receiver."""
+        """Deliver the outcomes that remain after a late claim or a failure of the receiver."""
         self.dispatcher.give_up()
         with suppress(RowleaseError):
             if self.exchanger.lost_claims.is_unsure:
@@ -67,5 +67,5 @@ class Components:
 
     @property
     def undelivered(self) -> int:
-        """How many requests are held or have outcomes that did not reach the database."""
+        """How many requests are still held, or have outcomes that did not reach the database."""
         return self.exchanger.undelivered + self.dispatcher.held

@@ -11,8 +11,8 @@ from pathlib import Path
 def usable_cores(root: Path = Path("/")) -> int:
     """The number of cores in this process's affinity mask, or fewer if a cgroup has a quota.
 
-    It takes quotas of cgroup versions 1 and 2 into account, of this process's group and of every
-    visible group above it. A fraction of a core counts as a whole one.
+    The CPU quotas of this process's cgroup and of every visible parent apply, for cgroup versions 1
+    and 2. A fraction of a core is rounded up.
 
     Args:
         root: the folder that contains proc and sys.
@@ -39,7 +39,8 @@ def _quotas(root: Path) -> Iterator[float]:
         else:
             continue
         for mount in mounts:
-            # In a container the path may be that of the host, of which only the mount is visible.
+            # In a container this may be the path on the host. The container sees only the mounted
+            # part of it, so every parent up to the mount is tried.
             folder = mount / path.lstrip("/")
             for place in (folder, *folder.parents):
                 if place.is_relative_to(mount) and (quota := read(place)) is not None:

@@ -1,4 +1,4 @@
-"""Housekeeping sends heartbeats, fires schedules and calls `maintain`, in its own thread."""
+"""Sends heartbeats, fires schedules and calls `maintain`, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from rowlease.worker.call_retry_policy import CallRetryPolicy, is_caused_by_data
 from rowlease.worker.schedules import Schedules
 from rowlease.worker.time_limits import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
 
-#: Seconds between two calls of `maintain`: while tasks run, and while none runs.
-MAINTAIN, MAINTAIN_IDLE = 1.0, 2.5
-#: The shortest pause in seconds.
+#: Seconds between two calls of `maintain` while tasks run.
+MAINTAIN = 1.0
+#: Seconds between two calls of `maintain` while no task runs.
+MAINTAIN_IDLE = 2.5
+#: The shortest pause between two calls, in seconds.
 SHORTEST_PAUSE = 0.02
 
 
 class Housekeeping:
-    """Calls `worker_heartbeat` and `maintain` at jittered intervals, and at last `remove_worker`.
+    """Calls `worker_heartbeat` and `maintain` at jittered intervals; at the end, `remove_worker`.
 
     Args:
-        busy: returns how many slots run tasks.
-        kinds: the kinds that the worker knows, sent with each heartbeat. No request of these
-            kinds becomes a dead letter because another worker does not know its kind.
+        busy: a function that returns the number of slots that run tasks.
+        kinds: the kinds that the worker knows. Each heartbeat lists them, so that no request of
+            these kinds becomes a dead letter because another worker does not know its kind.
         schedules: the schedules to fire, if any.
     """
 
@@ -63,12 +65,12 @@ class Housekeeping:
         self.answered_at = now()
 
     def run(self) -> None:
-        """Make the calls until stopped; one that fails is repeated at its next time.
+        """Make the calls until stopped. A call that fails is repeated about a second later.
 
         Raises:
             ConfigError: the settings of a task with a schedule are wrong.
-            AccessDenied, SchemaMismatch: the database refused the first call, or has refused for a
-                minute.
+            AccessDenied, SchemaMismatch: the database refused the first call, or has refused calls
+                for a minute.
         """
         schedules = [self._schedules.step] if self._schedules else []
         chores = [self._send_heartbeat, *schedules, self._maintain]
@@ -79,7 +81,7 @@ class Housekeeping:
             for place, chore in enumerate(chores):
                 if now() < due[place]:
                     continue
-                due[place] = now() + MAINTAIN * random.uniform(0.8, 1.2)  # in case it fails
+                due[place] = now() + MAINTAIN * random.uniform(0.8, 1.2)  # if the chore fails
                 try:
                     due[place] = now() + chore()
                     self.answered_at = now()
@@ -94,11 +96,11 @@ class Housekeeping:
             self._store.remove_worker(self._worker_id)
 
     def stop(self) -> None:
-        """Remove the worker from the database and end `run`."""
+        """End `run`, which then removes the worker from the database."""
         self._stopped.set()
 
     def _report(self, error: str) -> None:
-        """Emit a refusal once. It does not end the worker: the values of one row may cause it."""
+        """Emit each refusal once. The worker goes on, because a single row may be the cause."""
         if error not in self._reported:
             self._reported.add(error)
             self._events.emit(HousekeepingRefused(error))

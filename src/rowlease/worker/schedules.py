@@ -1,8 +1,8 @@
 """Registers the schedules of a worker's tasks, and fires schedules that are due.
 
-No leader is elected: the first worker to claim a due schedule leases it like a request, and fires
-it with the token of that lease. If that worker dies, the lease runs out and another worker claims
-the schedule. A worker that fires too late changes nothing, because its token is old.
+No leader is elected. The first worker that claims a due schedule leases it like a request, and
+fires it with the token of that lease. If this worker dies, the lease runs out and another worker
+claims the schedule. A worker that fires too late changes nothing, because its token is old.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rowlease.requests import DEFAULT_QUEUE
 from rowlease.store import Scheduling
 from rowlease.tasks import Registry
 
-#: The longest pause between two checks, in seconds. The first firing of a schedule that was made,
-#: changed or resumed meanwhile may be late by as much.
+#: The longest pause between two checks, in seconds. If a schedule is created, changed or resumed
+#: during the pause, its first firing may be this late.
 CHECK_INTERVAL = 15.0
 
 
 class Schedules:
-    """The schedules of one worker: those of its tasks, and all others whose tasks it knows."""
+    """Registers the schedules of a worker's tasks; fires every schedule whose task it knows."""
 
     def __init__(self, store: Scheduling, worker_id: str, tasks: Registry, events: Events) -> None:
         self._store = store
@@ -38,8 +38,8 @@ class Schedules:
             Seconds until the next call.
 
         Raises:
-            StoreError: the database refused a call, or is away.
-            ConfigError: the queue of a task does not exist.
+            StoreError: the database refused a call, or is unavailable.
+            ConfigError: the schedule of a task was refused, for example for its queue.
         """
         while self._unregistered:
             one = self._unregistered[-1]
@@ -56,7 +56,9 @@ class Schedules:
                     catch_up=one.catch_up,
                 )
             except InvalidRequest as error:
-                raise ConfigError(f"task {one.name} has cron: {error}") from error
+                raise ConfigError(
+                    f"the schedule of task {one.name} is not valid: {error}"
+                ) from error
             self._unregistered.pop()
         while True:
             claim = self._store.claim_schedules(self._worker_id, kinds=self._kinds)
@@ -78,8 +80,8 @@ class Schedules:
         except Exception as error:
             if isinstance(error, StoreError) and error.transient:
                 raise
-            # The next worker that claims the schedule tries again. Any exception is possible:
-            # values written into the row by hand may be beyond the calendar.
+            # The next worker that claims the schedule tries again. Any exception is possible,
+            # because values written into the row by hand may be out of range.
             reason = str(error) or type(error).__name__
             if (due.schedule_name, reason) not in self._reported:
                 self._reported.add((due.schedule_name, reason))

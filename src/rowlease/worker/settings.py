@@ -9,8 +9,10 @@ from typing import TypedDict, cast
 
 from rowlease.errors import ConfigError
 
-#: The limits of the setting `lease`.
-SHORTEST_LEASE, LONGEST_LEASE = timedelta(milliseconds=100), timedelta(days=1)
+#: The smallest value of the setting `lease`.
+SHORTEST_LEASE = timedelta(milliseconds=100)
+#: The largest value of the setting `lease`.
+LONGEST_LEASE = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,33 +20,35 @@ class WorkerSettings:
     """The settings of a worker.
 
     Attributes:
-        queues: the queues to claim from. In a list the most important comes first: a queue is
-            served only when those before it are empty. In a dict of weights (1 to 1000) each queue
-            gets its share of the claims while all of them have requests. None takes the queues of
-            the tasks ("default" for a task without one), with equal weights.
-        concurrency: how many slots. None takes one for each usable core, 32 for threads, or 100
-            for coroutines.
-        executor: "process" runs the tasks of each slot in a child process, so that a crash harms no
-            other task. "thread" and "coroutine" run all tasks in this process, for tasks that
-            wait for other machines: plain functions in threads and coroutines in one event loop.
-            A thread cannot be killed: a task past its time limit fails, but its thread runs on,
-            and a soft time limit only sets `current().should_stop`. None takes the executor that
-            the tasks name, else "coroutine" if every task is an `async def`, else "process".
-        prefetch: the most short requests to prefetch for each slot. None takes 500 for processes,
-            else 30. The run time of tasks limits it further: a slot holds at most 200 ms of work,
-            and prefetches nothing while tasks take over 100 ms.
-        lease: how long leases last before they must be renewed (0.1 s to 1 day). None takes the
-            setting of each queue. The requests of a dead worker are free again after that time.
-        consumer_priority: workers with a larger one get requests first.
-        burst: stop when the queues are empty and nothing runs; requests that are not due yet do
-            not count.
-        grace: how long running tasks may go on after the first `stop` (30 s).
-        poll: the longest sleep of an idle worker without a notification. None takes 5 s, or 1 s if
-            the database sends no notifications.
-        processes: how many workers like this one share the host's cores (1 or more).
+        queues: the queues to claim from. In a list, the most important queue comes first: a queue
+            is served only when the queues before it are empty. In a dict of weights (1 to 1000),
+            each queue gets its share of the claims while all queues have requests. None means the
+            queues of the tasks ("default" for a task without one), with equal weights.
+        concurrency: the number of slots. None means one for each usable core, 32 for threads, or
+            100 for coroutines.
+        executor: where tasks run. "process" runs the tasks of each slot in a child process, so that
+            a crash harms no other task. "thread" and "coroutine" run all tasks in this process,
+            which suits tasks that wait for other machines. Plain functions run in threads,
+            coroutines in one event loop. A thread cannot be killed: a task that exceeds its time
+            limit fails, but its thread goes on, and a soft time limit only sets
+            `current().should_stop`. None means the executor that the tasks name. If they name none,
+            it is "coroutine" if every task is an `async def`, and "process" otherwise.
+        prefetch: the maximum number of requests to prefetch for each slot. None means 500 for child
+            processes and 30 otherwise. The run time of tasks limits it further: a slot holds at
+            most 200 ms of work, so it prefetches nothing while tasks take over 100 ms.
+        lease: how long a lease lasts before it must be renewed (0.1 s to 1 day). None means the
+            setting of each queue. Other workers get the requests of a dead worker after this time.
+        consumer_priority: the priority of this worker; workers with a larger number get requests
+            first.
+        burst: whether to stop when the queues are empty and nothing runs. Requests that are not due
+            yet do not count.
+        grace: how long running tasks may go on after the first call of `stop` (30 s).
+        poll: the longest time that an idle worker sleeps without a notification. None means 5 s, or
+            1 s if the database sends no notifications.
+        processes: the number of workers like this one that share the host's cores (1 or more).
 
     Raises:
-        ConfigError: one of them is wrong.
+        ConfigError: a setting is wrong.
     """
 
     queues: Sequence[str] | Mapping[str, int] | None = None
@@ -69,13 +73,13 @@ class WorkerSettings:
             raise ConfigError(f"prefetch is {self.prefetch}; it must be 0 or more")
 
     def keywords(self) -> WorkerKeywords:
-        """The settings but `queues` and `concurrency`, as keyword arguments of `Worker`."""
+        """The settings except `queues` and `concurrency`, as keyword arguments of `Worker`."""
         names = WorkerKeywords.__annotations__
         return cast("WorkerKeywords", {name: getattr(self, name) for name in names})
 
 
 class WorkerKeywords(TypedDict, total=False):
-    """The fields of `WorkerSettings` but `queues` and `concurrency`, as keyword arguments."""
+    """The fields of `WorkerSettings` except `queues` and `concurrency`, as keyword arguments."""
 
     executor: str | None
     prefetch: int | None

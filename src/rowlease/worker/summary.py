@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 @dataclass(slots=True)
 class Counts:
-    """How many requests had which outcome so far."""
+    """The number of requests claimed, and of each outcome, so far."""
 
     claimed: int = 0
     finished: int = 0
@@ -31,9 +31,9 @@ class Summary(NamedTuple):
         lost: leases lost; the outcomes of their requests did not count.
         crashed: child processes that died.
         undelivered: outcomes that did not reach the database; their requests run again.
-        seconds: the time since the slots were ready.
+        seconds: the time since the slots became ready.
         slots: how many tasks could run at once.
-        task_seconds: the run time of all tasks together.
+        task_seconds: the total run time of all tasks.
     """
 
     claimed: int

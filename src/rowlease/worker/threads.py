@@ -1,4 +1,4 @@
-"""Starts the threads of a worker, and waits for their ends."""
+"""Starts the threads of a worker, and waits for them to end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Threads:
     """The threads of a worker, by name.
 
     Args:
-        failed: called in a thread that ends with an error.
+        failed: a function that each thread calls if it ends with an error.
 
     Attributes:
         error: the first error that ended a thread, or None.

@@ -62,16 +62,17 @@ class Worker:
     so a task must be safe to run twice.
 
     Args:
-        store: a store, or a DSN, which `run` then opens and closes.
-        tasks: tasks, a registry, or the name of a module as `load_tasks` takes it. For the executor
-            "process", child processes must be able to import them: from the top level of a module
-            or of the script.
-        events: receives every event; None makes one that writes to the logger `rowlease`.
+        store: a store, or a DSN with which `run` opens a store.
+        tasks: tasks, a registry, or the name of a module (see `load_tasks`). With the executor
+            "process", child processes import the tasks, so each task must be at the top level of a
+            module or of the script.
+        events: the `Events` that gets every event. None means one that writes to the logger
+            `rowlease`.
         queues, concurrency, executor, prefetch, lease, consumer_priority, burst, grace, poll,
             processes: as in `rowlease.worker.settings.WorkerSettings`.
 
     Attributes:
-        health: whether it is live and ready. Safe to use from any thread.
+        health: whether the worker is live and ready. Safe to use from any thread.
 
     Raises:
         ConfigError, UnknownTask: an argument is wrong.
@@ -128,7 +129,7 @@ class Worker:
 
         Raises:
             InvalidRequest: a queue does not exist.
-            StoreError: the database cannot be reached at the start, or refuses for good.
+            StoreError: the database cannot be reached at the start, or keeps refusing calls.
             ConfigError: a child process cannot import the tasks.
         """
         if not isinstance(self._store, str):
@@ -181,7 +182,7 @@ class Worker:
             events,
             listener=listener,
             poll=settings.poll.total_seconds() if settings.poll else longest_sleep,
-            # Well before a lease of the worker ends; leases of queues last at least a second.
+            # Outcomes must be sent well before a lease ends. A queue's leases last at least 1 s.
             flush=min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH,
             drained=self._stop_unless_stopping if is_burst else None,
         )
@@ -235,7 +236,7 @@ class Worker:
         dispatcher.give_up()
 
     def _end(self, components: Components, threads: Threads) -> None:
-        """Deliver what is left and end the threads; do not wait for one that takes too long."""
+        """Deliver the remaining outcomes and end the threads that end in time."""
         until = max(now() + WORKER_SHUTDOWN, self._stop_at or 0.0)
         components.outcome_sender.close()
         components.receiver.close(until)

@@ -11,14 +11,14 @@ from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Done, NotDone
 from rowlease.worker.summary import Counts
 
-#: `repeat` means that the outcome arrived in an earlier call whose answer was lost.
+#: `repeat` means that the database got the outcome in an earlier call whose answer was lost.
 ACCEPTED = (Outcome.OK, Outcome.REPEAT)
 
 
 class DeliveredOutcomes:
-    """Counts and emits accepted outcomes, and those refused because the lease was lost.
+    """Counts and emits the outcomes that the database accepted, and the leases that were lost.
 
-    Safe to use from any thread: a lock covers each method.
+    Safe to use from any thread, because each method holds a lock.
     """
 
     def __init__(self, counts: Counts, events: Events) -> None:
@@ -56,7 +56,7 @@ class DeliveredOutcomes:
     def declined(
         self, declined: Sequence[Lease], answers: Sequence[Outcome], dead: Sequence[bool]
     ) -> None:
-        """Count declined requests, and emit one event for each kind: there may be many requests."""
+        """Count declined requests. Emit one event for each kind, because requests may be many."""
         with self._lock:
             self._counts.dead += sum(dead)
             self._counts.abandoned += self._count_accepted(declined, answers) - sum(dead)

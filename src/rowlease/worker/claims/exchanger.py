@@ -24,18 +24,18 @@ from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.summary import Counts
 from rowlease.worker.time_limits import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
-#: The most requests that one claim takes.
+#: The maximum number of requests of one claim.
 MAX_LIMIT = 10_000
 
 
 class Exchanger:
-    """Exchanges outcomes for requests.
+    """Delivers outcomes and claims requests.
 
-    `deliver` is safe from any thread. Only the receiver's thread may claim; other threads may call
-    `exchange` with a limit of 0 during a claim.
+    `deliver` is safe from any thread. Only the receiver's thread may claim. During a claim, other
+    threads may call `exchange` with a limit of 0.
 
     Args:
-        lease: how long leases last; None takes the setting of each queue.
+        lease: how long leases last. None means the setting of each queue.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Exchanger:
         self._events = events
         self._lease = lease
         self._floor: str | None = None
-        #: Whether the last claim had no floor, and so passed over no waiting request.
+        #: Whether the last claim had no floor, so that it missed no waiting request.
         self.claimed_without_floor = False
         self._lock = threading.Lock()
-        #: Outcomes that no call of `exchange` has taken.
+        #: Outcomes that no call of `exchange` is sending yet.
         self._waiting = Outcomes()
-        #: For each call of `exchange` under way: its outcomes without those known to have arrived,
-        #: and all of its outcomes.
+        #: The calls of `exchange` that are under way. A key has the outcomes that the database has
+        #: not answered yet; its value has all outcomes of the call.
         self._sending: dict[Outcomes, Outcomes] = {}
         self.lost_claims = LostClaims(worker_id, events)
         self.waiting_since: float | None = None
@@ -75,11 +75,11 @@ class Exchanger:
         self._delivered = DeliveredOutcomes(self.counts, events)
 
     def deliver(self, outcomes: Outcomes, over: Sequence[Lease] = ()) -> None:
-        """Send these with the next exchange.
+        """Send these outcomes with the next exchange.
 
         Args:
-            over: the leases that end with these outcomes. They are dropped under the same lock, so
-                that `disown` always finds a request among the held leases or the outcomes.
+            over: the leases that end with these outcomes. The lease is dropped and the outcome
+                added under one lock, so that `disown` always finds the request in one of the two.
         """
         with self._lock:
             self._leases.drop(over)
@@ -88,33 +88,34 @@ class Exchanger:
 
     @property
     def undelivered(self) -> int:
-        """How many outcomes are not known to have reached the database."""
+        """The number of outcomes that may not have reached the database."""
         with self._lock:
             return len(self._waiting) + sum(map(len, self._sending))
 
     @property
     def num_waiting(self) -> int:
-        """How many outcomes no call of `exchange` has taken."""
+        """The number of outcomes that no call of `exchange` is sending yet."""
         return len(self._waiting)
 
     def drop_floor(self) -> None:
-        """Make the next claim without a floor."""
+        """Have the next claim made without a floor."""
         self._floor = None
 
     def exchange(self, limit: int, slots: int) -> tuple[list[Lease], Claim | None]:
         """Deliver every waiting outcome and claim up to `limit` requests.
 
-        The next call sends those outcomes again that may not have arrived; the database answers
-        `repeat` to each that had.
+        If the call fails, the next call sends every outcome that may not have arrived. The database
+        answers `repeat` for an outcome that it already has.
 
         Args:
-            slots: how many of the claimed requests start at once.
+            limit: the maximum number of requests to claim; 0 means no claim.
+            slots: the number of claimed requests that can start at once.
 
         Returns:
-            The leases, and the claim that they came with (None if the limit is 0).
+            The leases, and the claim that they belong to (None if the limit is 0).
 
         Raises:
-            StoreError: as the store's routines.
+            StoreError: the database refused a call, or is unavailable.
         """
         limit = max(0, min(limit, MAX_LIMIT))
         asked_at = now()
@@ -142,9 +143,10 @@ class Exchanger:
         return self._leased(claim, asked_at), claim
 
     def disown(self) -> int:
-        """Disown the leases of claims whose answers were lost; return how many there were.
+        """Disown the leases of claims whose answers were lost; return the number disowned.
 
-        Only the thread that claims may call this: it would also disown a claim made meanwhile.
+        Only the thread that claims may call this. In another thread, the call would also disown the
+        leases of a claim that is under way.
         """
         with self._lock:
             held = self._leases.requests()
@@ -197,7 +199,7 @@ class Exchanger:
         )
 
     def _send_in_parts(self, sending: Outcomes) -> None:
-        """Deliver the outcomes by halves, to find those that the database refuses."""
+        """Deliver the outcomes in ever smaller parts, to find those that the database refuses."""
         parts = [Outcomes(sending.done, sending.not_done)]
         sending.done, sending.not_done = [], []
         try:
@@ -234,10 +236,10 @@ class Exchanger:
             self._delivered.not_done(part.not_done, answer.failed, answer.dead)
 
     def _replacement(self, part: Outcomes, error: Exception) -> list[Outcomes]:
-        """What to send in place of a refused outcome, the only one of `part`.
+        """What to send in place of a refused outcome, which is the only one of `part`.
 
-        A refused result becomes a failure, and the text of a refused failure becomes ASCII. If
-        that is refused as well, nothing is sent and the lease runs out.
+        A refused result becomes a failure, and the text of a refused failure becomes ASCII. If the
+        ASCII text is refused as well, nothing is sent and the lease runs out.
         """
         for one in part.done:
             refusal = Failure(ascii_only(f"the database refused the result: {error}"))

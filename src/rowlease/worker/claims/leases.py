@@ -37,7 +37,7 @@ LEASE_OVER = "was given up because the lease of its request could not be renewed
 
 
 class Runner(Protocol):
-    """The slot that runs a request, as far as its lease needs it."""
+    """The methods of a slot that the lease of its request uses."""
 
     def has_begun(self, number: int) -> bool: ...
     def stop(self, number: int) -> None: ...
@@ -53,11 +53,11 @@ class Lease:
         task_number: the index of the request's task among the worker's tasks.
         limit: the task's time limit in seconds, or None.
         seconds: how long the lease lasts.
-        ends: when the lease ends, by this host's clock. It is counted from before the claim was
-            sent, so it is never later than the end in the database.
-        lost: whether another worker may own the request by now.
+        ends: when the lease ends, by this host's clock. The time is computed from the moment before
+            the claim was sent, so it is never later than the end in the database.
+        lost: whether another worker may have claimed the request.
         start_emitted: whether the event `Started` has been emitted.
-        slot: the slot that has the request, until it answers.
+        slot: the slot that has the request; None before and after that.
         number: the request's number in that slot.
     """
 
@@ -98,15 +98,16 @@ class Lease:
     def overdue(self, since: float, at: float) -> tuple[str | None, float]:
         """Check whether the task must be ended now.
 
-        It must be when it has run past its time limit, or when the lease is about to end. A lease
-        comes so close to its end when the database was away or this process was stopped.
+        A task must be ended if it exceeds its time limit, or if its lease is about to end. The
+        latter happens after an outage of the database, or if this process was stopped for a while.
 
         Args:
             since: when the task began.
             at: the present time.
 
         Returns:
-            The reason, or None if the task may go on; and the seconds until the next check.
+            The reason, or None if the task may go on. The second value is the number of seconds
+            until the next check.
         """
         left = math.inf
         if self.limit is not None:
@@ -122,7 +123,7 @@ class Lease:
         return None, left
 
     def stop(self) -> None:
-        """Ask the task to stop, if it runs. Safe from any thread."""
+        """Ask the task to stop if it is running. Safe from any thread."""
         if self.has_begun() and (slot := self.slot):
             slot.stop(self.number)
 
@@ -151,9 +152,9 @@ class Leases:
         self._progress = ProgressReporter(events)
         self._pause = LONGEST_CHECK_PAUSE
         self._stopped = False
-        #: The length in seconds of the shortest lease so far.
+        #: The length of the shortest lease so far, in seconds.
         self.shortest = math.inf
-        #: When renewals began to fail; None while they succeed. Nothing is claimed meanwhile.
+        #: When renewals began to fail; None while they succeed. Nothing is claimed while they fail.
         self.failing_since: float | None = None
         self._retry_policy = CallRetryPolicy(worked=True)  # the claims of these leases succeeded
         self.num_lost = 0
@@ -168,7 +169,7 @@ class Leases:
             self._wake.set()
 
     def drop(self, leases: Collection[Lease]) -> None:
-        """Stop renewing these leases: their requests have outcomes, or the leases are lost."""
+        """Stop renewing these leases: they are lost, or their requests have outcomes."""
         self._held.difference_update(leases)
 
     def requests(self) -> list[LeasedRequest]:
@@ -179,8 +180,8 @@ class Leases:
         """Renew leases until stopped.
 
         Args:
-            lost: called with each lease that was lost.
-            recovered: called when renewals succeed again.
+            lost: a function that is called with each lease that was lost.
+            recovered: a function that is called when renewals succeed again.
 
         Raises:
             RowleaseError: the database has refused renewals for a minute.
@@ -197,16 +198,16 @@ class Leases:
                 self._progress.write(tuple(self._held), self._store_with_timeout())
 
     def stop(self) -> None:
-        """End `run`. Leases that are still held then run out."""
+        """End `run`. Leases that are still held will run out."""
         self._stopped = True
         self._wake.set()
 
     def renew(self) -> list[Lease]:
-        """Renew every lease past a third of its time, in one call for each length of lease.
+        """Renew every lease after a third of its time. Leases of equal length share one call.
 
         A call that fails is repeated at the next check. While renewals fail, each check makes a
-        call even if no lease is due: a renewal of nothing shows whether the database accepts
-        renewals again.
+        call even if no lease is due: renewing nothing shows whether the database accepts renewals
+        again.
 
         Returns:
             The leases that were lost.
@@ -265,8 +266,8 @@ class Leases:
                 # The task has completed the request itself and goes on running.
                 lease.prolong(math.inf)
             elif answer.outcome is not Outcome.BUSY and lease in self._held:
-                # `busy` means that another call finishes the request at this moment.
-                # A lease that is not held any more ended while the renewal was under way.
+                # `busy` means that another call is finishing the request at this moment.
+                # A lease that is no longer held has ended during this call.
                 lease.lost = True
                 lease.stop()
                 lost.append(lease)
@@ -283,11 +284,11 @@ class Leases:
 
 
 def call_timeout(lease: float, of: float, least: float) -> timedelta:
-    """The time limit of a call: a share of the shortest lease, within limits.
+    """The deadline of a call: a share of the shortest lease, but at most `deadlines.CALL`.
 
     Args:
-        lease: seconds that the shortest lease lasts.
+        lease: the length of the shortest lease, in seconds.
         of: the share.
-        least: the shortest time limit, in seconds.
+        least: the shortest deadline, in seconds.
     """
     return min(deadlines.CALL, timedelta(seconds=max(least, min(lease, 1e6) * of)))

@@ -1,4 +1,4 @@
-"""The listener is a thread that waits for the database's notifications and wakes the receiver."""
+"""The listener waits for notifications of the database and wakes the receiver."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from rowlease.store import Consuming, Notifications
 
 logger = logging.getLogger("rowlease")
 
-#: How long one wait for a notification lasts; `stop` and `retract` take effect after it.
+#: The longest time that one wait for a notification lasts. `stop` and `retract` take effect after
+#: the wait.
 WAIT = timedelta(seconds=0.2)
-#: Seconds between two reads that discard notifications while the receiver needs none.
+#: Seconds between two reads that discard notifications while the worker is busy.
 DISCARD_INTERVAL = 1.0
-#: Seconds before the next attempt to connect: doubled each time, half of it random.
-FIRST_RETRY, LAST_RETRY = 0.1, 5.0
+#: The longest pause before the first retry of a failed connection, in seconds. The pause doubles
+#: with each retry, and up to half of it is taken off at random.
+FIRST_RETRY = 0.1
+#: The longest pause between two retries, in seconds.
+LAST_RETRY = 5.0
 
 
 class Wakeable(Protocol):
-    """What the listener wakes: the receiver."""
+    """The methods of the receiver that the listener calls."""
 
     def notified(self) -> None: ...
     def announced(self) -> None: ...
@@ -33,7 +37,7 @@ class Wakeable(Protocol):
 class Listener:
     """Waits for notifications, and announces to producers whether this worker is idle.
 
-    While its connection is lost, the receiver polls.
+    While the listener has no connection, the receiver polls.
     """
 
     def __init__(self, store: Consuming, queues: Sequence[str], events: Events) -> None:
@@ -50,7 +54,7 @@ class Listener:
         self._is_idle.set()
 
     def retract(self) -> None:
-        """Announce soon that the worker is busy, so that producers stop sending notifications."""
+        """Announce that the worker is busy, so that producers stop sending notifications."""
         if not self._stopped.is_set():
             self._is_idle.clear()
 
@@ -91,5 +95,5 @@ class Listener:
                 if self.is_announced:
                     notifications.announce_idle(False)
                     self.is_announced = False
-                notifications.wait(timedelta(0))  # discards what came, so that it cannot pile up
+                notifications.wait(timedelta(0))  # discard what came, so that it does not pile up
                 self._is_idle.wait(DISCARD_INTERVAL)

@@ -10,13 +10,14 @@ from rowlease.events import Disowned, Events
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Consuming
 
-#: Seconds for which a claim whose answer was lost may still run at the server and commit, and
-#: seconds between two checks in that time.
-LATE_COMMIT, LATE_COMMIT_CHECK = 10.0, 1.0
+#: Seconds during which a claim whose answer was lost may still be running on the server and commit.
+LATE_COMMIT = 10.0
+#: Seconds between two calls of `disown` in that time.
+LATE_COMMIT_CHECK = 1.0
 
 
 class LostClaims:
-    """Tracks whether the database may have leases for this worker that the worker does not know.
+    """Tracks whether the database may have leases of this worker that the worker does not know.
 
     Attributes:
         check_at: when to call `disown` next.
@@ -36,7 +37,7 @@ class LostClaims:
         self.check_at, self.is_unsure = now(), True
 
     def disown(self, store: Consuming, queues: Sequence[str], held: Sequence[LeasedRequest]) -> int:
-        """Disown all leases of this worker but those of `held`; return how many there were."""
+        """Disown all leases of this worker except those of `held`; return the number disowned."""
         answers = store.disown(self._worker_id, queues, held)
         self.is_unsure = False
         at = now()

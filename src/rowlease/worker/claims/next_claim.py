@@ -8,16 +8,20 @@ import random
 from rowlease.clock import now
 from rowlease.model import Claim
 
-#: Pauses in seconds before the claims that follow an announcement of idleness. A producer that
-#: checked just before the announcement sends no notification, and may commit a little later.
+#: The pauses, in seconds, before the claims that follow an announcement that the worker is idle. A
+#: producer that looked for idle workers just before the announcement sends no notification, but may
+#: commit a little later.
 RECHECKS = (0.0, 0.02, 0.2)
-#: Seconds after a claim until its floor is dropped. The next claim then sees requests that a late
-#: commit or `maintain` has put below the floor (docs/decisions/0011).
+#: Seconds after a claim until the database drops the part of its floor that is not proven. From
+#: then on, claims see requests that a late commit or `maintain` put below the floor
+#: (docs/decisions/0011).
 FLOOR_DROPPED = 1.1
-#: The longest sleep of an idle worker in seconds, with notifications (which may get lost) and
-#: without.
-POLL, POLL_WITHOUT_NOTIFICATIONS = 5.0, 1.0
-#: The shortest sleep in seconds, for when a request is due but could not be claimed.
+#: The longest sleep of an idle worker that gets notifications, in seconds. A notification may get
+#: lost.
+POLL = 5.0
+#: The longest sleep of an idle worker that gets no notifications, in seconds.
+POLL_WITHOUT_NOTIFICATIONS = 1.0
+#: The shortest sleep, in seconds. It applies when a request is due but could not be claimed.
 SHORTEST_SLEEP = 0.02
 
 
@@ -42,15 +46,15 @@ class NextClaim:
         self.at = 0.0
 
     def mark_unsure(self) -> None:
-        """Poll again when the floor is dropped: requests that commit late may be below it."""
+        """Plan a claim for the time when requests below the floor become visible."""
         self._unsure_until = now() + FLOOR_DROPPED
 
     def plan_rechecks(self) -> None:
-        """Claim a few times before sleeping: producers sent no notifications until now."""
+        """Plan a few claims before the next sleep: producers sent no notifications until now."""
         self._rechecks = list(RECHECKS)
 
     def later(self, claim: Claim) -> bool:
-        """Plan the next claim after one that left nothing: the next recheck, else after a sleep.
+        """Plan the next claim after one that emptied the queues: a recheck, or one after a sleep.
 
         Returns:
             Whether a sleep was planned.

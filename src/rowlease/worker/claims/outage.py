@@ -9,15 +9,18 @@ from rowlease.errors import RowleaseError
 from rowlease.events import Events, StoreLost, StoreRecovered
 from rowlease.worker.call_retry_policy import CallRetryPolicy
 
-#: Seconds between calls during an outage: doubled each time, half of it random.
-FIRST_RETRY, LAST_RETRY = 0.1, 5.0
+#: The longest pause before the first retry in an outage, in seconds. The pause doubles with each
+#: retry, and up to half of it is taken off at random.
+FIRST_RETRY = 0.1
+#: The longest pause between two retries, in seconds.
+LAST_RETRY = 5.0
 
 
 class Outage:
-    """The state of the database, as the calls of one thread show it.
+    """Whether the database is available, as seen by the calls of one thread.
 
     Attributes:
-        since: when the first call of the outage failed; None while calls succeed.
+        since: when the first call failed; None while calls succeed.
         retry_at: the earliest time for the next call.
     """
 
@@ -32,7 +35,7 @@ class Outage:
         """Record a call that failed, and delay the next one.
 
         Raises:
-            RowleaseError: this error, if a retry cannot help.
+            RowleaseError: `error`, if a retry cannot help.
         """
         if not self._retry_policy.tolerates(error):
             raise error
@@ -52,5 +55,5 @@ class Outage:
             self._pause = 0.0
 
     def retry_now(self) -> None:
-        """Allow the next call at once."""
+        """Allow the next call without a pause."""
         self.retry_at = 0.0

@@ -1,7 +1,7 @@
-"""The sender delivers outcomes while the receiver waits for the answer to a claim.
+"""Delivers outcomes while the receiver waits for the answer to a claim.
 
-Without it, the outcomes of short tasks would wait for that answer, and the server could not process
-both at once (docs/decisions/0030).
+Otherwise the outcomes of short tasks would wait for that answer, and the server could not process
+outcomes and a claim at the same time (docs/decisions/0030).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from rowlease.errors import RowleaseError
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.receiver import Receiver
 
-#: Up to this many outcomes cost less with the next claim than in a transaction of their own.
+#: It costs less to send this many outcomes, or fewer, with the next claim than in a transaction of
+#: their own.
 FEW = 100
-#: Seconds after an error in which only the receiver makes calls: it handles errors, and it may have
-#: the only connection.
+#: Seconds after an error during which only the receiver makes calls. The receiver handles errors,
+#: and it may have the only connection.
 PAUSE_AFTER_ERROR = 1.0
 
 

@@ -1,4 +1,4 @@
-"""The outcomes of requests, on their way from the slots to the database."""
+"""The outcomes of requests, from the slots to the database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NotDone(NamedTuple):
 
 @dataclass(slots=True, eq=False)  # compared by identity, so that it can be a key
 class Outcomes:
-    """Outcomes on their way to the database."""
+    """Outcomes that the database does not have yet."""
 
     done: list[Done] = field(default_factory=list)
     not_done: list[NotDone] = field(default_factory=list)
@@ -39,14 +39,14 @@ class Outcomes:
         return len(self.done) + len(self.not_done) + len(self.abandoned) + len(self.declined)
 
     def add(self, lease: Lease, ending: Returned | Failure, seconds: float) -> None:
-        """Add how an attempt ended."""
+        """Add the outcome of one attempt."""
         if isinstance(ending, Failure):
             self.not_done.append(NotDone(lease, ending, seconds))
         else:
             self.done.append(Done(lease, ending.result, seconds))
 
     def copy(self) -> Outcomes:
-        """A copy that keeps its outcomes when the fields of this object are assigned."""
+        """A shallow copy: assigning a field of this object does not change the copy."""
         return Outcomes(self.done, self.not_done, self.abandoned, self.declined)
 
     def requests(self) -> list[LeasedRequest]:
@@ -61,7 +61,7 @@ class Outcomes:
         self.declined += more.declined
 
     def halves(self) -> list[Outcomes]:
-        """The completed and failed requests, in two parts of about the same size."""
+        """The outcomes of completed and failed requests, in two parts of about the same size."""
         done, not_done = len(self.done) // 2, len(self.not_done) // 2
         return [
             Outcomes(self.done[:done], self.not_done[: len(self.not_done) - not_done]),

@@ -13,7 +13,7 @@ from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 
 
 class Running(Protocol):
-    """A lease, as far as its progress is concerned."""
+    """The members of a lease that the reporter uses."""
 
     request: LeasedRequest
 
@@ -30,8 +30,8 @@ class ProgressReporter:
     def write(self, held: Collection[Running], store: Consuming) -> None:
         """Write what running tasks have reported since the last call.
 
-        If the database is away, the next call writes it. Progress that the database refuses is
-        skipped, since nothing depends on it.
+        If the database is unavailable, the next call writes the latest progress instead. Progress
+        that the database refuses is skipped, because nothing depends on it.
         """
         latest = {one: progress for one in held if (progress := one.progress())}
         changed = [
@@ -48,7 +48,7 @@ class ProgressReporter:
 
 
 def _report(changed: list[tuple[LeasedRequest, float, str]], store: Consuming) -> int:
-    """Write all in one call; if that is refused, write each report alone, in ASCII."""
+    """Write all reports in one call. If it is refused, write each report alone, in ASCII."""
     try:
         return store.report_progress(changed)
     except Exception as error:

@@ -7,20 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rowlease.errors import ConfigError
 
+#: The largest weight of a queue.
 MAX_WEIGHT = 1000
 
 
 class QueueOrder:
     """The queues of a worker, in the order of the next claim.
 
-    A list keeps its order: a queue is served only when those before it are empty. With weights,
-    each queue gets its share while all of them have requests.
+    A list keeps its order: a queue is served only when the queues before it are empty. With
+    weights, each queue gets its share while all queues have requests.
 
-    Source: stride scheduling (Waldspurger and Weihl, 1995). The distance of a queue grows by the
-    number of its claimed requests divided by its weight; the shortest distance comes first.
+    Source: stride scheduling (Waldspurger and Weihl, 1995). Each queue has a distance, which grows
+    by the number of its claimed requests divided by its weight. The queue with the shortest
+    distance comes first.
 
     Raises:
-        ConfigError: there is no queue, one comes twice, or a weight is not 1 to 1000.
+        ConfigError: there is no queue, a queue is named twice, or a weight is not 1 to 1000.
     """
 
     def __init__(self, queues: Sequence[str] | Mapping[str, int]) -> None:
@@ -40,15 +42,15 @@ class QueueOrder:
         return sorted(distances, key=distances.__getitem__)  # stable: a list keeps its order
 
     def record_claim(self, names: Iterable[str], *, more_left: bool) -> None:
-        """Account for a claim that was made in the present order.
+        """Account for a claim that was made in the current order.
 
         Args:
-            names: for each claimed request, the name of its queue.
-            more_left: whether the claim may have left requests that wait.
+            names: the queue of each claimed request.
+            more_left: whether requests may still be waiting after the claim.
         """
         if self._weights is None:
             return
-        if not more_left:  # every queue is empty, so none has a share to catch up on
+        if not more_left:  # every queue is empty, so no queue has to catch up
             self._distances = dict.fromkeys(self._distances, 0.0)
             return
         order, counts, distances = self.order(), Counter(names), self._distances

@@ -19,13 +19,13 @@ def queues_of(tasks: Registry) -> dict[str, int]:
 def check_queues(
     store: Reading, tasks: Registry, queues: Sequence[str], events: Events, *, are_named: bool
 ) -> None:
-    """Check that the queues exist, and emit `QueueLeftOut` for each queue of a task not among them.
+    """Check that the queues exist. Emit `QueueLeftOut` for each queue of a task that is left out.
 
     Args:
-        are_named: whether the caller has named the queues; else they are those of the tasks.
+        are_named: whether the caller has named the queues; if not, they are those of the tasks.
 
     Raises:
-        InvalidRequest: a queue does not exist; the message tells how to fix it.
+        InvalidRequest: a queue does not exist.
     """
     for name in queues:
         try:

@@ -1,11 +1,12 @@
-"""The receiver decides when to claim, and how many requests, and when to deliver outcomes.
+"""The receiver decides when to claim, how many requests to claim, and when to deliver outcomes.
 
-It runs in its own thread. Only this thread claims, and only this thread changes the receiver: other
-threads post messages to its inbox. What they read of it (`is_quiet`, `is_calling`, whether an
-exchange is due) may be slightly out of date.
+It runs in its own thread. Only this thread claims. Only this thread changes the receiver: other
+threads post messages to its inbox. Values that other threads read (`is_quiet`, `is_calling`,
+whether an exchange is due) may be slightly out of date.
 
-`receiver_state` has the states and the table of transitions. The loop reads the inbox, then makes
-an exchange if one is due; if none is, it waits until one is due or a message comes.
+`receiver_state` has the states and the table of transitions. The loop reads the inbox. If an
+exchange is due, the loop makes the exchange. Otherwise it waits until an exchange is due or a
+message arrives.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from rowlease.worker.claims.next_claim import NextClaim
 from rowlease.worker.claims.outage import Outage
 from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, following
 
-#: How long in seconds the outcomes of a busy worker may wait to be sent together with a claim.
+#: The longest time, in seconds, that the outcomes of a busy worker wait for the next claim.
 FLUSH = 0.1
-#: How long in seconds the state stays AWAKE, and the worker announced as idle, after a claim has
-#: last emptied the queues.
+#: How long the state stays AWAKE after the last claim that emptied the queues, in seconds. A worker
+#: in this state is still announced as idle.
 AWAKE_SECONDS = 1.0
 
 
 class Demand(Protocol):
-    """The dispatcher, as far as the receiver uses it; documented there."""
+    """The members of the dispatcher that the receiver uses; `Dispatcher` documents them."""
 
     capacity: int
     idle: int
@@ -51,9 +52,11 @@ class Receiver:
     """Claims when slots are free and requests may wait; delivers outcomes with the claims.
 
     Args:
-        poll: the longest sleep in seconds while the queues are empty.
-        flush: how long in seconds outcomes may wait to be sent together with a claim.
-        drained: called once when a claim finds nothing and nothing is held; for burst workers.
+        listener: the listener; None in burst mode, or if the database sends no notifications.
+        poll: the longest sleep while the queues are empty, in seconds.
+        flush: the longest time that outcomes wait for the next claim, in seconds.
+        drained: a function for burst mode. It is called once, when a claim finds nothing and the
+            worker holds nothing.
     """
 
     def __init__(
@@ -96,15 +99,15 @@ class Receiver:
         self._post(self._requests_may_have_come)
 
     def announced(self) -> None:
-        """Claim a few times more: producers send notifications only from now on."""
+        """Claim a few more times: producers send notifications only from now on."""
         self._post(self._producers_notify)
 
     def sent(self) -> None:
-        """Claim at once: delivered outcomes may have made room or returned requests."""
+        """Claim at once: delivered outcomes may have made other requests claimable."""
         self._post(self._next_claim.at_once)
 
     def go_on(self) -> None:
-        """Call the database at once: a renewal has succeeded, so it answers again."""
+        """Call the database at once: a renewal has succeeded, so the database answers again."""
         self._post(self._database_answers)
 
     def drain(self) -> None:
@@ -122,7 +125,7 @@ class Receiver:
 
     @property
     def is_calling(self) -> bool:
-        """Whether a call is under way and the database is not known to be away."""
+        """Whether a call is under way, and no outage of the database is known."""
         return self._is_calling and self._outage.since is None
 
     def _post(self, message: Callable[[], None]) -> None:
@@ -135,7 +138,7 @@ class Receiver:
         """Claim and deliver until closed.
 
         Raises:
-            RowleaseError: the database refused the first call, or has refused for a minute.
+            RowleaseError: the database refused the first call, or has refused calls for a minute.
         """
         try:
             self._read_inbox()
@@ -183,8 +186,8 @@ class Receiver:
             return disown_in if waiting_since is None and self._outage.since is None else 0.0
         slots = self._slots
         free = slots.capacity - slots.held
-        # Claims for a few requests each would cost too much, so one waits until half the capacity
-        # is free; an idle slot does not wait.
+        # Many claims for a few requests each would cost too much. So unless a slot is idle, the
+        # next claim waits until half the capacity is free.
         has_room = free > 0 and (slots.idle > 0 or 2 * free >= slots.capacity)
         claim_in = self._next_claim.at - at if has_room and self._may_claim else math.inf
         claim_in = min(claim_in, disown_in)
@@ -196,7 +199,7 @@ class Receiver:
 
     @property
     def _may_claim(self) -> bool:
-        """False also while renewals fail: tasks would start whose leases are lost soon after."""
+        """False also while renewals fail, because the leases of a new claim would be lost soon."""
         return not self.is_quiet and self._leases.failing_since is None
 
     def _wait(self, pause: float) -> None:
@@ -254,8 +257,8 @@ class Receiver:
             self._next_claim.at_once()
 
     def _plan_after(self, claim: Claim) -> None:
-        # After a single request, a notification announces the next. Several mean that producers
-        # are busy, so that another claim finds more.
+        # After a claim of a single request, a notification announces the next request. Several
+        # requests mean that producers are busy, so another claim will find more.
         is_single = len(claim.requests) == 1 and self._is_announced()
         if claim.more or (claim.requests and not is_single):
             self._claim_more()

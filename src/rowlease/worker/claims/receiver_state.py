@@ -2,11 +2,11 @@
 
     state        meaning                                                claims
     BUSY         the queues have requests                               when slots are free
-    AWAKE        they have, but were empty less than a second ago       when slots are free
-    RECHECKING   the queues are empty, but a commit may be under way    at planned times, soon
+    AWAKE        the same, but they were empty less than a second ago   when slots are free
+    RECHECKING   the queues are empty; an enqueue may be committing     at planned times, soon
     ASLEEP       the queues are empty                                   when notified, or at a time
-    DRAINING     the worker ends, and delivers outcomes                 never
-    CLOSING      the same, until a given time at the latest             never
+    DRAINING     the worker is ending and delivers its outcomes         never
+    CLOSING      the same, but with a time limit                        never
     CLOSED       the receiver has ended                                 never
 
                  STILL_MORE
@@ -19,10 +19,10 @@
 
     any of these ──DRAIN──▶ DRAINING ──CLOSE──▶ CLOSING ──END──▶ CLOSED
 
-A receiver that fails is CLOSED at once, and one that is closed before it drains is CLOSING at once.
-In AWAKE, RECHECKING and ASLEEP the worker is announced as idle, so that producers send
-notifications, and outcomes do not wait for a claim. An outage of the database is not a state: in
-every state it delays the next call (`rowlease.worker.claims.outage`).
+A receiver that fails is CLOSED at once. A receiver that is closed before it drains is CLOSING at
+once. In AWAKE, RECHECKING and ASLEEP, the worker is announced as idle, so that producers send
+notifications. In these states outcomes do not wait for a claim. An outage of the database is not a
+state: in every state it delays the next call (`rowlease.worker.claims.outage`).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class State(Enum):
 class Event(Enum):
     """What causes a transition."""
 
-    #: A claim left requests that wait, or every slot is taken.
+    #: Requests are still waiting after a claim, or every slot is taken.
     MORE = auto()
-    #: The same, and no claim has emptied the queues for a second.
+    #: The same, and for a second no claim has emptied the queues.
     STILL_MORE = auto()
-    #: A claim took the last requests, or found nothing and is to be repeated soon.
+    #: A claim got the last requests, or found nothing but is to be repeated soon.
     LAST = auto()
     #: A claim found nothing.
     NOTHING = auto()
@@ -57,20 +57,20 @@ class Event(Enum):
     ANNOUNCED = auto()
     #: The worker stops.
     DRAIN = auto()
-    #: The worker waits until a given time for the last outcomes to be delivered.
+    #: The worker waits for the last outcomes to be delivered, up to a time limit.
     CLOSE = auto()
-    #: Every outcome is delivered, or that time has come, or the receiver has failed.
+    #: Every outcome is delivered, or the time limit is reached, or the receiver has failed.
     END = auto()
 
 
-#: The states that follow a claim that emptied the queues.
+#: The states after a claim that emptied the queues.
 IDLE = (State.AWAKE, State.RECHECKING, State.ASLEEP)
-#: The states in which it claims.
+#: The states in which the receiver claims.
 CLAIMING = (State.BUSY, *IDLE)
 
 _STOPPING = {Event.DRAIN: State.DRAINING, Event.CLOSE: State.CLOSING, Event.END: State.CLOSED}
 
-#: For each state and event, the state that follows. A missing pair is a bug.
+#: The next state for each state and event. A missing pair is a bug.
 TRANSITIONS: dict[State, dict[Event, State]] = {
     State.BUSY: {
         Event.STILL_MORE: State.BUSY,
@@ -125,4 +125,4 @@ def following(state: State, event: Event) -> State:
     try:
         return TRANSITIONS[state][event]
     except KeyError:
-        raise RuntimeError(f"the receiver is {state.name}, where {event.name} is unknown") from None
+        raise RuntimeError(f"there is no transition from {state.name} for {event.name}") from None
