@@ -79,7 +79,7 @@ def test_a_worker_that_cannot_renew_claims_nothing_and_recovers_when_it_can(
         emitted.first(RenewalsLost)
         put(store, "ok")
         until = monotonic() + LEASE.total_seconds()
-        while "leases cannot be renewed since" not in str(report := worker.health.report()):
+        while "leases have not been renewed since" not in str(report := worker.health.report()):
             assert monotonic() < until  # health may get it after the test
         assert (report.live, report.ready) == (True, False)
         assert "could not be renewed" in emitted.first(ChildDied).how

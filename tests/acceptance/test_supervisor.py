@@ -372,7 +372,7 @@ def test_probes_are_answered_over_http(
         code, printed = probe(port, "/ready")
         while code != 503:
             code, printed = probe(port, "/ready")
-        assert "it is draining, and claims no more" in printed["why"][0]
+        assert "it is draining and claims no more" in printed["why"][0]
         assert printed["draining"]
         assert probe(port, "/live")[0] == 200
         gate.write_text("through")

@@ -128,8 +128,8 @@ def test_a_worker_that_cannot_renew_leases_is_live_and_not_ready(
         True,
         False,
         (
-            "leases cannot be renewed since 12:30:00 UTC (the call renew), so it claims nothing: "
-            "renew: no answer",
+            "leases have not been renewed since 12:30:00 UTC (the call renew fails), so it claims "
+            "nothing: renew: no answer",
         ),
     )
     events.emit(RenewalsRecovered(1.0))
@@ -140,7 +140,7 @@ def test_a_worker_is_live_and_not_ready_while_the_database_is_away(
     health: Health, parts: Parts, events: Events, clock: list[float]
 ) -> None:
     events.emit(StoreLost("no route to host\nmore"))
-    assert health.report()[:3] == (True, False, ("the database is away: no route to host",))
+    assert health.report()[:3] == (True, False, ("the database is unavailable: no route to host",))
     events.emit(StoreRecovered(1.0))
     assert health.report().ready
     clock.append(CALL_SILENT + 1)

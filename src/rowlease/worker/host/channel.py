@@ -1,6 +1,6 @@
-"""The channel between a supervisor and one of its workers: one JSON message on each line.
+"""The channel between a supervisor and one of its workers. It carries one JSON message per line.
 
-The channel ends when either process does, so each of them notices the end of the other.
+The channel closes when either process ends, so that the other process notices.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ READ_BYTES = 1 << 16
 
 
 class WorkerEnd:
-    """The worker's end of the channel; an outlet of its health reporter.
+    """The worker's end of the channel. It is an outlet of the worker's health reporter.
 
     Args:
         fd: the descriptor inherited from the supervisor.
-        gone: called in another thread when the supervisor has ended.
+        gone: a function that is called in another thread when the supervisor has ended.
     """
 
     def __init__(self, fd: int, gone: Callable[[], object]) -> None:
-        os.set_inheritable(fd, False)  # processes that a task starts must not keep it open
+        os.set_inheritable(fd, False)  # processes that a task starts must not keep the channel open
         self._socket = socket.socket(fileno=fd)
         self._gone = gone
         self._sending = threading.Lock()
@@ -64,8 +64,8 @@ class SupervisorEnd:
 
     Attributes:
         worker_socket: the socket that the worker inherits.
-        report: the last report that the worker has sent, or None.
-        summary: the summary that the worker has sent at its end, or None.
+        report: the worker's last report, or None.
+        summary: the summary of the worker's run, or None before the run has ended.
     """
 
     def __init__(self) -> None:
@@ -79,11 +79,11 @@ class SupervisorEnd:
         return self._socket.fileno()
 
     def close_worker_socket(self) -> None:
-        """Close this process's copy of the worker's socket, which would keep the channel open."""
+        """Close this process's copy of the worker's socket: it would keep the channel open."""
         self.worker_socket.close()
 
     def read(self) -> bool:
-        """Read the messages that have come; return False if the worker has closed the channel."""
+        """Read the messages that have arrived. Return False if the worker closed the channel."""
         try:
             data = self._socket.recv(READ_BYTES)
         except BlockingIOError:

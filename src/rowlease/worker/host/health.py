@@ -1,8 +1,8 @@
 """Reports whether a worker is live and ready, from times that its threads record.
 
-Live depends on this process alone: a worker is not live only if a restart may help. An outage of
-the database makes a worker not ready, but it stays live; else every worker of a fleet would be
-restarted during an outage.
+Whether a worker is live depends on its process alone: a worker is not live only if a restart may
+help. In an outage of the database a worker is not ready, but it stays live. Otherwise an outage
+would restart every worker of a fleet.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class HealthReport(NamedTuple):
     """The health of a worker, or of all workers of a supervisor together.
 
     Attributes:
-        live: whether it makes progress; if not, a restart may help.
-        ready: whether it claims requests and runs them.
-        why: the reasons why it is not live or not ready, as sentences.
-        draining: whether it claims no more and is about to end.
-        slots: how many tasks can run at once.
-        busy: how many slots run tasks.
-        finished: how many requests it has completed.
+        live: whether the worker makes progress; if not, a restart may help.
+        ready: whether the worker claims requests and runs them.
+        why: the reasons why the worker is not live or not ready, as sentences.
+        draining: whether the worker claims no more and is about to end.
+        slots: the number of tasks that can run at once.
+        busy: the number of slots that run tasks.
+        finished: the number of requests completed.
     """
 
     live: bool
@@ -55,7 +55,7 @@ class HealthReport(NamedTuple):
 
 
 class Stepping(Protocol):
-    """The dispatcher, as far as health depends on it."""
+    """The members of the dispatcher that health depends on."""
 
     stepped_at: float
 
@@ -64,17 +64,17 @@ class Stepping(Protocol):
 
 
 class Answered(Protocol):
-    """The housekeeping, as far as health depends on it."""
+    """The members of the housekeeping that health depends on."""
 
     answered_at: float
 
 
 class Health:
-    """The health of one worker. `report` is safe from any thread, and makes no call.
+    """The health of one worker. `report` is safe from any thread and does not call the database.
 
     Attributes:
-        changed: set when the next report is likely to differ; the thread that waits for it
-            clears it.
+        changed: an event that is set when the next report is likely to differ. The thread that
+            waits for the event clears it.
     """
 
     def __init__(self, events: Events, slots: int) -> None:
@@ -99,12 +99,12 @@ class Health:
         housekeeping: Answered,
         finished: Callable[[], int],
     ) -> None:
-        """Start to watch these parts of the worker."""
+        """Start to watch these components of the worker."""
         self._finished = finished
         self._parts = dispatcher, calls, housekeeping
 
     def report(self) -> HealthReport:
-        """The present health."""
+        """The current health."""
         if self._parts is None:
             starting = ("its slots are not ready yet",)
             return HealthReport(True, False, starting, self._draining, self._slots)
@@ -128,13 +128,13 @@ class Health:
         elif not dispatcher.num_ready():
             why.append("no slot is ready: its child processes have died and are being restarted")
         if self._lost is not None:
-            why.append(f"the database is away: {self._lost}")
+            why.append(f"the database is unavailable: {self._lost}")
         if self._not_renewed is not None:
             why.append(self._not_renewed)
         if self._lost is None and at - housekeeping.answered_at > CALL_SILENT:
             why.append(f"the database has not answered for {at - housekeeping.answered_at:.0f} s")
         if self._draining:
-            why.append("it is draining, and claims no more")
+            why.append("it is draining and claims no more")
         return HealthReport(
             live,
             not why,
@@ -152,8 +152,8 @@ class Health:
             self._lost = None
         elif isinstance(event, RenewalsLost):
             self._not_renewed = (
-                f"leases cannot be renewed since {event.since:%H:%M:%S} UTC (the call "
-                f"{event.call}), so it claims nothing: {first_line(event.error)}"
+                f"leases have not been renewed since {event.since:%H:%M:%S} UTC (the call "
+                f"{event.call} fails), so it claims nothing: {first_line(event.error)}"
             )
         elif isinstance(event, RenewalsRecovered):
             self._not_renewed = None

@@ -1,4 +1,4 @@
-"""The health reporter is a thread that sends a worker's health to its outlets every second."""
+"""Sends a worker's health to its outlets every second, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlease.worker.time_limits import REPORT
 
 
 class Outlet(Protocol):
-    """Receives a report about once a second: a health file, systemd or a supervisor."""
+    """A place that reports go to: a health file, systemd or a supervisor."""
 
     def show(self, report: HealthReport) -> None: ...
     def close(self) -> None: ...
@@ -21,9 +21,9 @@ class HealthReporter:
     """Sends a report to every outlet at each interval, and at once when `changed` is set.
 
     Args:
-        report: called for each report.
-        changed: set by others when the next report is likely to differ.
-        interval: seconds between two reports.
+        report: a function that returns the current health.
+        changed: an event that is set when the next report is likely to differ.
+        interval: the number of seconds between two reports.
     """
 
     def __init__(
@@ -63,5 +63,5 @@ class HealthReporter:
 
 
 def interval_of(watchdogs: Sequence[float]) -> float:
-    """Seconds between two reports, such that each watchdog gets at least two in its time."""
+    """The seconds between two reports, so that each watchdog gets at least two in its time."""
     return min([REPORT, *(watchdog / 2 for watchdog in watchdogs)])

@@ -22,14 +22,15 @@ class HealthServer:
     """Answers `/live` and `/ready` with 200 or 503 and the report as JSON.
 
     Args:
-        host, port: where to listen; port 0 takes a free one.
-        report: called for each answer, in a thread of the server.
+        host: the address to listen on.
+        port: the port to listen on; 0 means any free port.
+        report: a function that returns the current health. Threads of the server call it.
 
     Raises:
-        ConfigError: it cannot listen there.
+        ConfigError: the server cannot listen there.
 
     Attributes:
-        port: the port that it listens on.
+        port: the port that the server listens on.
     """
 
     def __init__(self, host: str, port: int, report: Callable[[], HealthReport]) -> None:
@@ -38,7 +39,7 @@ class HealthServer:
             daemon_threads = True
 
             def server_bind(self) -> None:
-                # The one of HTTPServer makes a DNS query for a name that is not used.
+                # The method of HTTPServer makes a DNS query for a name that is not used.
                 TCPServer.server_bind(self)
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,7 +61,7 @@ class HealthServer:
             do_HEAD = do_GET
 
             def log_message(self, *_: object) -> None:
-                """Log nothing: there is a probe every second."""
+                """Log nothing, because probes are frequent."""
 
         try:
             self._server = Server((host, port), Handler)
@@ -109,14 +110,14 @@ def read_address(text: str) -> tuple[str, int]:
 
 
 class HealthFile:
-    """Files for probes that run a command, touched at each report and deleted at the end.
+    """Files for probes that run a command. Reports touch them; the worker deletes them at its end.
 
     Args:
-        path: the file that is touched while the worker is live; `path.ready` exists only while it
-            is ready.
+        path: a file that each report touches while the worker is live. Reports also touch
+            `path.ready`, which exists only while the worker is ready.
 
     Raises:
-        ConfigError: the file cannot be made.
+        ConfigError: the file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,8 +130,8 @@ class HealthFile:
             raise ConfigError(f"cannot keep the health file {path}: {error.strerror}") from error
 
     def show(self, report: HealthReport) -> None:
-        """Touch the file of each state that holds; delete `path.ready` if it is not ready."""
-        with suppress(OSError):  # if the file cannot be touched, its age shows that
+        """Touch `path` if live and `path.ready` if ready. Delete `path.ready` if not ready."""
+        with suppress(OSError):  # a file that cannot be touched becomes old, and the probe notices
             if report.live:
                 self._live.touch()
             if report.ready:

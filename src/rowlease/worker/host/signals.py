@@ -1,9 +1,9 @@
 """Handles signals: SIGTERM and Ctrl-C stop a worker, SIGQUIT writes all stacks to stderr.
 
-A handler in C writes the stack of the main thread, so that it appears even if that thread is stuck.
-The stacks of the other threads are written from Python, which holds them still meanwhile: reading
-them while they run, as the C handler would, can crash the process. The child processes write one
-after the other, so that their lines do not mix.
+A handler in C writes the stack of the main thread, so that this stack appears even if the thread is
+stuck. A Python thread writes the stacks of the other threads. It holds the GIL, so that they do not
+run: the C handler would read them while they run, which can crash the process. The child processes
+write one by one, so that their lines do not mix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Protocol
 from rowlease.clock import now
 from rowlease.worker.claims.leases import Lease
 
-#: Seconds that a process has to write its stacks before the next one does.
+#: The seconds that a process has to write its stacks before the next process writes.
 STACK_PAUSE = 0.05
 STDERR = 2
 
@@ -37,7 +37,7 @@ class Inspectable(Protocol):
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Have SIGTERM and SIGINT call `stop`; only the main thread can set that, others do nothing."""
+    """Have SIGTERM and SIGINT call `stop`. Outside the main thread this does nothing."""
     if current_thread() is not main_thread():
         yield
         return
@@ -56,7 +56,7 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
     """Have SIGQUIT write the stacks of all threads to stderr, then call `show_more` in a thread.
 
-    Only the main thread can set that; in other threads this does nothing.
+    Outside the main thread this does nothing.
     """
     if current_thread() is not main_thread():
         yield
@@ -69,10 +69,10 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
     def handle(*_: object) -> None:
         threading.Thread(target=show, name="rowlease-stacks", daemon=True).start()
 
-    # If it stayed registered, faulthandler would chain to the previous handler, not to `handle`.
+    # Otherwise faulthandler would chain to the previous handler, not to `handle`.
     faulthandler.unregister(signal.SIGQUIT)
     before = signal.signal(signal.SIGQUIT, handle)
-    # Chained: the handler in C writes first, then `handle` is called.
+    # `chain` calls `handle` after the handler in C has written.
     faulthandler.register(signal.SIGQUIT, STDERR, all_threads=False, chain=True)
     try:
         yield
@@ -82,7 +82,7 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
 
 
 def show_stacks(slots: Sequence[Inspectable]) -> None:
-    """Write to stderr which request each slot runs, and its stack."""
+    """Write to stderr which request each slot is running, and the stack of each slot."""
     for number, slot in enumerate(slots):
         if not slot.ready:
             continue
@@ -97,6 +97,6 @@ def show_stacks(slots: Sequence[Inspectable]) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write a line to stderr without Python's buffer, so that it precedes the stacks."""
+    """Write a line to stderr without Python's buffer, so that the line precedes the stacks."""
     with suppress(OSError):
         os.write(STDERR, f"\n{line}\n".encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""A supervised worker: its process, and the restarts after that process has died."""
+"""A supervised worker: its process, and its restarts after the process has died."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from rowlease.worker.host.channel import SupervisorEnd
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.time_limits import REPORT_SILENT
 
-#: Seconds before a worker that died is started again: doubled each time, half of it random.
-FIRST_RESTART, LAST_RESTART = 0.2, 30.0
-#: Seconds after which a running worker counts as stable: its next death is the first in a row.
+#: The longest pause before the first restart of a worker, in seconds. The pause doubles with each
+#: death in a row, and up to half of it is taken off at random.
+FIRST_RESTART = 0.2
+#: The longest pause before a restart, in seconds.
+LAST_RESTART = 30.0
+#: Seconds after which a running worker counts as stable. Its next death is then the first in a row.
 STABLE_AFTER = 60.0
 
 
 class SupervisedWorker:
-    """One worker of a supervisor, across the processes that run it one after the other.
+    """One worker of a supervisor. After a death, another process runs the same worker.
 
     Attributes:
         number: the number of the worker, from 1.
-        process: the process that runs now, or None.
-        channel: the channel to that process, or None.
-        start_at: when to start the next process; None while one runs, or if none is to follow.
-        last_message_at: when the last report came.
-        signals_sent: how many stop signals the process has been sent.
+        process: the current process, or None.
+        channel: the channel to the current process, or None.
+        start_at: when to start the next process; None while a process runs, or if none will follow.
+        last_message_at: when the last report arrived.
+        signals_sent: the number of stop signals sent to the current process.
     """
 
     def __init__(self, number: int) -> None:
@@ -50,7 +53,9 @@ class SupervisedWorker:
         """Start a process.
 
         Args:
-            command: the argument "{}" is replaced by the descriptor of the worker's channel.
+            command: the command line. The argument "{}" is replaced by the descriptor of the
+                worker's channel.
+            environment: the environment variables of the process; None means those of this process.
 
         Raises:
             OSError: the process cannot be started.
@@ -61,7 +66,7 @@ class SupervisedWorker:
         channel = SupervisorEnd()
         fd = channel.worker_socket.fileno()
         try:
-            # In its own process group: Ctrl-C reaches only the supervisor, which passes it on.
+            # With its own process group, Ctrl-C reaches only the supervisor, which passes it on.
             self.process = subprocess.Popen(
                 [str(fd) if part == "{}" else part for part in command],
                 pass_fds=[fd],
@@ -75,7 +80,7 @@ class SupervisedWorker:
         self.channel = channel
 
     def start_again(self) -> float:
-        """Plan the next process, after a pause that grows with each death in a row; return it."""
+        """Plan a restart and return the pause before it, which grows with each death in a row."""
         at = now()
         if at - self._began_at >= STABLE_AFTER:
             self._deaths_in_a_row = 0
@@ -86,7 +91,7 @@ class SupervisedWorker:
         return pause
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process, if one runs."""
+        """Send a signal to the current process, if there is one."""
         if self.process:
             self.process.send_signal(number)
 
@@ -112,7 +117,7 @@ class SupervisedWorker:
 
 
 def exit_text(code: int) -> str:
-    """How a process ended, as text."""
+    """A text that describes how a process ended."""
     if code >= 0:
         return f"exited with code {code}"
     with suppress(ValueError):

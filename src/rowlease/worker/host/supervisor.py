@@ -1,7 +1,7 @@
 """The supervisor runs several workers, each in its own process, and replaces those that die.
 
-It has one thread, which sleeps until a signal, a report of a worker, or the time of a start. If the
-supervisor dies, its workers drain and end.
+It has one thread, which sleeps until a signal or a report arrives or a worker is to be started. If
+the supervisor dies, its workers drain and end.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rowlease.worker.host.supervised import SupervisedWorker, exit_text
 from rowlease.worker.summary import Summary
 from rowlease.worker.time_limits import REPORT, STALLED, SUPERVISOR_SHUTDOWN
 
-#: The exit code of a wrong command or setting, with which a restart would fail again.
+#: The exit code for a wrong command or setting. A restart would fail in the same way.
 USAGE_ERROR = 2
-#: The signals for the first and the second `stop`. A worker treats both alike; they differ because
-#: two pending signals of one kind are delivered as one.
+#: The signals for the first and the second call of `stop`. A worker treats both alike. They differ
+#: because two pending signals of the same kind are delivered as one.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: The exit codes of a worker that gets them before it has installed its handlers.
+#: The exit codes of a worker that gets such a signal before it has installed its handlers.
 STOP_EXIT_CODES = (-signal.SIGTERM, -signal.SIGINT, 130)
 
 
@@ -36,15 +36,17 @@ class Supervisor:
     """Keeps workers running until it is stopped, or in burst mode until nothing is left to do.
 
     Args:
-        command: starts a worker; the argument "{}" is replaced by the descriptor of its channel.
-        count: how many workers.
+        command: the command line of a worker. The argument "{}" is replaced by the descriptor of
+            the worker's channel.
+        count: the number of workers.
         grace: the grace time of the workers.
-        burst: replace only workers that a signal has killed, not those that exit.
-        environment: the environment variables of the workers.
-        outlets: get a report every `interval` seconds.
+        burst: whether to replace only workers that a signal has killed, and not those that exit.
+        environment: the environment variables of the workers; None means those of this process.
+        outlets: the places that get a report every `interval` seconds.
 
     Attributes:
-        num_restarts: how often a worker was replaced.
+        num_restarts: the number of times that a worker was replaced.
+        exit_code: the exit code for this process, once `run` has returned.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Supervisor:
         self.exit_code = 0
 
     def stop(self) -> None:
-        """Drain the workers; called again, have them abandon at once what they run."""
+        """Drain the workers. The second call has them abandon at once what they are running."""
         self._stops += 1
 
     def report(self) -> HealthReport:
@@ -99,10 +101,9 @@ class Supervisor:
         )
 
     def run(self) -> Summary:
-        """Supervise until every worker has ended; `exit_code` is then the one of this process.
+        """Supervise until every worker has ended. Call this once, in the main thread.
 
-        SIGTERM and Ctrl-C call `stop`. SIGQUIT writes the stacks of all processes to stderr. Call
-        it once, in the main thread.
+        SIGTERM and Ctrl-C call `stop`. SIGQUIT writes the stacks of all processes to stderr.
         """
         began_at = now()
         with self._signals(), stacks_on_sigquit(self._show_stacks):
@@ -195,7 +196,7 @@ class Supervisor:
                 worker.signals_sent += 1
                 worker.send(number)
             if at >= self._kill_at:
-                worker.send(signal.SIGKILL)  # the kill pipes end its child processes
+                worker.send(signal.SIGKILL)  # its kill pipes then end its child processes
 
     def _show(self) -> None:
         report = self.report()
@@ -214,7 +215,7 @@ class Supervisor:
 
     def _show_stacks(self) -> None:
         for worker in self._workers:
-            # Before its first report a worker may have no handler: the signal would end it.
+            # Before its first report a worker may have no handler, and the signal would end it.
             if worker.process and worker.channel and (report := worker.channel.report):
                 write_line(f"worker {worker.number} (process {worker.process.pid}), {report}:")
                 worker.send(signal.SIGQUIT)
@@ -222,7 +223,7 @@ class Supervisor:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Install signal handlers; each signal also ends the wait of `run`."""
+        """Install signal handlers. Each signal also wakes `run`."""
         woken, waker = socket.socketpair()
         woken.setblocking(False)
         waker.setblocking(False)

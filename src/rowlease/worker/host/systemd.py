@@ -1,6 +1,6 @@
-"""Notifies systemd of the state of the service: ready, stopping, alive, and a line of status.
+"""Notifies systemd of the state of the service: ready, stopping, alive, and a status line.
 
-Source: sd_notify(3), whose protocol this implements: one datagram of `NAME=value` lines.
+Source: sd_notify(3). Each message is one datagram of `NAME=value` lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from rowlease.worker.host.health import HealthReport
 
-#: Characters of a status that `systemctl status` shows on one line.
+#: The number of characters of a status that `systemctl status` shows on one line.
 MAX_STATUS = 300
 
 
@@ -20,8 +20,9 @@ class Systemd:
     """Sends reports to systemd's notification socket.
 
     Args:
-        address: the path of the socket; one that begins with @ is abstract, without a file.
-        watchdog: seconds within which systemd expects a message that the service is alive, or None.
+        address: the path of the socket. A path that begins with @ names an abstract socket.
+        watchdog: the seconds within which systemd expects a message that the service is alive, or
+            None.
     """
 
     def __init__(self, address: str, watchdog: float | None = None) -> None:
@@ -36,7 +37,8 @@ class Systemd:
     def of_environment(cls, environment: MutableMapping[str, str] = os.environ) -> Systemd | None:
         """The outlet for the service manager of this process, or None if there is none.
 
-        Its variables are removed from the environment, so that child processes do not notify it.
+        systemd's variables are removed from the environment, so that child processes do not notify
+        systemd.
         """
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
@@ -48,7 +50,7 @@ class Systemd:
         return cls(address, watchdog)
 
     def show(self, report: HealthReport) -> None:
-        """Send what has changed, and the sign of life for the watchdog."""
+        """Send what has changed, and the message for the watchdog."""
         lines = []
         if report.ready and "READY" not in self._sent:
             self._sent.add("READY")
@@ -63,7 +65,7 @@ class Systemd:
             self._status = status
             lines.append(f"STATUS={status}")
         if lines:
-            with suppress(OSError):  # a service manager that restarts gets the next message
+            with suppress(OSError):  # if systemd is restarting, it gets the next message
                 self._socket.sendto("\n".join(lines).encode(), self._address)
 
     def close(self) -> None:

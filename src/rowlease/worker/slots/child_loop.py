@@ -1,6 +1,6 @@
-"""The loop of a child process: runs the requests that arrive through a pipe, one after the other.
+"""The loop of a child process, which runs the requests that arrive through a pipe, one by one.
 
-The child marks in shared memory which request runs, because a message for each start would cost as
+The child records in shared memory which request is running. A message for each start would cost as
 much as a small task.
 """
 
@@ -60,7 +60,7 @@ def serve(
             _, task_number, lease_ends, request_id, token, attempt, max_attempts = header
             started = now()
             times[STARTED] = started
-            marks[BEGUN] = number  # before the check below; see ChildProcess.finish_take_back
+            marks[BEGUN] = number  # must precede the check below; see ChildProcess.finish_take_back
             ending: Ending
             if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
                 ending = NotRun()
@@ -71,14 +71,14 @@ def serve(
                 running.set(context)
                 ending = run(tasks[task_number], payload)
                 if os.getpid() != pid:
-                    os._exit(0)  # a process that the task forked has returned here as well
+                    os._exit(0)  # this process was forked by the task, and returned from it
                 restore_streams(copies)
             code, body = wire.packed(ending)
             wire.write(outcomes_fd, code, now() - started, body)
 
 
 def run(task: Task[..., Any], payload: bytes) -> Returned | Failure:
-    """Run one request; an exception of the task becomes a `Failure`."""
+    """Run one request. An exception of the task becomes a `Failure`."""
     try:
         with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():
             return Returned(task.run(payload.decode()))
@@ -88,7 +88,7 @@ def run(task: Task[..., Any], payload: bytes) -> Returned | Failure:
 
 @contextmanager
 def soft_limit(limit: timedelta) -> Iterator[None]:
-    """Raise SoftTimeLimitExceeded in the task when the limit is over."""
+    """Raise SoftTimeLimitExceeded in the task when the soft time limit has passed."""
 
     def expire(*_: object) -> None:
         raise SoftTimeLimitExceeded(f"the task ran past its soft time limit of {limit}")

@@ -15,21 +15,23 @@ from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.time_limits import SLOTS_SHUTDOWN
 
-#: Delay in seconds before replacing a child that died during start-up; doubled each time, up to
-#: LAST_RESTART.
-FIRST_RESTART, LAST_RESTART = 0.1, 5.0
+#: Seconds until a child that died during start-up is replaced. The time doubles with each such
+#: death.
+FIRST_RESTART = 0.1
+#: The longest time until a child is replaced, in seconds.
+LAST_RESTART = 5.0
 
 
 class ChildPool:
     """The child processes of a worker. Only `wake` may be called from other threads.
 
     Args:
-        set_up: what a child needs to start (`rowlease.task_loading.set_up`).
-        count: how many children to keep running.
+        set_up: the message that sets up a child (`rowlease.task_loading.set_up`).
+        count: the number of children to keep running.
 
     Attributes:
         children: the children that run, ready or not.
-        num_deaths: how many have died.
+        num_deaths: the number of children that have died.
     """
 
     unit = "process"
@@ -52,13 +54,13 @@ class ChildPool:
         self._selector.register(self._woken, selectors.EVENT_READ, self._on_wake)
 
     def start(self, cancelled: Callable[[], bool]) -> None:
-        """Start all children together and wait until they are ready, or `cancelled` returns True.
+        """Start all children at once. Wait until they are ready, or `cancelled` returns True.
 
         A child that dies before it is ready is replaced: the kernel may have killed it because
         memory was short.
 
         Raises:
-            ConfigError: one of them could not import the tasks.
+            ConfigError: a child could not import the tasks.
         """
         while not cancelled() and sum(one.ready for one in self.children) < self._count:
             self.poll(1.0)
@@ -68,7 +70,7 @@ class ChildPool:
                 )
 
     def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
-        """Wait up to `pause` seconds for answers and deaths, and return those that came."""
+        """Wait up to `pause` seconds for answers and deaths, and return them."""
         at = now()
         for start in [start for start in self._starts if start[0] <= at]:
             self._starts.remove(start)
@@ -84,7 +86,7 @@ class ChildPool:
         return answers, deaths
 
     def wake(self) -> None:
-        """End a `poll` that waits. Safe in any thread and in signal handlers."""
+        """End a `poll` that is waiting. Safe from any thread and from signal handlers."""
         with suppress(OSError):
             self._waker.send(b"\0")
 

@@ -22,30 +22,31 @@ from rowlease.worker.slots.kill_pipe import KillPipe
 from rowlease.worker.slots.shared_memory import SharedMemory
 from rowlease.worker.slots.slot import Answer
 
-#: -P keeps the folder of `child_program` out of sys.path; -u shows at once what a task prints.
+#: -P keeps the folder of `child_program` out of sys.path. With -u, prints of a task appear at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_program.__file__)
 READ_BYTES = 1 << 18
-#: Seconds after which a child surely sees the range of requests to take back: another processor
-#: sees a write to shared memory within microseconds.
+#: Seconds after which a child certainly sees which requests are taken back. Another processor sees
+#: a write to shared memory within microseconds.
 TAKE_BACK_SECONDS = 0.01
 #: Seconds within which a child must end after it has closed its pipe.
 EXIT_TIMEOUT = 1.0
 
 
 class ChildProcess:
-    """One slot: a child process and the requests that it has been given and has not answered.
+    """One slot: a child process, and the requests that the child has not answered yet.
 
-    One thread uses it. Other threads may call `has_begun`, `stop`, `prolong` and `progress`.
+    Only the dispatcher's thread uses it, but any thread may call `has_begun`, `stop`, `prolong`,
+    `progress` and `show_stack`.
 
     Attributes:
-        held: the unanswered requests, in order; None stands for one that was taken back.
-        load: how many requests are held, without those taken back.
+        held: the unanswered requests, in order. None stands for a request that was taken back.
+        load: the number of requests held, without those taken back.
         ready: whether the child has imported the tasks.
         end_reason: why the child is about to end, or None.
         import_error: why the child could not import the tasks, or None.
-        pipe_closed_at: when the pipe of outcomes ended (a death ends it, too), or None.
-        is_blocked: whether the child has been busy with one request for long.
-        take_back_at: when to call `finish_take_back`, after `start_take_back`; else None.
+        pipe_closed_at: when the pipe of outcomes was closed, also by the child's death; or None.
+        is_blocked: whether the child has been running one request for long.
+        take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
         is_watched_for_writing: whether the selector waits until the pipe of requests has room.
     """
 
@@ -71,8 +72,8 @@ class ChildProcess:
         child_ends = (requests, outcomes, self._memory.fd)
         inherited = (*child_ends, self._kill_pipe.fd)
         try:
-            # In its own process group: Ctrl-C in a terminal reaches only the worker, and killing
-            # the group also ends the processes that a task has started.
+            # The child has its own process group. So Ctrl-C in a terminal reaches only the worker,
+            # and killing the group also ends the processes that a task has started.
             self._process = subprocess.Popen(
                 [*PROGRAM, *map(str, inherited)],
                 stdin=subprocess.DEVNULL,
@@ -98,11 +99,11 @@ class ChildProcess:
     # -- giving and taking back ------------------------------------------------------------------
 
     def give(self, leases: Sequence[Lease]) -> None:
-        """Send requests; they run in this order."""
+        """Send requests, which run in this order."""
         pack = wire.REQUEST.pack
         for lease in leases:
             request = lease.request
-            # A payload with lone surrogates cannot be decoded: its request fails, in the child.
+            # The child cannot decode a payload with lone surrogates, so the request fails there.
             payload = request.payload.encode(errors="surrogatepass")
             self._given += 1
             lease.slot, lease.number = self, self._given
@@ -114,7 +115,7 @@ class ChildProcess:
         self.write()
 
     def write(self) -> None:
-        """Write as much as the pipe takes."""
+        """Write as many bytes as the pipe has room for."""
         try:
             while self._outgoing:
                 del self._outgoing[: os.write(self._requests, self._outgoing)]
@@ -125,7 +126,7 @@ class ChildProcess:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be given more requests."""
+        """Whether this slot may be given more requests."""
         blocked = self.is_blocked and self.load > 0
         return self.ready and not blocked and self.end_reason is None and self.take_back_at is None
 
@@ -142,40 +143,39 @@ class ChildProcess:
         return self._outcomes
 
     def has_begun(self, number: int) -> bool:
-        """Whether the child has begun its n-th request. Safe in any thread."""
+        """Whether the child has begun its n-th request. Safe from any thread."""
         return self._begun() >= number
 
     def stop(self, number: int) -> None:
-        """Ask the n-th request to stop, if it runs. Safe in any thread."""
+        """Ask the n-th request to stop, if it is running. Safe from any thread."""
         self._memory.stop(number)
 
     def prolong(self, number: int, ends: float) -> None:
-        """Pass the new end of its lease to the n-th request. For the thread that renews leases."""
+        """Set the new end of the n-th request's lease. Only the leases' thread may call this."""
         self._memory.prolong(number, ends)
 
     def progress(self, number: int) -> tuple[float, str] | None:
-        """The last progress of the n-th request, if it runs. Safe in any thread."""
+        """The last progress of the n-th request, if it is running. Safe from any thread."""
         return self._memory.progress(number)
 
     def running(self) -> tuple[Lease, float] | None:
-        """The request that the child runs now, and since when."""
+        """The request that is running, and when it began; None if the child is idle."""
         place = self._begun() - self._answered - 1
         if not 0 <= place < len(self.held) or (lease := self.held[place]) is None:
             return None
         return lease, self._memory.started
 
     def start_take_back(self, at: float) -> None:
-        """Have the child skip the requests that it has not begun; `finish_take_back` gets them."""
+        """Have the child skip the requests not begun, which `finish_take_back` returns."""
         self._memory.take_back(self._begun() + 1, self._given)
         self.take_back_at = at + TAKE_BACK_SECONDS
 
     def finish_take_back(self) -> list[Lease]:
-        """Take back the requests that the child will not run, in order. Call it at `take_back_at`.
+        """Return the requests that the child will not run, in order. Call this at `take_back_at`.
 
-        No request is both taken back and run: the child marks a request as begun, and then checks
-        whether it is to be taken back. So the mark of a request whose check came too early is
-        visible here by now. A request that the child marked and then skipped gets the answer
-        NOT_RUN.
+        No request is both taken back and run. The child marks a request as begun before it checks
+        whether to skip the request. If that check was too early to see the range, the mark is
+        visible here by now. If the child marks a request and then skips it, the answer is NOT_RUN.
         """
         self.take_back_at = None
         first = max(0, self._begun() - self._answered)
@@ -192,7 +192,7 @@ class ChildProcess:
     # -- answers ---------------------------------------------------------------------------------
 
     def read(self) -> list[Answer]:
-        """Read the answers that have come, in order, without those of requests taken back."""
+        """Read the answers that have arrived, in order, without those of requests taken back."""
         with suppress(BlockingIOError):
             while data := os.read(self._outcomes, READ_BYTES):
                 self._incoming += data
@@ -228,7 +228,7 @@ class ChildProcess:
     # -- its end ---------------------------------------------------------------------------------
 
     def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        """The requests of a dead child: the one that ran and for how long, and those not begun."""
+        """Give up all requests of a dead child: the running one with its seconds, and the rest."""
         running = self.running()
         others = [one for one in self.held if one and not (running and one is running[0])]
         self.held.clear()
@@ -238,24 +238,24 @@ class ChildProcess:
         return running and (running[0], now() - running[1]), others
 
     def close_requests(self) -> None:
-        """Close the pipe of requests, so that the child ends when it has answered them."""
+        """Close the pipe of requests. The child answers those that it has, then ends."""
         if self._requests >= 0:
             os.close(self._requests)
             self._requests = -1
 
     def show_stack(self) -> None:
-        """Have the child, which must be ready, write its stack to stderr. Safe in any thread."""
+        """Have the child, which must be ready, write its stack to stderr. Safe from any thread."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGQUIT)
 
     @property
     def has_closed_pipe(self) -> bool:
-        """Whether no more answers can come: the child has died or closed the pipe."""
+        """Whether no more answers can arrive, because the child has died or closed the pipe."""
         return self.pipe_closed_at is not None
 
     def kill_if_pipe_closed(self, at: float) -> None:
-        """Kill a child that has closed its pipe and did not end: its outcomes would be lost."""
+        """Kill a child that closed its pipe but did not end, because its outcomes would be lost."""
         since = self.pipe_closed_at
         if self.end_reason is None and since and at >= since + EXIT_TIMEOUT:
             self._end("was killed because it had closed the pipe to its worker and did not end")
@@ -266,22 +266,22 @@ class ChildProcess:
 
     def kill(self) -> None:
         """Kill the child and the processes that its tasks have started."""
-        if self._process.returncode is None:  # not reaped, so the process id is still its own
+        if self._process.returncode is None:  # not reaped, so its process id has not been reused
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def close(self, timeout: float = 0.0) -> str:
-        """Release everything, and return how the child ended, as text.
+        """Release all resources, and return a text that describes how the child ended.
 
         Args:
-            timeout: seconds that the child has to end by itself before it is killed.
+            timeout: the seconds that the child has to end before it is killed.
         """
         if timeout > 0:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout)
         self.kill()
         code = self._process.wait()
-        # Processes that its tasks have started may still run, even if the child ended by itself.
+        # The processes that its tasks started may still run, even if the child was not killed.
         self._kill_pipe.cut()
         self.close_requests()
         os.close(self._outcomes)

@@ -1,7 +1,7 @@
 """The program of a child process: reads its set-up from the worker, then runs requests.
 
-It imports only the standard library until the worker's `sys.path` is set. Before that, an import of
-rowlease or of the tasks could fail, or find other modules with the same names.
+The program imports only the standard library until it has the worker's `sys.path`. Before that, an
+import of rowlease or of the tasks could fail, or find other modules with the same names.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) 
     for fd in (requests_fd, outcomes_fd, memory_fd, kill_pipe_fd):
         os.set_inheritable(fd, False)  # processes that a task starts must not keep the pipes open
     raise_oom_score()
-    # Registered before READY, because the worker may send the signal from then on. The handler
-    # writes only this thread's stack: the other threads would run while it read theirs.
+    # The handler must be registered before READY, because the worker may then send the signal. It
+    # writes only this thread's stack: the other threads would run while it read their stacks.
     faulthandler.register(signal.SIGQUIT, 2, all_threads=False)
     set_up = read_set_up(requests_fd)
     if set_up is None:
         return
-    sys.argv[:] = set_up["arguments"]  # a script that defines tasks may read them
+    sys.argv[:] = set_up["arguments"]  # a script that defines tasks may read its arguments
     sys.path[:] = set_up["path"]
 
     from rowlease.worker.slots.child_loop import start
@@ -41,14 +41,14 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) 
 
 
 def read_set_up(fd: int) -> dict[str, Any] | None:
-    """Read the message of `task_loading.set_up`; None if the worker has closed the pipe."""
+    """Read the message of `task_loading.set_up`. Return None if the worker has closed the pipe."""
     header = read_exactly(fd, SET_UP.size)
     body = header and read_exactly(fd, *SET_UP.unpack(header))
     return json.loads(body) if body else None
 
 
 def read_exactly(fd: int, size: int) -> bytes | None:
-    """Read exactly `size` bytes, and none of the next frame; None at the end of the pipe."""
+    """Read `size` bytes and not a byte more. Return None if the pipe ends earlier."""
     data = b""
     while len(data) < size:
         if not (more := os.read(fd, size - len(data))):
@@ -58,13 +58,13 @@ def read_exactly(fd: int, size: int) -> bytes | None:
 
 
 def raise_oom_score() -> None:
-    """Have the kernel kill this process before its worker when memory is short; Linux only."""
+    """Have the kernel kill this process before its worker if memory runs out. Linux only."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")
 
 
 def end(code: int) -> None:
-    """End this process without waiting for threads that tasks have started."""
+    """End this process, and do not wait for threads that tasks have started."""
     with suppress(BaseException):
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,7 +1,8 @@
-"""Runs tasks in this process, in slots that share one event loop in its own thread.
+"""Runs tasks in the worker's process, in slots that share one event loop.
 
-The dispatcher uses them like child processes, but a task in one can only be cancelled, not killed.
-A coroutine that blocks delays all slots; plain functions run in threads.
+The loop has its own thread. The dispatcher uses these slots like child processes, but their tasks
+can only be cancelled, not killed. A coroutine that blocks the loop delays all slots. Plain
+functions run in threads.
 """
 
 from __future__ import annotations
@@ -27,17 +28,16 @@ from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.slots.threads import attempt as attempt_in_thread
 from rowlease.worker.time_limits import SLOTS_SHUTDOWN
 
-#: For tasks without a time limit; `asyncio.timeout(None)` takes longer than a short task.
+#: The context of tasks without a soft time limit: `asyncio.timeout(None)` takes longer than a short
+#: task.
 NO_TIMEOUT = nullcontext()
 
 
 class CoroutineSlot:
-    """One slot: runs the requests that it is given, one after the other.
+    """A slot that runs its requests one by one. `rowlease.worker.slots.slot.Slot` documents it.
 
-    The dispatcher's thread calls `give`, `finish_take_back` and `take_unfinished`; the event loop's
+    The dispatcher's thread calls `give`, `finish_take_back` and `take_unfinished`. The event loop's
     thread runs the tasks.
-
-    Attributes: see `rowlease.worker.slots.slot.Slot`.
     """
 
     ready = True
@@ -61,12 +61,12 @@ class CoroutineSlot:
 
     @property
     def load(self) -> int:
-        """How many requests are held."""
+        """The number of requests held."""
         return len(self.held)
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be given more requests."""
+        """Whether this slot may be given more requests."""
         return not (self.is_blocked and self.held) and self.end_reason is None
 
     def give(self, leases: Sequence[Lease]) -> None:
@@ -97,41 +97,41 @@ class CoroutineSlot:
         return list(back)
 
     def running(self) -> tuple[Lease, float] | None:
-        """The request that runs now, and since when."""
+        """The request that is running, and when it began; None if the slot is idle."""
         return self._current
 
     def has_begun(self, number: int) -> bool:
-        """Whether the n-th request has begun. Safe in any thread."""
+        """Whether the n-th request has begun. Safe from any thread."""
         return self._begun >= number
 
     def stop(self, number: int) -> None:
-        """Ask the n-th request to stop. Safe in any thread."""
+        """Ask the n-th request to stop. Safe from any thread."""
         self._stop = number
 
     def prolong(self, number: int, ends: float) -> None:
-        """Nothing to do: `lease_ends` reads the lease."""
+        """Do nothing: `lease_ends` reads the lease itself."""
 
     def progress(self, number: int) -> tuple[float, str] | None:
-        """The last progress of the n-th request, if it runs. Safe in any thread."""
+        """The last progress of the n-th request, if there is any. Safe from any thread."""
         last = self._progress
         return last[1:] if last and last[0] == number else None
 
     def kill(self) -> None:
-        """Cancel the task that runs now."""
+        """Cancel the task that is running."""
         if current := self._current:
             number = current[0].number
             self.stop(number)
             self._owner.call(lambda: self._cancel(number))
 
     def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        """Give up all requests: the one that runs and for how long, and those not begun."""
+        """Give up all requests: the running one with its seconds, and the rest."""
         others = self.finish_take_back()
         current = self._current
         self.held.clear()
         return current and (current[0], now() - current[1]), others
 
     def show_stack(self) -> None:
-        """Write the stack of its coroutine to stderr. Safe in any thread."""
+        """Write the stack of the coroutine to stderr. Safe from any thread."""
         if serving := self._serving:
             awaited: Any = serving.get_coro()
             while awaited is not None and (frame := getattr(awaited, "cr_frame", None)):
@@ -141,7 +141,7 @@ class CoroutineSlot:
     # -- the context's side ----------------------------------------------------------------------
 
     def is_asked_to_stop(self, number: int) -> bool:
-        # A thread past its time limit goes on running, but is not the current one any more.
+        # A thread that exceeded its time limit goes on, but it is no longer the current one.
         return self._stop == number or self._current is None or number < self._begun
 
     def lease_ends(self, number: int) -> float | None:
@@ -171,7 +171,7 @@ class CoroutineSlot:
                 try:
                     lease = self._queue.popleft()
                 except IndexError:
-                    break  # taken back at this moment
+                    break  # the dispatcher has just taken it back
                 await self._run(lease)
         finally:
             self._serving = None
@@ -199,7 +199,7 @@ class CoroutineSlot:
 
 
 async def attempt(task: Task[..., Any], payload: str) -> Returned | Failure:
-    """Run one request; an exception of the task becomes a `Failure`."""
+    """Run one request. An exception of the task becomes a `Failure`."""
     limit = task.soft_time_limit
     timeout = asyncio.timeout(limit.total_seconds()) if limit else None
     try:
@@ -218,7 +218,7 @@ class Coroutines:
     """The slots of a worker that runs its tasks in its own process; see `slot.Slots`.
 
     Args:
-        count: how many slots.
+        count: the number of slots.
         unit: the word for one slot in messages.
     """
 
@@ -240,7 +240,7 @@ class Coroutines:
         self._thread.start()
 
     def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
-        """Wait up to `pause` seconds for answers and deaths, and return those that came."""
+        """Wait up to `pause` seconds for answers and deaths, and return them."""
         if self._calls:
             calls, self._calls = self._calls, []
             self._loop.call_soon_threadsafe(lambda: [call() for call in calls])
@@ -252,7 +252,7 @@ class Coroutines:
             answer = self._answers.popleft()
             slot, lease = answer.slot, answer.lease
             if not slot.held or slot.held[0] is not lease:
-                continue  # the slot has given it up
+                continue  # `take_unfinished` has given up this request
             slot.held.popleft()
             lease.slot = None
             if slot.end_reason:
@@ -263,11 +263,11 @@ class Coroutines:
         return answers, deaths
 
     def wake(self) -> None:
-        """End a `poll` that waits. Safe in any thread and in signal handlers."""
+        """End a `poll` that is waiting. Safe from any thread and from signal handlers."""
         self._woken.set()
 
     def close(self) -> None:
-        """Cancel the tasks that still run, and end the event loop."""
+        """Cancel the tasks that are still running, and end the event loop."""
         self.is_closing = True
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -276,19 +276,19 @@ class Coroutines:
             self._loop.close()
 
     def call(self, call: Callable[[], None]) -> None:
-        """Have the loop's thread call this; the next `poll` passes it on."""
+        """Have the loop's thread call a function, after the next call of `poll`."""
         self._calls.append(call)
 
     def answer(self, answer: Answer) -> None:
         """Pass an answer to the dispatcher's thread."""
         self._answers.append(answer)
-        if not self._woken.is_set():  # `poll` clears it before it reads the answers
+        if not self._woken.is_set():  # `poll` clears the event before it reads the answers
             self._woken.set()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self.is_closing:
-            self._loop.run_forever()  # a loop, because a task may stop the event loop by mistake
+            self._loop.run_forever()  # again if a task stopped the event loop by mistake
         rest = asyncio.all_tasks(self._loop)
         for task in rest:
             task.cancel()

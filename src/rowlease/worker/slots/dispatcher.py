@@ -1,7 +1,7 @@
 """The dispatcher gives requests to a fixed number of slots and collects their outcomes.
 
-It runs in the thread that called `Worker.run`. That thread never calls the database, so time limits
-hold and answers are read while the database is away.
+It runs in the thread that called `Worker.run`. This thread never calls the database, so it enforces
+time limits and reads answers even if the database is unavailable.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rowlease.worker.claims.outcomes import NotDone, Outcomes
 from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
 from rowlease.worker.time_limits import STEP
 
-#: Seconds of work that a slot holds: enough to hide the round trip of a claim, and little enough
-#: that no other worker could run it much earlier. Requests beyond twice that are taken back, and
-#: so are those behind a request that has run that long.
+#: Seconds of work that a slot holds. This is enough to hide the round trip of a claim, but so
+#: little that no other worker could run it much earlier. Requests beyond twice this amount are
+#: taken back, and so are requests behind one that has been running for this time.
 SLOT_SECONDS = 0.2
-#: Weight of the latest request in the moving average of run times.
+#: The weight of the latest request in the moving average of run times.
 WEIGHT = 0.05
-#: The longest wait in seconds while requests are in the backlog.
+#: The longest wait while requests are in the backlog, in seconds.
 START_CHECK_PAUSE = 0.02
-#: The wait in seconds while a draining worker holds no request.
+#: The wait of a draining worker that holds no request, in seconds.
 DRAINED_PAUSE = 0.005
 #: Seconds in which outcomes of short requests gather, because one delivery costs less than many.
 GATHER = 0.0005
@@ -38,17 +38,17 @@ GATHER = 0.0005
 class Dispatcher:
     """Gives leased requests to the slots, and passes their outcomes to the exchanger.
 
-    Any thread may call the methods for the receiver and read the attributes; one thread does the
-    rest.
+    Any thread may read the attributes and call the methods for the receiver. All other methods
+    belong to the thread that called `Worker.run`.
 
     Args:
-        prefetch: the most requests to prefetch for each slot.
+        prefetch: the maximum number of requests to prefetch for each slot.
 
     Attributes:
-        capacity: how many requests it can hold now, those that it holds included.
-        ahead: how many of them are prefetched, for each slot.
-        idle: how many more requests would start at once.
-        task_seconds: the run time of all tasks that have ended.
+        capacity: the number of requests that it can hold now, including those that it holds.
+        ahead: the number of requests to prefetch for each slot now.
+        idle: the number of further requests that would start at once.
+        task_seconds: the total run time of all tasks that have ended.
         stepped_at: when the last step began.
     """
 
@@ -83,7 +83,7 @@ class Dispatcher:
 
     @property
     def held(self) -> int:
-        """How many requests it holds."""
+        """The number of requests that it holds."""
         return self._accepted - self._answered
 
     def take(self, leases: Sequence[Lease]) -> None:
@@ -99,11 +99,11 @@ class Dispatcher:
             self._slots.wake()
 
     def busy(self) -> int:
-        """How many slots hold requests."""
+        """The number of slots that hold requests."""
         return sum(one.load > 0 for one in tuple(self._slots.children))
 
     def num_ready(self) -> int:
-        """How many slots can run tasks."""
+        """The number of slots that can run tasks."""
         return sum(one.ready for one in tuple(self._slots.children))
 
     # -- the loop --------------------------------------------------------------------------------
@@ -115,10 +115,11 @@ class Dispatcher:
         draining: bool = False,
         longest: float = STEP,
     ) -> None:
-        """Give out requests, deliver outcomes, call `changed`, and wait for answers.
+        """Give requests to slots, deliver outcomes, call `changed`, and wait for answers.
 
         Args:
-            draining: start nothing, and abandon the requests that have not begun.
+            changed: a function that is called when capacity and outcomes may have changed.
+            draining: whether to start nothing and abandon the requests that have not begun.
             longest: the longest wait, in seconds.
         """
         self.stepped_at = at = now()
@@ -137,7 +138,7 @@ class Dispatcher:
         if self.ahead and self.held > 2 * len(self._slots.children):
             time.sleep(GATHER)
         if draining and not self.held:
-            pause = DRAINED_PAUSE  # the worker ends as soon as the receiver has stopped claiming
+            pause = DRAINED_PAUSE  # the worker ends as soon as the receiver stops claiming
         self._poll(max(0.0, min(pause, longest)))
 
     def _poll(self, pause: float) -> None:
@@ -147,7 +148,7 @@ class Dispatcher:
             self._settle_death(death)
 
     def give_up(self) -> None:
-        """Kill the tasks that still run and abandon every request."""
+        """Kill the tasks that are still running, and abandon every request."""
         self._poll(0.0)
         for one in (each for each in self._slots.children if each.load):
             one.kill()
@@ -159,7 +160,7 @@ class Dispatcher:
         self._report()
 
     def _check_slots(self, at: float, draining: bool) -> float:
-        """Check time limits and blocked slots; return the seconds until the next check."""
+        """Check time limits and blocked slots. Return the seconds until the next check."""
         pause = STEP
         recall, self._recall = draining or self._recall, False
         for one in self._slots.children:
@@ -189,7 +190,7 @@ class Dispatcher:
     # -- what comes in ---------------------------------------------------------------------------
 
     def _give(self, at: float) -> None:
-        """Distribute the backlog over the slots that have room, idle ones first."""
+        """Distribute the backlog over the slots that have room, idle slots first."""
         room = 1 + self.ahead
         open_slots = [one for one in self._slots.children if one.is_open and one.load < room]
         turns = deque(sorted(open_slots, key=lambda one: one.load))
@@ -207,7 +208,7 @@ class Dispatcher:
                     self._emit_started(share[0])
 
     def _next(self, at: float) -> Lease | None:
-        """The first request of the backlog that may still be started."""
+        """Remove and return the first request of the backlog that may still be started."""
         while self._backlog:
             lease = self._backlog.popleft()
             if lease.lost:
@@ -257,16 +258,16 @@ class Dispatcher:
             self._events.emit(Started(lease.request))
 
     def _settle_death(self, death: Death) -> None:
-        """Fail the request that a dead slot was running, and give its other requests to others.
+        """Fail the request that a dead slot was running. Other slots get its other requests.
 
-        The failure does not count as a crash: crashes are leases that ran out.
+        The failure does not count as a crash: only a lease that ran out does.
         """
         if death.running:
             lease, seconds = death.running
             self.task_seconds += seconds
             self._emit_started(lease)
             if death.how == LEASE_OVER:
-                self._abandon(lease)  # not a fault of the task
+                self._abandon(lease)  # the task is not at fault
             else:
                 self._over.append(lease)
                 if not lease.lost:
@@ -280,7 +281,7 @@ class Dispatcher:
             self._outcomes.abandoned.append(lease)
 
     def _abandon_backlog(self, keep: int = 0) -> None:
-        """Abandon all requests of the backlog but the first `keep`."""
+        """Abandon all requests of the backlog except the first `keep`."""
         for lease in reversed([self._backlog.pop() for _ in range(keep, len(self._backlog))]):
             self._abandon(lease)
 
@@ -289,5 +290,5 @@ class Dispatcher:
             over, self._over = self._over, []
             outcomes, self._outcomes = self._outcomes, Outcomes()
             self._exchanger.deliver(outcomes, over)
-            # After the delivery: at no time do these requests seem neither held nor delivered.
+            # This follows the delivery, so that every request is always either held or delivered.
             self._answered += len(over)

@@ -1,4 +1,4 @@
-"""Chooses the executor of a worker, and how many slots it has."""
+"""Chooses the executor of a worker, and the number of its slots."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
 from rowlease.worker.slots.coroutines import Coroutines
 
-#: For each executor the number of slots (None: one for each usable core) and the most requests
-#: to prefetch for each slot. Threads get fewer slots than coroutines, because each has a stack.
+#: The defaults of each executor: the number of slots (None: one for each usable core), and the
+#: maximum number of requests to prefetch for each slot. There are fewer slots for threads than for
+#: coroutines, because each thread has a stack.
 DEFAULTS: dict[str, tuple[int | None, int]] = {
     "process": (None, 500),
     "thread": (32, 30),
@@ -27,9 +28,9 @@ class Executor(NamedTuple):
 
     Attributes:
         name: a key of `DEFAULTS`.
-        concurrency: how many slots.
-        prefetch: the most short requests to prefetch for each slot.
-        set_up: the message that sets up a child process; None without child processes.
+        concurrency: the number of slots.
+        prefetch: the maximum number of requests to prefetch for each slot.
+        set_up: the message that sets up a child process; None for other executors.
     """
 
     name: str
@@ -38,17 +39,17 @@ class Executor(NamedTuple):
     set_up: bytes | None
 
     def slots(self, tasks: Registry, events: Events) -> ChildPool | Coroutines:
-        """Make the slots; they are not started yet."""
+        """Create the slots without starting them."""
         if self.set_up is None:
             return Coroutines(tasks, self.concurrency, self.name)
         return ChildPool(self.set_up, self.concurrency, events)
 
 
 def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
-    """The executor of a worker: the one that its settings name, else that of its tasks.
+    """The executor that the settings name, or else the executor of the tasks.
 
     Raises:
-        ConfigError: there is no such executor; tasks name different ones; a task cannot run in it.
+        ConfigError: no such executor exists, tasks name different ones, or a task cannot run in it.
     """
     name = settings.executor or executor_of_tasks(tasks)
     if name not in DEFAULTS:
@@ -70,7 +71,7 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
 
 
 def executor_of_tasks(tasks: Registry) -> str:
-    """The executor that the tasks name; else coroutines if every task is one, else processes.
+    """The executor that the tasks name; else coroutines if all tasks are, else processes.
 
     Raises:
         ConfigError: tasks name different executors.

@@ -1,13 +1,13 @@
 """A kill pipe makes the kernel kill a process group when the process that holds the pipe ends.
 
-Nothing is written to the pipe. Its reading end is set to send SIGKILL to the group, in place of
-SIGIO, at the next event of the pipe. The only possible event is that the writing end is closed, by
-`cut` or by the end of its process. So no process has to watch another, and a process id that is
-used again cannot cause a wrong kill.
+Nothing is written to the pipe. Its reading end is set up so that the kernel sends SIGKILL to the
+group, instead of SIGIO, at the next event of the pipe. The only possible event is that the writing
+end is closed, by `cut` or by the end of its process. So no process has to watch another, and a
+process id that is reused cannot cause a wrong kill.
 
-PR_SET_PDEATHSIG must not be used as well. It kills the child as soon as the thread that started it
-ends. That closes the child's end of the pipe too early, and processes that its tasks have started
-may survive.
+PR_SET_PDEATHSIG must not be used in addition. It kills the child as soon as the thread that started
+the child ends. The child's end of the pipe is then closed too early, and processes that its tasks
+have started may survive.
 
 Source: fcntl(2), F_SETOWN, F_SETSIG and O_ASYNC. Only Linux has F_SETSIG.
 """
@@ -23,11 +23,11 @@ F_SETSIG = 10
 
 
 class KillPipe:
-    """The pipe for one child process and the processes that its tasks start; the worker holds it.
+    """The worker's kill pipe for one child process and the processes that its tasks start.
 
     Attributes:
-        fd: the reading end, which the child inherits. The worker keeps it open, too, in case a
-            task closes the child's copy: the kernel drops the setting with the last copy.
+        fd: the reading end, which the child inherits. The worker keeps its copy open in case a task
+            closes the child's copy: the kernel forgets the setting when the last copy is closed.
     """
 
     def __init__(self) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import mmap
 import os
 
-# Each word of eight bytes has one writer. Requests are numbered in the order in which they were
-# given to the child.
-#: The child writes: how many requests it has begun, and when the last one began.
+# The memory begins with words of eight bytes. Each word has one writer. Requests are numbered in
+# the order in which the worker gave them to the child.
+#
+# The child writes BEGUN (how many requests it has begun) and STARTED (when the last one began).
 BEGUN, STARTED = 0, 1
-#: The worker writes: the range of requests that it takes back, the request that it asks to stop,
-#: and which request's lease was renewed until when.
+# The worker writes TAKEN_FROM and TAKEN_TO (the range of requests that it takes back), STOP (the
+# request that it asks to stop), PROLONGED (the request whose lease was renewed) and ENDS (the new
+# end of that lease).
 TAKEN_FROM, TAKEN_TO, STOP, PROLONGED, ENDS = range(2, 7)
-#: The child writes: the last progress, that is the request, its fraction and the length of its
-#: note. TURN is odd while they change.
+# The child writes the last progress: PROGRESS_OF (the request), FRACTION, NOTE_BYTES (the length of
+# the note) and the note itself. TURN is odd while the child writes them.
 TURN, PROGRESS_OF, FRACTION, NOTE_BYTES = range(7, 11)
-NOTE_AT, MAX_NOTE = 88, 400
+#: The offset of the note, in bytes.
+NOTE_AT = 88
+#: The maximum length of the note, in bytes.
+MAX_NOTE = 400
 MEMORY_BYTES = NOTE_AT + MAX_NOTE
 
 
@@ -23,7 +28,7 @@ class SharedMemory:
     """The worker's side of the shared memory.
 
     Attributes:
-        fd: the descriptor that the child inherits. The caller closes it after that.
+        fd: the descriptor that the child inherits. The caller closes it when the child has started.
     """
 
     def __init__(self) -> None:
@@ -34,7 +39,7 @@ class SharedMemory:
 
     @property
     def begun(self) -> int:
-        """How many requests the child has begun."""
+        """The number of requests that the child has begun."""
         return self._marks[BEGUN]
 
     @property
@@ -63,7 +68,7 @@ class SharedMemory:
         self._marks[PROLONGED] = number
 
     def progress(self, number: int) -> tuple[float, str] | None:
-        """The last progress of the n-th request; None if there is none, or it is being written."""
+        """The last progress of the n-th request; None without any, or while it is being written."""
         turn = self._marks[TURN]
         last = (self._marks[PROGRESS_OF], self._times[FRACTION], self._note())
         if turn % 2 or turn != self._marks[TURN] or last[0] != number:
@@ -73,11 +78,11 @@ class SharedMemory:
     def _note(self) -> str:
         size = min(self._marks[NOTE_BYTES], MAX_NOTE)
         note = self._memory[NOTE_AT : NOTE_AT + size]
-        return note.decode(errors="ignore")  # the limit may have cut a character in two
+        return note.decode(errors="ignore")  # MAX_NOTE may have cut a character in two
 
 
 class SharedMemoryView:
-    """The child's side of the shared memory, as the context of a running task uses it."""
+    """The child's side of the shared memory, for the context of a running task."""
 
     def __init__(
         self, memory: memoryview, marks: memoryview[int], times: memoryview[float]
@@ -106,7 +111,7 @@ def _file() -> int:
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("rowlease")
     else:
-        import tempfile  # imported here, because children do not need it and start sooner without
+        import tempfile  # here, because children do not need it and start sooner without it
 
         fd, name = tempfile.mkstemp()
         os.unlink(name)

@@ -1,4 +1,4 @@
-"""The interface of slots, which child processes and coroutines implement for the dispatcher."""
+"""The interface of slots. Child processes and coroutines implement it for the dispatcher."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rowlease.worker.claims.leases import Lease
 
 
 class Slot(Protocol):
-    """Runs the requests that it is given, one after the other.
+    """Runs the requests that the dispatcher gives it, one by one.
 
     Attributes:
-        held: the unanswered requests, in order; None stands for one that was taken back.
-        load: how many requests are held, without those taken back.
-        is_open: whether it may be given more requests.
-        ready: whether it can run tasks.
-        end_reason: why its running task is about to be ended, or None.
-        is_blocked: whether it has been busy with one request for long.
-        take_back_at: when to call `finish_take_back`, after `start_take_back`; else None.
+        held: the unanswered requests, in order. None stands for a request that was taken back.
+        load: the number of requests held, without those taken back.
+        is_open: whether the slot may be given more requests.
+        ready: whether the slot can run tasks.
+        end_reason: why the running task is about to be ended, or None.
+        is_blocked: whether the slot has been running one request for long.
+        take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
     """
 
     held: deque[Any]
@@ -54,9 +54,9 @@ class Death(NamedTuple):
     """The end of a slot that died or was killed.
 
     Attributes:
-        how: how it ended, as text.
-        running: the request that it was running, and for how many seconds.
-        others: its other requests, in order.
+        how: a text that describes how the slot ended.
+        running: the request that the slot was running, and its run time in seconds; or None.
+        others: the other requests of the slot, in order.
     """
 
     how: str
@@ -69,7 +69,7 @@ class Slots(Protocol):
 
     Attributes:
         children: the slots, ready or not.
-        num_deaths: how many have died.
+        num_deaths: the number of slots that have died.
         unit: the word for one slot in messages.
     """
 

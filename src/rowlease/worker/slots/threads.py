@@ -1,4 +1,4 @@
-"""Runs plain functions in threads, which the event loop awaits."""
+"""Runs plain functions in threads; the event loop awaits them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rowlease.worker.attempt import Returned, failed
 async def attempt(
     task: Task[..., Any], payload: str, expire: Callable[[], object]
 ) -> Returned | Failure:
-    """Run one request in its own thread; an exception of the task becomes a `Failure`.
+    """Run one request in its own thread. An exception of the task becomes a `Failure`.
 
-    No thread can be killed: when this is cancelled, the thread goes on until the task returns. So
-    there is no pool, which such threads would fill, and the threads are daemons, so that none keeps
-    the process from ending.
+    A thread cannot be killed. When this coroutine is cancelled, the thread goes on until the task
+    returns. There is no pool, because such threads would fill it. The threads are daemons, so that
+    they do not keep the process from ending.
 
     Args:
-        expire: called at the end of the soft time limit, since an exception cannot be raised in
-            another thread.
+        expire: a function that is called at the soft time limit, because an exception cannot be
+            raised in another thread.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[Returned | Failure] = loop.create_future()
@@ -37,7 +37,7 @@ async def attempt(
 
     def call() -> None:
         ending = context.run(run, task, payload)
-        with suppress(RuntimeError):  # the event loop ended while this thread ran on
+        with suppress(RuntimeError):  # the event loop ended before this thread
             loop.call_soon_threadsafe(settle, ending)
 
     Thread(target=call, name="rowlease-task", daemon=True).start()
@@ -53,7 +53,7 @@ async def attempt(
 
 
 def run(task: Task[..., Any], payload: str) -> Returned | Failure:
-    """Run one request in this thread; an exception of the task becomes a `Failure`."""
+    """Run one request in this thread. An exception of the task becomes a `Failure`."""
     try:
         return Returned(task.run(payload))
     except BaseException as error:

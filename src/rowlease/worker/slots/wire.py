@@ -1,7 +1,7 @@
 """The format of the pipes between a worker and a child process: frames with a header and a body.
 
-The child reads as many requests at once as the pipe holds. It writes each outcome at once, so that
-no outcome is lost if the child dies; the worker reads many in one call.
+The child reads many requests in one call. It writes each outcome immediately, so that no outcome is
+lost if the child dies. The worker reads many outcomes in one call.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from typing import Any
 from rowlease.model import Failure
 from rowlease.worker.attempt import Ending, NotRun, Returned, retry_after
 
-#: The header of a request: bytes of payload, index of the task, end of the lease (by `clock.now`);
-#: and for the context: the request's id, its lock token, its attempt and its most attempts.
+#: The header of a request: the size of the payload in bytes, the index of the task, the end of the
+#: lease (by `clock.now`), the request's id, its lock token, its attempt, and its maximum number of
+#: attempts.
 REQUEST = struct.Struct("=IHdqqII")
-#: The header of an outcome: bytes of body, code (below), run time in seconds.
+#: The header of an outcome: the size of the body in bytes, a code, and the run time in seconds.
 OUTCOME = struct.Struct("=IBd")
-#: The body of DONE is the result, if any. That of FAILED, RETRY and DEAD is the error; in RETRY
-#: SECONDS precede it (NaN: the queue's back-off). NOT_RUN means that the request was taken back or
-#: its lease was over. READY and BROKEN answer the set-up.
+#: The codes of outcomes. READY and BROKEN answer the set-up. The body of DONE is the result, if
+#: there is one. The body of FAILED and DEAD is the error. The body of RETRY is SECONDS and the
+#: error. NOT_RUN means that the request was taken back, or that its lease had ended.
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
+#: The pause before a retry, in seconds.
 SECONDS = struct.Struct("=d")
-#: The header of the set-up, the first message: bytes of JSON. `child_program` has a copy, because
-#: it reads the set-up before it can import this module.
+#: The header of the set-up, the first message: the size of the JSON in bytes. `child_program` has a
+#: copy, because it reads the set-up before it can import this module.
 SET_UP = struct.Struct("=I")
 READ_BYTES = 1 << 16
 
 
 def packed(ending: Ending) -> tuple[int, bytes]:
-    """Encode how an attempt ended, as a code and a body."""
+    """Encode how an attempt ended as a code and a body."""
     if isinstance(ending, Returned):
         return DONE, b"" if ending.result is None else ending.result.encode()
     if isinstance(ending, NotRun):
@@ -43,7 +45,7 @@ def packed(ending: Ending) -> tuple[int, bytes]:
 
 
 def unpacked(code: int, body: bytes) -> Ending:
-    """Decode a code and a body. They may be invalid: a task can write to the pipe as well."""
+    """Decode a code and a body. They may be invalid, because a task can write to the pipe, too."""
     if code == NOT_RUN:
         return NotRun()
     if code == DONE:
@@ -66,7 +68,7 @@ def write(fd: int, code: int, seconds: float, body: bytes) -> None:
 
 
 def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
-    """Read requests until the pipe ends: for each the fields of `REQUEST`, and the payload."""
+    """Read requests until the pipe ends. Yield the fields of `REQUEST` and the payload of each."""
     buffer = bytearray()
     while data := os.read(fd, READ_BYTES):
         buffer += data
