@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rowlease.async_client import AsyncClient, AsyncProducer
+    from rowlease.async_handle import AsyncHandle
     from rowlease.client import Client, Producer
     from rowlease.codec import register_type
     from rowlease.context import current
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from rowlease.worker import Worker
 
 __all__ = [
+    "AsyncClient",
+    "AsyncHandle",
+    "AsyncProducer",
     "Client",
     "DeadLetter",
     "EnqueueUnknown",
@@ -53,6 +58,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncClient": "rowlease.async_client",
+    "AsyncHandle": "rowlease.async_handle",
+    "AsyncProducer": "rowlease.async_client",
     "Client": "rowlease.client",
     "DeadLetter": "rowlease.errors",
     "EnqueueUnknown": "rowlease.errors",

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import chain, repeat
+from math import inf
 from typing import Generic
 
-from rowlease.errors import NoResult, StoreError
+from rowlease.errors import NoResult
 from rowlease.model import DURATION, Outcome, Request, check_type
 from rowlease.requests import R_co
-from rowlease.store import Notifications, Store
+from rowlease.steps import Steps, call, pause, run
+from rowlease.store import Store
 
 FINISHED = ("Complete", "Failed", "Cancelled")
-#: The pauses in seconds between the first reads of a handle that listens. The request may have
-#: finished just before the handle listened.
-LOOKS = (0.0, 0.02, 0.2)
-#: The pause in seconds between later reads: a notification may have been lost.
+#: The pause in seconds between reads if there are notifications: one may have been lost.
 LOOK = 2.0
 #: The first pause in seconds between reads if there are no notifications. It doubles each time.
 FIRST_POLL = 0.02
 #: The longest pause in seconds between reads if there are no notifications.
 LAST_POLL = 1.0
+#: The most such reads a second of all handles of a store: if many wait, pauses are longer.
+READS_A_SECOND = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,9 @@ class Handle(Generic[R_co]):
     def result(self, timeout: timedelta | None = None) -> R_co:
         """Wait until the request is complete, and return what the task returned.
 
-        On PostgreSQL the call opens a connection and waits for a notification. On other databases
-        it polls, first after 20 ms, later once a second.
+        On PostgreSQL the call waits for a notification; all calls of a client that wait share one
+        connection. On other databases it polls, first after 20 ms, later once a second, or less
+        often if more than 200 calls wait.
 
         Args:
             timeout: the longest time to wait; None means no limit.
@@ -78,12 +78,26 @@ class Handle(Generic[R_co]):
             WrongArguments: the result does not fit the annotation.
             StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """
+        return run(self.result_steps(timeout))
+
+    def result_steps(self, timeout: timedelta | None) -> Steps[R_co]:
+        """The steps of `result`."""
         check_type("timeout", timeout, DURATION)
-        ends = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        for found in self._looks(ends):
-            if found is None or found.status in FINISHED:
-                break
-        else:
+        ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
+        polls = _polls()
+        finished = self._store.finished
+        found = yield from call(self.read)
+        if _is_unfinished(found) and timeout != timedelta(0):
+            while True:
+                with finished.expecting(str(self.request_id)) as notified:
+                    found = yield from call(self.read)
+                    left = ends - time.monotonic()
+                    if not _is_unfinished(found) or left <= 0:
+                        break
+                    look = LOOK if finished.is_listening else next(polls)
+                    look = max(look, finished.num_waiting / READS_A_SECOND)
+                    yield from pause(min(look, left), notified)
+        if _is_unfinished(found):
             raise TimeoutError(f"request {self.request_id} is not finished after {timeout}")
         if found is None or found.status != "Complete":
             raise NoResult(
@@ -111,33 +125,12 @@ class Handle(Generic[R_co]):
         (answer,) = self._store.requeue([self.request_id])
         return answer.outcome
 
-    def _looks(self, ends: float | None) -> Iterator[Request | None]:
-        """The request now, and again each time it may have changed, until the time `ends`."""
-        yield self.read()
-        if ends is not None and time.monotonic() >= ends:
-            return
-        with ExitStack() as exits:
-            notifications: Notifications | None = None
-            if self._store.can_notify:
-                with suppress(StoreError):
-                    notifications = exits.enter_context(
-                        closing(self._store.listen_finished(self.request_id))
-                    )
-            for pause in chain(LOOKS, repeat(LOOK)) if notifications else polls():
-                left = pause if ends is None else min(pause, ends - time.monotonic())
-                if left < 0:
-                    return
-                if notifications is None:
-                    time.sleep(left)
-                else:
-                    try:
-                        notifications.wait(timedelta(seconds=left))
-                    except Exception:
-                        notifications = None  # the connection failed: poll from now on
-                yield self.read()
+
+def _is_unfinished(found: Request | None) -> bool:
+    return found is not None and found.status not in FINISHED
 
 
-def polls() -> Iterator[float]:
+def _polls() -> Iterator[float]:
     """The pauses in seconds between reads if there are no notifications."""
     pause = FIRST_POLL
     while True:

@@ -64,7 +64,6 @@ LISTENERS = (
 def test_a_program_that_waits_for_a_result_is_notified(
     end: str, client: Client, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.handle.LOOKS", (0.0,))
     monkeypatch.setattr("rowlease.handle.LOOK", 3600.0)  # so that only a notification helps
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)
     if end == "many":
@@ -166,7 +165,7 @@ def test_without_notifications_it_looks_now_and_then(
 
     handle = client.enqueue(grow, Size(1))
     monkeypatch.setattr(type(client.store), "can_notify", False)
-    monkeypatch.setattr(type(client.store), "listen_finished", refuse)
+    monkeypatch.setattr(type(client.store), "_listen", refuse)
     with ThreadPoolExecutor(1) as background:
         waiting = background.submit(handle.result, LONG)
         drain(client, grow)

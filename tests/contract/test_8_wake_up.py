@@ -247,15 +247,13 @@ def test_a_listener_is_notified_for_its_queues_only(store: Session) -> None:
 
 def test_producers_and_workers_have_separate_notifications(store: Session) -> None:
     store.configure_queue("default", capacity=1)
-    with (
-        closing(store.listen(["default"])) as work,
-        closing(store.listen(["default"], room=True)) as room,
-    ):
+    room = store.listening(room=True)
+    with closing(store.listen(["default"])) as work:
         work.announce_idle(True)
         store.put()
         assert work.wait(timedelta(seconds=30))
-        assert not room.wait(timedelta(0))
+        assert room() == []
         store.enqueue_many("default", [NewRequest(kind="a")], wait=timedelta(seconds=9))
         store.claim()
-        assert room.wait(timedelta(seconds=30))
+        assert room() == ["default"]
         assert not work.wait(timedelta(0))

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowlease.client import RETRY_FOR, Client
+from rowlease.client import Client
 from rowlease.codec import encode
 from rowlease.errors import (
     AccessDenied,
@@ -34,6 +34,7 @@ from rowlease.errors import (
 )
 from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
 from rowlease.requests import CALL_OPTIONS, OPTIONS, untyped_request
+from rowlease.sending import RETRY_FOR
 from rowlease.store import open_store
 from rowlease.tasks import Task
 
@@ -332,7 +333,9 @@ def test_the_error_for_a_plain_function_says_how_to_make_it_a_task() -> None:
 def test_a_connection_of_another_kind_is_refused(connection: Any) -> None:
     with (
         closing(open_store("postgresql://nobody@localhost/nowhere")) as store,
-        pytest.raises(ConfigError, match="connection must be a psycopg connection or"),
+        pytest.raises(
+            ConfigError, match="connection must be a connection of psycopg, psycopg2 or Django"
+        ),
     ):
         store.enqueue_many("default", [], connection=connection)
 
@@ -439,7 +442,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The client's time."""
     made = Clock()
-    monkeypatch.setattr("rowlease.client.time", made)
+    monkeypatch.setattr("rowlease.sending.time", made)
+    monkeypatch.setattr("rowlease.steps.time", made)
     return made
 
 

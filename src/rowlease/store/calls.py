@@ -20,6 +20,7 @@ from rowlease.model import (
 )
 from rowlease.store import deadlines
 from rowlease.store.revisions import Schema, check_schema
+from rowlease.store.shared_listener import SharedListener
 
 #: Outcomes by their text; a lookup is fifteen times as fast as `Outcome(text)`.
 OUTCOMES = {each.value: each for each in Outcome}
@@ -30,7 +31,7 @@ V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Request, Schedule, S
 
 
 class Notifications(Protocol):
-    """Notifications: requests may have been enqueued, there may be room, or one has finished."""
+    """Notifications: requests may have been enqueued."""
 
     def announce_idle(self, idle: bool) -> None:
         """Announce that this worker is idle, so that producers notify it, or no longer is."""
@@ -57,6 +58,11 @@ class Calls(ABC):
 
     #: The DSN without the password, for messages.
     where: str
+    #: Wakes those who wait for the end of a request: by its id, as text. A notification may be
+    #: missing: of a request whose last worker died. So look now and then.
+    finished: SharedListener
+    #: Wakes those who wait for room in a queue: by its name.
+    room: SharedListener
     #: How long a call may take; and the deadline that `within` has set.
     _call_timeout: timedelta
     _timeout: timedelta | None = None
@@ -86,18 +92,10 @@ class Calls(ABC):
         """Can producers notify an idle worker, or must it poll? Known after the first call."""
 
     @abstractmethod
-    def listen(self, queues: Sequence[str], *, room: bool = False) -> Notifications:
+    def listen(self, queues: Sequence[str]) -> Notifications:
         """Listen for notifications of these queues, on a connection of its own.
 
-        They come when there may be work, or with `room` when a full queue may have room.
-        """
-
-    @abstractmethod
-    def listen_finished(self, request_id: int) -> Notifications:
-        """Listen for the end of a request, on a connection of its own.
-
-        A notification may be missing: of a request that finished while this call was made, or whose
-        last worker died. So look now and then.
+        They come when there may be work.
         """
 
     @abstractmethod
@@ -117,6 +115,12 @@ class Calls(ABC):
             connection: the caller's; None: one of the pool.
             columns: those to return, in the routine's order; empty: all.
         """
+
+    @abstractmethod
+    async def _call_async(
+        self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
+    ) -> list[Any]:
+        """All rows of a routine that is called on the caller's asyncio connection."""
 
     def _rows(
         self, columns: tuple[str, ...], name: str, connection: Any = None, /, **arguments: Any

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from rowlease.model import Enqueued, NewRequest, Outcome, Promoted
-from rowlease.store.calls import OUTCOME, Calls, milliseconds
+from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, milliseconds
 
 #: The columns that `begin_load` returns.
 BEGUN = ("outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates")
@@ -32,30 +32,38 @@ class Producing(Calls):
         With `wait`, a full queue returns one `full` with the id of a place in line. To keep the
         place, call again with that id within two seconds.
         """
-
-        def column(values: list[Any]) -> list[Any] | None:
-            return values if any(value is not None for value in values) else None
-
         rows = self._rows(
             OUTCOME,
             "enqueue_many",
             connection,
+            **_columns(requests),
             p_queue_name=queue,
-            p_kinds=[r.kind for r in requests],
-            p_payloads=[r.payload for r in requests],
-            p_priorities=[r.priority for r in requests],
-            p_delays_ms=column([milliseconds(r.delay) for r in requests]),
-            p_due_times=column([r.due_time for r in requests]),
-            p_dedup_keys=column([r.dedup_key for r in requests]),
-            p_group_keys=column([r.group_key for r in requests]),
-            p_max_attempts=column([r.max_attempts for r in requests]),
-            p_retry_bases_ms=column([milliseconds(r.retry_base) for r in requests]),
             p_receipt_key=receipt_key,
             p_in_transaction=connection is not None,
             p_wait_ms=milliseconds(wait),
             p_waiter_id=waiter_id,
         )
-        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
+        return _enqueued(rows)
+
+    async def enqueue_many_async(
+        self,
+        connection: Any,
+        queue: str,
+        requests: Sequence[NewRequest],
+        *,
+        receipt_key: str | None = None,
+    ) -> list[Enqueued]:
+        """As `enqueue_many`, in the transaction of the caller's asyncio connection."""
+        rows = await self._call_async(
+            "enqueue_many",
+            connection,
+            OUTCOME,
+            **_columns(requests),
+            p_queue_name=queue,
+            p_receipt_key=receipt_key,
+            p_in_transaction=True,
+        )
+        return _enqueued(rows)
 
     def begin_load(
         self, load_id: str, queue: str, run_by: str, columns: str | None = None
@@ -126,3 +134,26 @@ class Producing(Calls):
         )
         outcome, *counts = rows[0]
         return Promoted(Outcome(outcome), *counts)
+
+
+def _columns(requests: Sequence[NewRequest]) -> dict[str, list[Any] | None]:
+    """The requests as arguments of `enqueue_many`."""
+
+    def column(values: list[Any]) -> list[Any] | None:
+        return values if any(value is not None for value in values) else None
+
+    return {
+        "p_kinds": [r.kind for r in requests],
+        "p_payloads": [r.payload for r in requests],
+        "p_priorities": [r.priority for r in requests],
+        "p_delays_ms": column([milliseconds(r.delay) for r in requests]),
+        "p_due_times": column([r.due_time for r in requests]),
+        "p_dedup_keys": column([r.dedup_key for r in requests]),
+        "p_group_keys": column([r.group_key for r in requests]),
+        "p_max_attempts": column([r.max_attempts for r in requests]),
+        "p_retry_bases_ms": column([milliseconds(r.retry_base) for r in requests]),
+    }
+
+
+def _enqueued(rows: list[Any]) -> list[Enqueued]:
+    return [Enqueued(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]

@@ -1,28 +1,49 @@
-"""Checks on a completion in the caller's own transaction."""
+"""Checks on the caller's own connection, and on a completion in its transaction.
+
+Connections are recognised by their attributes, so that only libraries in use are imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import iscoroutinefunction
 from typing import Any
 
 from rowlease.errors import ConfigError, LeaseLost
 from rowlease.model import Held, LeasedRequest, Outcome
 
 
+def is_for_asyncio(connection: Any) -> bool:
+    """Is it a connection of SQLAlchemy, asyncpg or psycopg that is awaited?"""
+    return (
+        hasattr(connection, "run_sync")
+        or hasattr(connection, "is_in_transaction")
+        or iscoroutinefunction(getattr(type(connection), "commit", None))
+    )
+
+
 def refuse_autocommit(connection: Any) -> None:
     """Raise ConfigError if each statement on this connection is a transaction of its own."""
-    if hasattr(connection, "get_bind"):  # a Session
-        connection = connection.connection()
-    if hasattr(connection, "exec_driver_sql"):  # SQLAlchemy's Connection
-        connection = connection.connection.dbapi_connection
-    if not getattr(connection, "autocommit", False):
-        return
-    info = getattr(connection, "info", None)  # psycopg's; 0: no transaction is open
-    if info is None or info.transaction_status == 0:
+    if _commits_each_statement(connection):
         raise ConfigError(
             "the connection commits each statement by itself (autocommit), so that a completion "
             "cannot be part of a transaction; open one first"
         )
+
+
+def _commits_each_statement(connection: Any) -> bool:
+    if hasattr(connection, "is_in_transaction"):  # asyncpg's
+        return not connection.is_in_transaction()
+    if hasattr(connection, "get_autocommit"):  # Django's
+        return bool(connection.get_autocommit())
+    if hasattr(connection, "get_bind"):  # a Session
+        connection = connection.connection()
+    if hasattr(connection, "exec_driver_sql"):  # SQLAlchemy's Connection
+        connection = connection.connection.dbapi_connection
+    info = getattr(connection, "info", None)  # psycopg's; 0: no transaction is open
+    return bool(getattr(connection, "autocommit", False)) and (
+        info is None or info.transaction_status == 0
+    )
 
 
 def refuse_unless_ok(

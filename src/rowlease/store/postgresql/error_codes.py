@@ -29,6 +29,34 @@ def our_error(error: Error, where: str, *, migrating: bool = False) -> RowleaseE
     return error_messages.our_error(codes, text, where, migrating=migrating)
 
 
+def driver_error(error: BaseException | None) -> BaseException | None:
+    """The driver's error in an error of SQLAlchemy, Django or a driver; None if there is none."""
+    found = None
+    while error is not None:
+        if hasattr(error, "sqlstate") or hasattr(error, "pgcode"):
+            found = error
+        error = getattr(error, "orig", None) or error.__cause__
+    return found
+
+
+def callers_error(error: BaseException, where: str) -> RowleaseError:
+    """The exception for an error of psycopg, psycopg2 or asyncpg on the caller's connection."""
+    if isinstance(error, psycopg.Error):
+        return our_error(error, where)
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    diag = getattr(error, "diag", None)
+    if diag is None:  # asyncpg's
+        text, hint, detail, constraint = (
+            getattr(error, name, None) for name in ("message", "hint", "detail", "constraint_name")
+        )
+    else:  # psycopg2's
+        text, hint, detail = diag.message_primary, diag.message_hint, diag.message_detail
+        constraint = diag.constraint_name
+    first = str(error).strip().partition("\n")[0]
+    codes, text = _meaning(state, text or first, hint, detail, constraint) or (("08000",), first)
+    return error_messages.our_error(codes, text, where)
+
+
 def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
     """The exception for an error of the JDBC driver: SQLSTATE and the text's first line."""
     return error_messages.our_error(*_connecting(state, text.removeprefix("ERROR: ")), where)
@@ -47,20 +75,31 @@ def is_deadlock(error: BaseException | None) -> bool:
 def _read(error: Error) -> tuple[tuple[Code, ...], str]:
     if isinstance(error, NotConnected):
         return (NOT_CONNECTED,), str(error)
-    text = error.diag.message_primary or str(error).strip().splitlines()[0]
-    if error.diag.message_hint:
-        text = f"{text}; {error.diag.message_hint}"
-    if error.diag.constraint_name in BY_CODE:
-        return (error.diag.constraint_name,), text
-    if error.sqlstate == "22P02":
-        detail = error.diag.message_detail  # of PostgreSQL; an error that a routine raises has none
-        return (error.sqlstate,) if detail else (REJECTED,), detail or text
-    if error.sqlstate:
-        return (error.sqlstate,), text
+    diag = error.diag
+    text = diag.message_primary or str(error).strip().splitlines()[0]
+    known = _meaning(
+        error.sqlstate, text, diag.message_hint, diag.message_detail, diag.constraint_name
+    )
+    if known:
+        return known
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return _connecting("", text)
     # A text that psycopg cannot send.
     return ("22021",) if isinstance(error, psycopg.DataError) else (type(error).__name__,), text
+
+
+def _meaning(
+    state: str | None, text: str, hint: str | None, detail: str | None, constraint: str | None
+) -> tuple[tuple[Code, ...], str] | None:
+    """An error of the server; None if it has no SQLSTATE."""
+    if hint:
+        text = f"{text}; {hint}"
+    if constraint and constraint in BY_CODE:
+        return (constraint,), text
+    if state == "22P02":
+        # Of PostgreSQL; an error that a routine raises has no detail.
+        return (state,) if detail else (REJECTED,), detail or text
+    return ((state,), text) if state else None
 
 
 def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import LiteralString
 
 from rowlease.store import deadlines
 from rowlease.store.postgresql.connection import BoundedConnection
@@ -22,18 +23,12 @@ class PostgresNotifications:
         self,
         connection: BoundedConnection,
         queues: Sequence[str] = (),
-        *,
-        room: bool = False,
-        finished: int | None = None,
+        listen: LiteralString = "select rowlease.listen()",
     ) -> None:
         self._connection = connection
         self._queues = list(queues)
-        self._finished = finished
         connection.patience = deadlines.LISTENER_ANSWER
-        if finished is None:
-            connection.execute("select rowlease.listen(%s)", (room,))
-        else:
-            connection.execute("select rowlease.listen_finished()")
+        connection.execute(listen)
         self._idle = False
         self._heard_at = time.monotonic()
 
@@ -47,25 +42,24 @@ class PostgresNotifications:
 
     def wait(self, timeout: timedelta) -> bool:
         deadline = time.monotonic() + timeout.total_seconds()
-        while True:  # one channel serves all queues and requests, so ignore those of others
+        while True:  # one channel serves all queues, so ignore the others
             left = max(0.0, min(deadline - time.monotonic(), deadlines.LISTENER_ANSWER / 2))
-            notified = [
-                each.payload for each in self._connection.notifies(timeout=left, stop_after=1)
-            ]
-            if notified:
-                self._heard_at = time.monotonic()
-            elif time.monotonic() - self._heard_at > deadlines.LISTENER_SILENT:
-                self._connection.execute("select")
-                self._heard_at = time.monotonic()
-            if any(self._is_meant(each) for each in notified):
+            if any(each in self._queues for each in self.heard(left)):
                 return True
             if time.monotonic() >= deadline:
                 return False
 
-    def _is_meant(self, message: str) -> bool:
-        if self._finished is None:
-            return message in self._queues
-        return str(self._finished) in message.split()
+    def heard(self, seconds: float) -> list[str]:
+        """The next notifications of the channel, or none when the time is over."""
+        notified = [
+            each.payload for each in self._connection.notifies(timeout=seconds, stop_after=1)
+        ]
+        if notified:
+            self._heard_at = time.monotonic()
+        elif time.monotonic() - self._heard_at > deadlines.LISTENER_SILENT:
+            self._connection.execute("select")
+            self._heard_at = time.monotonic()
+        return notified
 
     def close(self) -> None:
         self._connection.close()

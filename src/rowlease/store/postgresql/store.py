@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from rowlease.errors import InvalidRequest, StoreError
 from rowlease.store import deadlines
@@ -25,12 +24,25 @@ from rowlease.store.postgresql.connection import (
     has_no_news,
 )
 from rowlease.store.postgresql.dsn import libpq_dsn
-from rowlease.store.postgresql.error_codes import Error, is_read_only, our_error, unencodable
+from rowlease.store.postgresql.error_codes import (
+    Error,
+    callers_error,
+    driver_error,
+    is_read_only,
+    our_error,
+    unencodable,
+)
 from rowlease.store.postgresql.instants import all_rows
-from rowlease.store.postgresql.literals import LITERALS, ArrayLiteral
+from rowlease.store.postgresql.literals import LITERALS
 from rowlease.store.postgresql.notifications import PostgresNotifications
-from rowlease.store.postgresql.transaction import driver_connection
+from rowlease.store.postgresql.transaction import (
+    RoutineCall,
+    execute,
+    execute_async,
+    for_psycopg,
+)
 from rowlease.store.routines import load_routines
+from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
 
 
@@ -44,14 +56,23 @@ class PostgresStore(Store):
         self._connect = Connector(libpq_dsn(dsn), application_name, call_timeout)
         self.where = redact(dsn)
         self._routines = load_routines("postgresql")
-        self._calls: dict[tuple[Any, ...], tuple[str, list[tuple[str, ArrayLiteral]]]] = {}
+        self._calls: dict[tuple[Any, ...], str] = {}
         self._pool = Pool(self._connect, has_no_news)
+        self.finished = SharedListener(
+            lambda: self._listen(listen="select rowlease.listen_finished()"),
+            lambda: self.can_notify,
+        )
+        self.room = SharedListener(
+            lambda: self._listen(listen="select rowlease.listen(true)"), lambda: self.can_notify
+        )
 
     @property
     def can_notify(self) -> bool:
         return not self._connect.is_proxied
 
     def close(self) -> None:
+        self.finished.close()
+        self.room.close()
         self._pool.close()
 
     # -- calling ---------------------------------------------------------------------------------
@@ -60,29 +81,46 @@ class PostgresStore(Store):
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
         """Call a routine; on the caller's connection it is part of the transaction."""
+        call = self._routine(name, columns, arguments)
+        if connection is not None:
+            with self._translated():
+                return execute(connection, call)
         key = (name, columns, *arguments)
         if key not in self._calls:
-            # Named columns: a prepared `select *` fails when the routine returns another column.
-            wanted = ", ".join(columns) or "*"
-            params = self._routines[name].params
-            given = ", ".join(f"{arg} => %({arg})s::{params[arg]}" for arg in arguments)
-            arrays = [(arg, LITERALS[params[arg]]) for arg in arguments if params[arg] in LITERALS]
-            self._calls[key] = f"select {wanted} from rowlease.{name}({given})", arrays  # noqa: S608
-        text, arrays = self._calls[key]
-        for each, literal in arrays:
-            arguments[each] = literal(arguments[each])
+            self._calls[key] = call.text(for_psycopg)
         try:
-            if connection is not None:
-                driver = driver_connection(connection)
-                # A cursor with tuples: the connection may have another row factory.
-                with psycopg.Cursor(driver, row_factory=tuple_row) as cursor:
-                    return cursor.execute(text, arguments).fetchall()
             with self.connection(self._time_for(name)) as own:
-                return all_rows(own.execute(text, arguments, binary=True))
-        except psycopg.Error as error:
-            self._raise(error)
+                return all_rows(own.execute(self._calls[key], call.arguments, binary=True))
         except UnicodeEncodeError as error:
             raise InvalidRequest(unencodable(error)) from error
+
+    async def _call_async(
+        self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
+    ) -> list[Any]:
+        with self._translated():
+            return await execute_async(connection, self._routine(name, columns, arguments))
+
+    def _routine(
+        self, name: str, columns: tuple[str, ...], arguments: dict[str, Any]
+    ) -> RoutineCall:
+        types = self._routines[name].params
+        for each, value in arguments.items():
+            if literal := LITERALS.get(types[each]):
+                arguments[each] = literal(value)
+        return RoutineCall(name, columns, types, arguments)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Translate errors on the caller's connection, of any library."""
+        try:
+            yield
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(unencodable(error)) from error
+        except Exception as error:
+            found = driver_error(error)
+            if found is None:
+                raise
+            raise callers_error(found, self.where) from found
 
     @contextmanager
     def connection(
@@ -128,11 +166,8 @@ class PostgresStore(Store):
             found.maybe_done = maybe_done
         raise found from error
 
-    def listen(self, queues: Sequence[str], *, room: bool = False) -> PostgresNotifications:
-        return self._listen(queues, room=room)
-
-    def listen_finished(self, request_id: int) -> PostgresNotifications:
-        return self._listen(finished=request_id)
+    def listen(self, queues: Sequence[str]) -> PostgresNotifications:
+        return self._listen(queues)
 
     def _listen(self, *arguments: Any, **named: Any) -> PostgresNotifications:
         try:

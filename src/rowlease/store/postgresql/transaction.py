@@ -1,68 +1,140 @@
-"""Completes a request on the caller's connection to PostgreSQL."""
+"""Calls a routine on the caller's connection to PostgreSQL, through the library it belongs to.
+
+Connections are recognised by their attributes, so that only libraries in use are imported.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from rowlease.errors import ConfigError
 from rowlease.model import Held
+from rowlease.store.postgresql.literals import bigint_array, text_array
+from rowlease.store.transaction import is_for_asyncio
 
-#: With the parameters of each library.
-CALL = "select outcome from rowlease.complete(array[{}], array[{}], array[{}])"
-FOR_PSYCOPG = CALL.format("%s::bigint", "%s::bigint", "%s::text")
-FOR_SQLALCHEMY = CALL.format(
-    "cast(:id as bigint)", "cast(:token as bigint)", "cast(:result as text)"
+#: What a connection may be, for errors.
+KINDS = (
+    "connection must be a connection of psycopg, psycopg2 or Django, or a Connection or Session of "
+    "SQLAlchemy"
 )
+ASYNC_KINDS = (
+    "connection must be an AsyncConnection of psycopg, a Connection of asyncpg, or an "
+    "AsyncConnection or AsyncSession of SQLAlchemy"
+)
+#: The parameters of `complete` and their types.
+COMPLETE = {"p_request_ids": "bigint[]", "p_lock_tokens": "bigint[]", "p_results": "text[]"}
 
 
-def complete(connection: Any, held: Held, result: str | None) -> str:
-    """Complete a request on a connection of psycopg or SQLAlchemy; returns the outcome."""
-    if not isinstance(connection, psycopg.Connection):
-        return _in_sqlalchemy(connection, held, result)
-    # A cursor with tuples: the connection may have another row factory.
-    with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-        cursor.execute(FOR_PSYCOPG, (*held, result))
-        ((outcome,),) = cursor.fetchall()
-    return str(outcome)
+class RoutineCall(NamedTuple):
+    """A routine with its arguments.
+
+    Attributes:
+        columns: those that are read; empty: all.
+        types: of the parameters.
+        arguments: arrays are literals, as in `rowlease.store.postgresql.literals`.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    types: Mapping[str, str]
+    arguments: dict[str, Any]
+
+    def text(self, written: Callable[[str, str], str]) -> str:
+        """The statement; `written` makes a parameter of a name and a type.
+
+        It names the columns: a prepared `select *` fails when the routine returns another column.
+        """
+        given = ", ".join(f"{each} => {written(each, self.types[each])}" for each in self.arguments)
+        return f"select {', '.join(self.columns) or '*'} from rowlease.{self.name}({given})"  # noqa: S608
+
+    def as_text(self) -> dict[str, str | None]:
+        """The arguments as text, which all libraries pass in the same way."""
+        return {name: _text(each) for name, each in self.arguments.items()}
 
 
-async def complete_async(
-    connection: psycopg.AsyncConnection[Any], held: Held, result: str | None
-) -> str:
-    """As `complete`, on an asyncio connection of psycopg."""
-    async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await cursor.execute(FOR_PSYCOPG, (*held, result))
-        ((outcome,),) = await cursor.fetchall()
-    return str(outcome)
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return text_array([_text(each) for each in value])
+    return None if value is None else str(value)
 
 
-def _in_sqlalchemy(connection: Any, held: Held, result: str | None) -> str:
-    """Through SQLAlchemy, so that it tracks the transaction, with any driver."""
-    import sqlalchemy as sa
-
-    given = {"id": held.request_id, "token": held.lock_token, "result": result}
-    return str(connection.execute(sa.text(FOR_SQLALCHEMY), given).scalar_one())
+def for_psycopg(name: str, kind: str) -> str:
+    return f"%({name})s::{kind}"
 
 
-def driver_connection(connection: Any) -> psycopg.Connection:
-    """The psycopg connection of a caller's connection, of psycopg or SQLAlchemy.
+def _for_psycopg2(name: str, kind: str) -> str:
+    return f"%({name})s::text::{kind}"
+
+
+def _for_sqlalchemy(name: str, kind: str) -> str:
+    return f"cast(cast(:{name} as text) as {kind})"
+
+
+def execute(connection: Any, call: RoutineCall) -> list[Any]:
+    """The rows of a routine.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the connection is not of a library that rowlease knows, or is for asyncio.
+        Exceptions of the library.
     """
-    if hasattr(connection, "get_bind"):  # a Session
-        connection = connection.connection()
-    # A SQLAlchemy Connection; connections of Django and psycopg also have a `connection`.
-    if hasattr(connection, "in_transaction") and hasattr(connection, "connection"):
-        if not connection.in_transaction():
-            connection.begin()  # as its execute does; else its rollback would not undo the call
-        connection = connection.connection.driver_connection
     if isinstance(connection, psycopg.Connection):
-        return connection
-    raise ConfigError(
-        f"connection must be a psycopg connection or a SQLAlchemy Connection or Session, "
-        f"not {type(connection).__name__}"
-    )
+        # A cursor with tuples: the connection may have another row factory.
+        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+            return cursor.execute(call.text(for_psycopg), call.arguments).fetchall()
+    if is_for_asyncio(connection):
+        raise ConfigError(f"{_shown(connection)} is for asyncio; bind it with rowlease.AsyncClient")
+    if hasattr(connection, "get_bind"):  # a Session of SQLAlchemy
+        connection = connection.connection()
+    if hasattr(connection, "exec_driver_sql"):  # a Connection of SQLAlchemy
+        import sqlalchemy as sa
+
+        found = connection.execute(sa.text(call.text(_for_sqlalchemy)), call.as_text())
+        return [tuple(row) for row in found]
+    module = type(connection).__module__
+    if hasattr(connection, "ensure_connection"):  # Django's
+        opened = connection.cursor()
+    elif module.startswith("psycopg2."):
+        from psycopg2.extensions import cursor as tuples
+
+        opened = connection.cursor(cursor_factory=tuples)
+    else:
+        raise ConfigError(f"{KINDS}, not {_shown(connection)}")
+    with opened as cursor:
+        cursor.execute(call.text(_for_psycopg2), call.as_text())
+        rows: list[Any] = cursor.fetchall()
+        return rows
+
+
+async def execute_async(connection: Any, call: RoutineCall) -> list[Any]:
+    """As `execute`, on a connection for asyncio."""
+    if isinstance(connection, psycopg.AsyncConnection):
+        async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(call.text(for_psycopg), call.arguments)
+            return await cursor.fetchall()
+    if hasattr(connection, "run_sync"):  # SQLAlchemy
+        rows: list[Any] = await connection.run_sync(execute, call)
+        return rows
+    if is_for_asyncio(connection):  # asyncpg
+        given = call.as_text()
+        places = {name: f"${place}::text" for place, name in enumerate(given, 1)}
+        text = call.text(lambda name, kind: f"{places[name]}::{kind}")
+        return [tuple(row) for row in await connection.fetch(text, *given.values())]
+    raise ConfigError(f"{ASYNC_KINDS}, not {_shown(connection)}")
+
+
+def completion(held: Held, result: str | None) -> RoutineCall:
+    """The call that completes a request; its row is the outcome."""
+    ids, tokens = bigint_array([held.request_id]), bigint_array([held.lock_token])
+    arguments = dict(zip(COMPLETE, (ids, tokens, text_array([result])), strict=True))
+    return RoutineCall("complete", ("outcome",), COMPLETE, arguments)
+
+
+def _shown(connection: Any) -> str:
+    kind = type(connection)
+    # The class of psycopg2 is named `connection`.
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return module + kind.__qualname__

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from rowlease.errors import ConfigError, StoreError
 from rowlease.store import deadlines
-from rowlease.store.calls import Notifications
 from rowlease.store.dsn import redact
 from rowlease.store.error_messages import unanswered
 from rowlease.store.pool import NotConnected, Pool, in_thread
 from rowlease.store.routines import load_routines
+from rowlease.store.shared_listener import SharedListener
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.error_codes import SERVER_BUSY, OdbcError, our_error
 from rowlease.store.sqlserver.procedures import ProcedureCall
@@ -58,6 +58,7 @@ class SqlServerStore(Store):
         self.where = redact(dsn)
         self._routines = load_routines("sqlserver")
         self._pool = Pool(self._connect)
+        self.finished = self.room = SharedListener(lambda: self.listen([]), lambda: False)
 
     def _connect(self) -> odbc.Connection:
         connection = connect(self._odbc)
@@ -92,6 +93,14 @@ class SqlServerStore(Store):
                     raise
             time.sleep(pause)
         raise AssertionError("unreachable")
+
+    async def _call_async(
+        self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
+    ) -> NoReturn:
+        raise ConfigError(
+            "SQL Server has no asyncio connection that rowlease knows; bind a pyodbc connection in "
+            "a thread: await client.run_sync(lambda sync: sync.bind(connection).enqueue(...))"
+        )
 
     def _call_once(self, call: ProcedureCall, seconds: float) -> list[Any]:
         """Call once, in another thread, because the driver takes three times as long to give up."""
@@ -161,8 +170,5 @@ class SqlServerStore(Store):
         ((found,),) = self._call("show_queue", p_queue_name=queue)
         return cast("dict[str, Any]", json.loads(found))
 
-    def listen_finished(self, request_id: int) -> Notifications:
-        raise ConfigError("SQL Server sends no notifications; look now and then")
-
-    def listen(self, queues: Sequence[str], *, room: bool = False) -> Notifications:
+    def listen(self, queues: Sequence[str]) -> NoReturn:
         raise ConfigError("SQL Server sends no notifications; a worker polls there")

@@ -32,6 +32,11 @@ def driver_connection(connection: Any) -> odbc.Connection:
     Raises:
         ConfigError: it is neither.
     """
+    if hasattr(connection, "run_sync"):
+        raise ConfigError(
+            f"{type(connection).__name__} is for asyncio; bind a connection of pyodbc, or a "
+            "Connection or Session of SQLAlchemy"
+        )
     if hasattr(connection, "get_bind"):  # a Session
         connection = connection.connection()
     if hasattr(connection, "in_transaction") and hasattr(connection, "connection"):

@@ -1,0 +1,186 @@
+"""The client for asyncio: the same implementation, called in a few threads."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+
+from rowlease.async_handle import AsyncHandle
+from rowlease.client import Client
+from rowlease.enqueue_call import EnqueueCall
+from rowlease.errors import InvalidRequest
+from rowlease.requests import CallOptions, Options, TaskRequest
+from rowlease.sending import RETRY_FOR, send
+from rowlease.steps import call, run_in
+from rowlease.store import Store
+from rowlease.tasks import P, R, Task
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
+
+#: Calls that one client makes at the same time. More would open connections that the store does
+#: not keep; with fewer, a call that waits for a lock would hold others up.
+THREADS = 16
+
+
+class AsyncProducer(ABC):
+    """Puts requests into queues: an `AsyncClient`, or one that is bound to a transaction."""
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """The store below. Its calls block: make them with `AsyncClient.run_sync`."""
+
+    @abstractmethod
+    async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
+        """Enqueue all or none; the handles are in the order given."""
+
+    async def enqueue(
+        self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncHandle[R]:
+        """Put one request into a queue: to call the task with these arguments.
+
+        If it is cancelled, the request may be enqueued or not. Calls with the same receipt enqueue
+        once: `task.with_options(receipt=...)`.
+
+        Args, Raises: as `Client.enqueue`.
+        """
+        (handle,) = await self._send(EnqueueCall.of_task(task, args, kwargs))
+        return handle
+
+    async def enqueue_untyped(
+        self, kind: str, payload: Any = None, /, **options: Unpack[Options]
+    ) -> AsyncHandle[Any]:
+        """Put one request into a queue, for a task whose code is not here.
+
+        Args, Raises: as `Client.enqueue_untyped`.
+        """
+        (handle,) = await self._send(EnqueueCall[Any].of_kind(kind, payload, options))
+        return handle
+
+    async def enqueue_many(
+        self, requests: Iterable[TaskRequest[R]], /, **options: Unpack[CallOptions]
+    ) -> list[AsyncHandle[R]]:
+        """Put many requests into a queue, all or none.
+
+        Args, Returns, Raises: as `Client.enqueue_many`.
+        """
+        return await self._send(EnqueueCall.of_batch(requests, options))
+
+
+class AsyncBoundProducer(AsyncProducer):
+    """Puts requests into queues in a transaction of yours; `AsyncClient.bind` makes it."""
+
+    def __init__(self, store: Store, connection: Any, threads: Executor) -> None:
+        self._store = store
+        self._connection = connection
+        self._threads = threads
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
+        answers = await self._store.enqueue_many_async(
+            self._connection, call.queue, call.batch, receipt_key=call.receipt_in_transaction()
+        )
+        handles = call.handles(answers, self._store)
+        return [AsyncHandle.of(handle, self._threads) for handle in handles]
+
+
+class AsyncClient(AsyncProducer):
+    """Puts requests into queues, from asyncio.
+
+    The calls of the store block, so up to 16 threads make them. What waits (for a result, for room,
+    for the next try) occupies none. Safe to use from several event loops.
+
+    Args, Raises: as `Client`.
+    """
+
+    def __init__(self, dsn: str | None = None, *, retry_for: timedelta = RETRY_FOR) -> None:
+        self._client = Client(dsn, retry_for=retry_for)
+        self._retry_for = retry_for
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def __aenter__(self) -> Self:
+        self._threads = ThreadPoolExecutor(THREADS, "rowlease-async")
+        opening = self._threads.submit(self._client.__enter__)
+        try:
+            await asyncio.wrap_future(opening)
+        except BaseException:
+            self._threads.shutdown(wait=False)
+            # If it was cancelled, the client may be open only later.
+            opening.add_done_callback(lambda _: self._client.__exit__(None, None, None))
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        client, threads = self._opened
+        self._threads = None
+        try:
+            await run_in(threads, call(partial(client.__exit__, kind, error, traceback)))
+        finally:
+            threads.shutdown(wait=False)
+
+    @property
+    def store(self) -> Store:
+        """The store below. Its calls block: make them with `run_sync`."""
+        client, _ = self._opened
+        return client.store
+
+    @property
+    def _opened(self) -> tuple[Client, ThreadPoolExecutor]:
+        if self._threads is None:
+            raise InvalidRequest("the client is not open: use it in an `async with` block")
+        return self._client, self._threads
+
+    @overload
+    def get(self, request_id: int) -> AsyncHandle[Any]: ...
+
+    @overload
+    def get(self, request_id: int, task: Task[..., R]) -> AsyncHandle[R]: ...
+
+    def get(self, request_id: int, task: Task[..., Any] | None = None) -> AsyncHandle[Any]:
+        """A request by its id; as `Client.get`. Nothing is awaited."""
+        client, threads = self._opened
+        handle = client.get(request_id) if task is None else client.get(request_id, task)
+        return AsyncHandle.of(handle, threads)
+
+    def bind(self, connection: Any) -> AsyncBoundProducer:
+        """A producer with the same methods, whose requests are part of your transaction.
+
+        They exist if and only if it commits.
+
+        Args:
+            connection: an AsyncConnection of psycopg, a Connection of asyncpg, or an
+                AsyncConnection or AsyncSession of SQLAlchemy.
+        """
+        client, threads = self._opened
+        return AsyncBoundProducer(client.store, connection, threads)
+
+    async def run_sync(
+        self, function: Callable[Concatenate[Client, Q], T], /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> T:
+        """Call a function with the synchronous client, in a thread.
+
+        For what has no method here: `await client.run_sync(lambda sync: sync.queues.pause("web"))`.
+        """
+        client, threads = self._opened
+        return await run_in(threads, call(partial(function, client, *args, **kwargs)))
+
+    async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
+        client, threads = self._opened
+        store = client.store
+        answers = await run_in(threads, send(store, call, self._retry_for))
+        return [AsyncHandle.of(handle, threads) for handle in call.handles(answers, store)]

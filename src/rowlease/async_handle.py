@@ -1,0 +1,52 @@
+"""What an enqueue of an AsyncClient returns: a request that can be asked about."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Generic
+
+from rowlease.handle import Handle
+from rowlease.model import Outcome, Request
+from rowlease.requests import R_co
+from rowlease.steps import call, run_in
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncHandle(Generic[R_co]):
+    """A `Handle` whose methods are awaited; they raise what those of `Handle` raise.
+
+    Attributes:
+        request_id, outcome: as in `Handle`.
+    """
+
+    request_id: int
+    outcome: Outcome | None
+    _handle: Handle[R_co] = field(compare=False, repr=False)
+    _threads: Executor = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, handle: Handle[R_co], threads: Executor) -> AsyncHandle[R_co]:
+        """The same request; the calls are made in these threads."""
+        return cls(handle.request_id, handle.outcome, handle, threads)
+
+    async def status(self) -> str | None:
+        """As `Handle.status`."""
+        return await run_in(self._threads, call(self._handle.status))
+
+    async def read(self) -> Request | None:
+        """As `Handle.read`."""
+        return await run_in(self._threads, call(self._handle.read))
+
+    async def result(self, timeout: timedelta | None = None) -> R_co:  # noqa: ASYNC109
+        """As `Handle.result`; no thread waits meanwhile."""
+        return await run_in(self._threads, self._handle.result_steps(timeout))
+
+    async def cancel(self) -> Outcome:
+        """As `Handle.cancel`."""
+        return await run_in(self._threads, call(self._handle.cancel))
+
+    async def requeue(self) -> Outcome:
+        """As `Handle.requeue`."""
+        return await run_in(self._threads, call(self._handle.requeue))

@@ -1,0 +1,133 @@
+"""One call that enqueues: what it sends, checked, and the handles that its answers become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import NoneType
+from typing import Any, Generic, cast
+
+from rowlease.errors import InvalidRequest
+from rowlease.handle import Handle
+from rowlease.model import DURATION, Enqueued, NewRequest, check_type, shown
+from rowlease.requests import (
+    CALL_OPTIONS,
+    DEFAULT_QUEUE,
+    OPTIONS,
+    CallOptions,
+    Options,
+    TaskRequest,
+    known,
+    untyped_request,
+)
+from rowlease.store import Store
+from rowlease.tasks import R, Task
+
+#: The most characters that a receipt may have.
+LONGEST_RECEIPT = 100
+
+
+class EnqueueCall(Generic[R]):
+    """Requests of one queue, which are enqueued all or none.
+
+    Attributes:
+        queue: where they will wait.
+        batch: the requests.
+        options: those of the call.
+
+    Raises:
+        InvalidRequest: the requests are of several queues, or an option is wrong.
+    """
+
+    def __init__(self, requests: list[TaskRequest[R]], options: CallOptions) -> None:
+        check_type("wait", options.get("wait"), DURATION)
+        _check_receipt(options.get("receipt"))
+        queues = list(dict.fromkeys(each.queue for each in requests)) or [DEFAULT_QUEUE]
+        if len(queues) > 1:
+            raise InvalidRequest(
+                f"the requests are for several queues ({', '.join(sorted(queues))}); make one call "
+                "for each queue, and use one transaction (client.bind) if all of them must be "
+                "enqueued or none"
+            )
+        self.queue = queues[0]
+        self.batch: list[NewRequest] = [each.new for each in requests]
+        self.options = options
+        self._requests = requests
+
+    @classmethod
+    def of_task(
+        cls, task: Task[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> EnqueueCall[R]:
+        """To call this task with these arguments."""
+        if not isinstance(task, Task):
+            raise InvalidRequest(
+                f"the first argument is {shown(task)}, which is not a task; {_advice(task)}"
+            )
+        request, options = task.for_call(args, kwargs)
+        return cls([request], options)
+
+    @classmethod
+    def of_kind(cls, kind: str, payload: Any, options: Options) -> EnqueueCall[R]:
+        """To call a task whose code is not here."""
+        given: dict[str, Any] = dict(known(options, OPTIONS))
+        call = {name: given.pop(name, None) for name in CALL_OPTIONS}
+        return cls([untyped_request(kind, payload, **given)], cast("CallOptions", call))
+
+    @classmethod
+    def of_batch(cls, requests: Iterable[TaskRequest[R]], options: CallOptions) -> EnqueueCall[R]:
+        """Many requests."""
+        return cls(_batch(requests), known(options, CALL_OPTIONS))
+
+    def receipt_in_transaction(self) -> str | None:
+        """The receipt of a call in the caller's transaction.
+
+        Raises:
+            InvalidRequest: the call waits for room.
+        """
+        if self.options.get("wait") is not None:
+            raise InvalidRequest(
+                "a transaction must not wait for room: use `wait` only with the client itself"
+            )
+        return self.options.get("receipt")
+
+    def handles(self, answers: list[Enqueued], store: Store) -> list[Handle[R]]:
+        """The handles of the requests, in the order given.
+
+        Raises:
+            InvalidRequest: the receipt belongs to another number of requests.
+        """
+        if len(answers) != len(self._requests):
+            raise InvalidRequest(
+                f"the receipt {self.options.get('receipt')!r} was used for {len(answers)} "
+                f"requests, but this call has {len(self._requests)}; use another receipt"
+            )
+        return [
+            Handle(answer.request_id or 0, answer.outcome, store, request.decode)
+            for answer, request in zip(answers, self._requests, strict=True)
+        ]
+
+
+def _check_receipt(receipt: str | None) -> None:
+    check_type("receipt", receipt, ((str, NoneType), "it must be text of 1 to 100 characters"))
+    if receipt is not None and not 0 < len(receipt) <= LONGEST_RECEIPT:
+        raise InvalidRequest(
+            f"receipt is {shown(receipt)}; it must have 1 to {LONGEST_RECEIPT} characters"
+        )
+
+
+def _batch(requests: Iterable[TaskRequest[R]]) -> list[TaskRequest[R]]:
+    advice = "give the results of task.request(...) or rowlease.untyped_request(...)"
+    if isinstance(requests, str | bytes | Mapping) or not isinstance(requests, Iterable):
+        raise InvalidRequest(f"requests is {shown(requests)}; it must be a list; {advice}")
+    batch = list(requests)
+    for place, one in enumerate(batch):
+        if not isinstance(one, TaskRequest):
+            raise InvalidRequest(f"requests[{place}] is {shown(one)}; {advice}")
+    return batch
+
+
+def _advice(task: object) -> str:
+    if isinstance(task, str):
+        return "to enqueue by a task's name, use enqueue_untyped"
+    if callable(task):
+        return "decorate it with @rowlease.task"
+    return "give a function decorated with @rowlease.task"

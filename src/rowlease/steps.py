@@ -1,0 +1,93 @@
+"""Code that calls the database and waits, written once for threads and for asyncio.
+
+It is a generator of steps: calls that may block, and pauses. It is resumed with the result of each
+step, or with its exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[Callable[[], Any], Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause, which ends early when the future is done."""
+
+    seconds: float
+    until: Future[None] | None
+
+    def __call__(self) -> None:
+        """Pause this thread."""
+        if self.until is None:
+            time.sleep(self.seconds)
+        else:
+            wait([self.until], self.seconds)
+
+    async def in_event_loop(self) -> Any:
+        """Pause this coroutine."""
+        if self.until is None:
+            await asyncio.sleep(self.seconds)
+        else:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.wrap_future(self.until), self.seconds)
+
+
+def call(work: Callable[[], T]) -> Steps[T]:
+    """One step: a call that may block."""
+    result: T = yield work
+    return result
+
+
+def pause(seconds: float, until: Future[None] | None = None) -> Steps[None]:
+    """One step: a pause of so many seconds, which ends early when the future is done."""
+    yield Pause(seconds, until)
+
+
+def run(steps: Steps[T]) -> T:
+    """Execute the steps in this thread."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = step()
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+async def run_in(threads: Executor, steps: Steps[T]) -> T:
+    """Execute the steps from an event loop: the calls in these threads, the pauses in none.
+
+    When it is cancelled, a call that has begun goes on, and its result is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        step = next(steps)
+        while True:
+            try:
+                if isinstance(step, Pause):
+                    result = await step.in_event_loop()
+                else:
+                    result = await loop.run_in_executor(threads, copy_context().run, step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value

@@ -1,0 +1,132 @@
+"""One session and one thread that listen for all who wait in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from time import monotonic
+from typing import Protocol
+
+#: Seconds after the session has begun to listen at which everybody is woken: for what happened
+#: before, and for a call that had looked for listeners before and committed since.
+LOOKS = (0.0, 0.02, 0.2)
+#: Seconds between looks at whether somebody still waits.
+TICK = 0.1
+#: Seconds for which the session stays when nobody waits, for those who wait one after the other.
+LINGER = 1.0
+#: Seconds until a session that could not be opened, or was lost, is opened again.
+REOPEN = 1.0
+
+
+class Session(Protocol):
+    """A session that listens."""
+
+    def heard(self, seconds: float) -> list[str]:
+        """The next notifications, or none when the time is over."""
+
+    def close(self) -> None: ...
+
+
+class SharedListener:
+    """Wakes those who wait for notifications.
+
+    The session and its thread exist only while somebody waits. Safe to use from several threads
+    and event loops: no call waits for the database.
+
+    Args:
+        listen: opens the session.
+        can_listen: whether notifications can come at all.
+
+    Attributes:
+        is_listening: whether they come now; otherwise look more often.
+    """
+
+    def __init__(self, listen: Callable[[], Session], can_listen: Callable[[], bool]) -> None:
+        self.is_listening = False
+        self._listen = listen
+        self._can_listen = can_listen
+        self._lock = threading.Lock()
+        self._waiting: dict[str, set[Future[None]]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def num_waiting(self) -> int:
+        """How many requests, or queues, are waited for."""
+        return len(self._waiting)
+
+    @contextmanager
+    def expecting(self, key: str) -> Iterator[Future[None]]:
+        """A future that is done when there may be news; look once after the block has begun.
+
+        Args:
+            key: the word of a notification that is waited for.
+        """
+        future: Future[None] = Future()
+        with self._lock:
+            self._waiting.setdefault(key, set()).add(future)
+            if self._thread is None and self._can_listen() and not self._closed.is_set():
+                self._thread = threading.Thread(
+                    target=self._run, name="rowlease-listener", daemon=True
+                )
+                self._thread.start()
+        try:
+            yield future
+        finally:
+            future.cancel()
+            with self._lock:
+                self._waiting[key].discard(future)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    def close(self) -> None:
+        """End the session."""
+        self._closed.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(10 * TICK)  # longer only while it connects
+
+    def _run(self) -> None:
+        while self._is_needed():
+            try:
+                with closing(self._listen()) as session:
+                    self._serve(session)
+            except Exception:
+                # Those who wait look now and then.
+                self._closed.wait(REOPEN)
+            finally:
+                self.is_listening = False
+                self._wake(list(self._waiting))
+
+    def _is_needed(self) -> bool:
+        with self._lock:
+            if self._waiting and not self._closed.is_set():
+                return True
+            self._thread = None
+            return False
+
+    def _serve(self, session: Session) -> None:
+        self.is_listening = True
+        looks = [monotonic() + seconds for seconds in LOOKS]
+        needed_at = monotonic()
+        while not self._closed.is_set():
+            if looks and looks[0] <= monotonic():
+                looks.pop(0)
+                self._wake(list(self._waiting))
+            seconds = min(TICK, max(0.0, looks[0] - monotonic())) if looks else TICK
+            for message in session.heard(seconds):
+                self._wake([message, *message.split()])
+            if self._waiting:
+                needed_at = monotonic()
+            elif monotonic() - needed_at > LINGER:
+                return
+
+    def _wake(self, keys: Iterable[str]) -> None:
+        with self._lock:
+            woken = [future for key in keys for future in self._waiting.get(key, ())]
+        for future in woken:
+            # One that no longer waits is cancelled.
+            if not future.done() and future.set_running_or_notify_cancel():
+                future.set_result(None)
