@@ -1,8 +1,8 @@
-"""The job queue that lives in one SQL table.
+"""A job queue in one SQL table.
 
     from rowlease import Client, Worker, task
 
-Names are imported when they are first used, so that the command line starts at once.
+Each name is imported when it is first used, so that the command line starts quickly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m rowlease` is `rowlease`."""
+"""Runs the command line: `python -m rowlease` does the same as `rowlease`."""
 
 from rowlease.cli import main
 

@@ -1,13 +1,13 @@
-"""The clock by which this host decides whether a lease still lasts."""
+"""The clock with which this host decides whether a lease is still valid."""
 
 from __future__ import annotations
 
 import time
 
-#: Monotonic; on Linux it also runs while the host sleeps.
+#: A monotonic clock. On Linux it also counts the time during which the host is suspended.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> float:
-    """Seconds on that clock; comparable only on the same host."""
+    """Seconds on that clock. Compare them only with times of the same host."""
     return time.clock_gettime(CLOCK)

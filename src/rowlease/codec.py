@@ -1,4 +1,4 @@
-"""Values as JSON text, and back into what an annotation names."""
+"""Converts values to JSON text, and JSON text to values of an annotated type."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from rowlease.model import MAX_PAYLOAD_BYTES
 
 T = TypeVar("T")
 
-#: How values of a class become JSON, and JSON a value of the class.
+#: For each registered class, the functions that encode and decode its values.
 _ways: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
 
 
 def register_type(kind: type[T], *, encode: Callable[[T], Any], decode: Callable[[Any], T]) -> None:
-    """Let tasks take and return values of a class that JSON does not know.
+    """Let tasks take and return values of a class that JSON does not support.
 
-    Call it in the module that defines the class or the tasks, so that producers and workers both
-    do. What the annotations of tasks may name without it: JSON's own types, dataclasses, attrs,
-    TypedDict, NamedTuple, `msgspec.Struct`, pydantic models, Enum, Literal, datetime, date, time,
-    timedelta, UUID, Decimal, bytes, sets, paths, and unions and containers of them.
+    Call it in the module that defines the class or the tasks, so that both producers and workers
+    register the class. The annotations of tasks may name these types without registration: JSON's
+    own types, dataclasses, attrs classes, TypedDict, NamedTuple, `msgspec.Struct`, pydantic models,
+    Enum, Literal, datetime, date, time, timedelta, UUID, Decimal, bytes, sets, paths, and unions
+    and containers of these.
 
     Args:
-        kind: the class; values of subclasses are encoded alike.
-        encode: what is written for a value: JSON, or another type that needs no registration.
-        decode: the value of what was written. It raises ValueError or TypeError if it cannot be.
+        kind: the class. Values of its subclasses are encoded in the same way.
+        encode: a function that converts a value to JSON, or to a type that needs no registration.
+        decode: a function that converts the output of `encode` to a value. If it cannot, it raises
+            ValueError or TypeError.
     """
     _ways[kind] = encode, lambda _, written: decode(written)
 
 
-# A path comes back as the class that the annotation names.
+# A path is decoded to the class that the annotation names.
 _ways[PurePath] = str, lambda kind, written: kind(written)
 
 
@@ -42,13 +44,13 @@ def encode(value: Any) -> str:
     """A value as compact JSON text.
 
     Raises:
-        ValueError: it is not JSON (NaN is not), or larger than a payload may be; the message
-            begins with a verb.
+        ValueError: the value cannot be written as JSON (NaN, for example), or is larger than a
+            payload may be. The message is a sentence without its subject.
     """
     try:
         written = _encoder.encode(value)
         if b"null" in written:
-            # msgspec writes null for NaN and the infinities; this raises for them.
+            # msgspec writes null for NaN and the infinities; json.dumps refuses them.
             json.dumps(msgspec.to_builtins(value, enc_hook=_to_json), allow_nan=False)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from error
@@ -61,12 +63,13 @@ def encode(value: Any) -> str:
 
 
 def decoder_of(annotation: Any) -> Callable[[str | msgspec.Raw], Any]:
-    """What reads JSON text into a value of this annotation.
+    """A function that converts JSON text to a value of this annotation.
 
-    It raises msgspec.ValidationError if the text does not fit, DecodeError if it is not JSON.
+    The function raises msgspec.ValidationError if the text does not fit the annotation, and
+    msgspec.DecodeError if the text is not JSON.
 
     Raises:
-        ConfigError: no JSON can be read into such a value.
+        ConfigError: JSON cannot be converted to this annotation.
     """
     try:
         return msgspec.json.Decoder(annotation, dec_hook=_from_json).decode
@@ -83,7 +86,9 @@ def _to_json(value: Any) -> Any:
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"there is no JSON for {_name(kind)}; rowlease.register_type tells how")
+    raise TypeError(
+        f"{_name(kind)} cannot be written as JSON; register the type with rowlease.register_type"
+    )
 
 
 def _from_json(kind: Any, written: Any) -> Any:
@@ -94,7 +99,9 @@ def _from_json(kind: Any, written: Any) -> Any:
             return _ways[each][1](kind, written)
     if hasattr(kind, "model_validate_json"):  # a pydantic model
         return kind.model_validate_json(msgspec.json.encode(written))
-    raise TypeError(f"no {_name(kind)} can be made of JSON; rowlease.register_type tells how")
+    raise TypeError(
+        f"JSON cannot be converted to {_name(kind)}; register the type with rowlease.register_type"
+    )
 
 
 def _name(kind: Any) -> str:

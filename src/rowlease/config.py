@@ -1,4 +1,4 @@
-"""Where the database is: an argument, the environment, or the embedded server."""
+"""Finds the DSN of the database: an argument, or a setting in the environment."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from pathlib import Path
 
 from rowlease.errors import ConfigError
 
-#: A DSN in the environment or a file, where a command line would show its password.
+#: The environment variable with the DSN. On a command line, every user could read its password.
 DSN_VARIABLE = "ROWLEASE_DSN"
+#: The environment variable with the path of a file that contains the DSN.
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
 
 
 def configured_dsn(given: str | None = None) -> str | None:
-    """The DSN to use, or None if nothing is configured; then the embedded server is used.
+    """The DSN to use; None if there is none, so that the embedded server is used.
 
-    Order: the argument, ROWLEASE_DSN, the file that ROWLEASE_DSN_FILE names (for mounted secrets).
+    The first of these that is set: the argument, ROWLEASE_DSN, and the content of the file that
+    ROWLEASE_DSN_FILE names (for mounted secrets).
 
     Raises:
-        ConfigError: `given` is not text; the file cannot be read or is empty.
+        ConfigError: `given` is not text, or the file cannot be read or is empty.
     """
     if not isinstance(given, str | None):
         raise ConfigError(f"dsn is {given!r}; it must be text: postgresql://user@host/database")

@@ -1,4 +1,4 @@
-"""What a running task can ask about its own attempt."""
+"""The context of a running task: its request, its lease, and the calls that it may make."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlease.tasks import encoded
 
 
 class ExecutorLink(Protocol):
-    """What an executor knows about its n-th request."""
+    """Connects a context with its executor. `number` counts the requests of the executor."""
 
     def is_asked_to_stop(self, number: int) -> bool: ...
 
@@ -29,19 +29,19 @@ class Connection(Protocol):
 
 
 class AsyncConnection(Protocol):
-    """The same for asyncio."""
+    """A connection or session of the same libraries for asyncio."""
 
     def commit(self) -> Coroutine[Any, Any, None]: ...
 
 
 class Context:
-    """One attempt at a request, as the task that runs it sees it; `current` gives it.
+    """One attempt at a request. In a task, `current` returns it.
 
     Attributes:
         request_id: the id of the request.
-        lock_token: the fencing token of this attempt: each claim of the request raises it.
-        attempt: 1 for the first.
-        max_attempts: how many failed attempts make the request a dead letter.
+        lock_token: the fencing token of this attempt. It is larger at each claim of the request.
+        attempt: the number of this attempt; the first is 1.
+        max_attempts: the number of failed attempts that makes the request a dead letter.
     """
 
     __slots__ = ("_ends", "_link", "_number", "attempt", "lock_token", "max_attempts", "request_id")
@@ -72,16 +72,16 @@ class Context:
 
     @property
     def should_stop(self) -> bool:
-        """Should the task stop? A long task checks this now and then, and raises or returns.
+        """True if the task should stop; a long task checks this regularly, and returns or raises.
 
-        True if the request was cancelled, its lease is lost (then the outcome does not count), or
-        the worker is draining.
+        The reason is that the request was cancelled, that the worker is draining, or that the lease
+        is lost. After a lost lease, the outcome of the task is ignored.
         """
         return self._link.is_asked_to_stop(self._number)
 
     @property
     def lease_seconds_left(self) -> float:
-        """Seconds until the lease ends; the worker renews it when a third of it has passed."""
+        """Seconds until the lease ends. The worker renews a lease after a third of its time."""
         ends = self._link.lease_ends(self._number)
         return (self._ends if ends is None else ends) - now()
 
@@ -96,23 +96,25 @@ class Context:
     def complete(self, connection: Any, result: object = None) -> Any:
         """Complete this request in the open transaction of your connection.
 
-        The effects of the transaction and the completion commit together or not at all, so the
-        effects happen exactly once, however often the task runs. Call it last, then commit: until
-        then the lease cannot be renewed, so the commit must come before the lease ends. After the
-        commit, what the task returns or raises changes nothing. After a rollback, it decides how
-        the attempt ends, as always.
+        The effects of the transaction and the completion are committed together or not at all. So
+        the effects happen exactly once, however often the task runs.
+
+        Call this last, and then commit before the lease ends: from this call to the commit the
+        lease cannot be renewed. After the commit, the return value and exceptions of the task are
+        ignored. After a rollback, they decide the outcome of the attempt, as usual.
 
         Args:
-            connection: to the request's database, with the rights of `rowlease_worker`: one of
-                psycopg or pyodbc, or a connection or session of SQLAlchemy. With an asyncio
-                connection of psycopg or SQLAlchemy, await the call.
-            result: JSON, at most 1 MiB.
+            connection: a connection to the database of the request, with the rights of
+                `rowlease_worker`. It may be of psycopg, pyodbc or SQLAlchemy, or a session of
+                SQLAlchemy. With an asyncio connection of psycopg or SQLAlchemy, await the call.
+            result: the result; at most 1 MiB of JSON.
 
         Raises:
-            LeaseLost: another worker may own the request, or it was completed before: roll back.
-            ValueError: the result is not JSON, or too large.
-            ConfigError: the connection is in autocommit mode, or of another kind.
-            Exceptions of the driver or SQLAlchemy.
+            LeaseLost: another worker may own the request, or the request was already completed.
+                Roll back.
+            ValueError: the result cannot be written as JSON, or is too large.
+            ConfigError: the connection is in autocommit mode, or its type is not supported.
+            Exceptions of the driver or of SQLAlchemy.
         """
         from rowlease.store.completion import complete
 
@@ -120,14 +122,14 @@ class Context:
         return complete(connection, Held(self.request_id, self.lock_token), text)
 
     def progress(self, fraction: float, note: str = "") -> None:
-        """Report how far this attempt is; the table `progress` shows it.
+        """Report how much of this attempt is done. The table `progress` has the latest report.
 
-        It costs about a microsecond: the worker writes the latest report about once a second, so
-        an attempt of less than a second may never show.
+        A call takes about a microsecond, because the worker writes the latest report only about
+        once a second. Reports of a shorter attempt may never be written.
 
         Args:
-            fraction: 0 to 1; other values are clamped.
-            note: a short text; at most 400 bytes are kept.
+            fraction: the part that is done, from 0 to 1. Other values are clamped.
+            note: a short text, of which at most 400 bytes are kept.
         """
         self._link.report_progress(self._number, min(1.0, max(0.0, fraction)), note)
 
@@ -136,12 +138,12 @@ running: ContextVar[Context] = ContextVar("rowlease.running")
 
 
 def current() -> Context:
-    """The attempt that this code runs in.
+    """The attempt in which this code runs.
 
     Raises:
-        RowleaseError: no worker runs this code.
+        RowleaseError: this code was not called by a worker.
     """
     try:
         return running.get()
     except LookupError:
-        raise RowleaseError("no request is being run here: a worker calls the task") from None
+        raise RowleaseError("current() works only in a task that a worker runs") from None

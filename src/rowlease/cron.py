@@ -1,8 +1,8 @@
 """Cron: the times of a schedule.
 
-Five fields as Debian's cron reads them, and its rules for the hours that a change to or from summer
-time skips or repeats: what is to run at such a time of day runs once, what runs every hour or more
-often goes on by the clock of the wall.
+An expression has five fields, with the meaning that Debian's cron gives them. Changes to or from
+summer time skip or repeat an hour; Debian's rules apply to these hours, too. A job for a fixed time
+of day in such an hour runs once. A job that runs every hour or more often follows the local time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from cronsim import CronSim, CronSimError
 
 from rowlease.errors import ConfigError
 
-#: In a schedule's payload, this becomes the time of each firing (ISO 8601, UTC); the routine
-#: fire_schedule knows the same text.
+#: The placeholder in a schedule's payload that the routine fire_schedule replaces with the time of
+#: the firing (ISO 8601, UTC).
 SCHEDULED_TIME = "{scheduled_time}"
-#: Where the search for the last firings before a time begins; doubled until enough are found.
+#: How far before a time the search for its last firings begins. The distance is doubled until
+#: enough firings are found.
 FIRST_WINDOW = timedelta(hours=1)
-#: An expression must match some time; it is checked from this day on.
+#: The day from which a new expression is searched for a first firing: one without any is refused.
 SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -33,10 +34,11 @@ class Cron:
 
     Args:
         expression: minute, hour, day of the month, month, weekday.
-        time_zone: a name of the IANA database; the expression is in its local time.
+        time_zone: the time zone of the expression; a name of the IANA database.
 
     Raises:
-        ConfigError: the expression or the time zone is not valid, or no time matches.
+        ConfigError: the expression or the time zone is not valid, or the expression matches no
+            time.
     """
 
     expression: str
@@ -70,10 +72,10 @@ class Cron:
         Args:
             first: the first firing that is not enqueued yet.
             until: now.
-            most: the largest number of firings to return; of more, the latest.
+            most: the largest number of firings to return. If more are due, the latest are returned.
 
         Returns:
-            The firings from `first` to `until`, in order; and the one after them.
+            The firings from `first` to `until`, in order; and the firing after them.
         """
         if first > until:
             return [], first
@@ -94,7 +96,7 @@ class Cron:
 
     def _times(self, after: datetime) -> Iterator[datetime]:
         for found in CronSim(self.expression, after.astimezone(self._zone())):
-            # In the hour that is repeated when clocks go back, it may find the first pass again.
+            # Clocks that go back repeat an hour, in which CronSim may return earlier times again.
             if (time := found.astimezone(UTC)) > after:
                 yield time
 
@@ -106,15 +108,16 @@ def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone
     """The cron expression of a task, checked against its function.
 
     Raises:
-        ConfigError: the expression is not valid, or the function needs other arguments.
+        ConfigError: the expression is not valid, or the function has parameters without default
+            other than `scheduled_time`.
     """
     try:
         inspect.signature(function).bind(**({"scheduled_time": ""} if takes_time(function) else {}))
         return Cron(expression, time_zone)
     except TypeError as error:
         raise ConfigError(
-            f"task {task} has cron, so it is called without arguments: {error}; give it a default, "
-            "or add the schedule with `rowlease schedule add` and a payload"
+            f"task {task} has a cron expression, so it is called without arguments: {error}; give "
+            "the parameter a default, or use `rowlease schedule add` with a payload"
         ) from error
     except ConfigError as error:
         raise ConfigError(f"task {task}: {error}") from error

@@ -1,4 +1,4 @@
-"""Finds the database: the configured one, else the embedded server's."""
+"""Finds the database: the configured one, or the database of the embedded server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from rowlease.store import Store, migrate, open_store
 
 @contextmanager
 def database(dsn: str | None = None) -> Iterator[str]:
-    """The DSN that is given or configured, else of an embedded server that runs for the block.
+    """The DSN of the database: the argument, or else the configured DSN.
 
-    The embedded server's schema is migrated here. Any other server is migrated by `rowlease
-    migrate`, when its owner decides to.
+    If there is neither, an embedded server runs until the end of the block. Its schema is migrated
+    here; the owner of any other server runs `rowlease migrate`.
 
     Raises:
-        ConfigError, StoreUnavailable, SchemaMismatch: as `rowlease.embedded.embedded`.
+        ConfigError, StoreUnavailable, SchemaMismatch: for the same reasons as
+            `rowlease.embedded.embedded`.
     """
     configured = configured_dsn(dsn)
     if configured is not None:
@@ -41,10 +42,10 @@ def _log_start(home: str, is_first: bool) -> None:
 
 @contextmanager
 def connect(dsn: str | None = None, *, application_name: str = "rowlease") -> Iterator[Store]:
-    """A store on `database(dsn)`, its schema checked; closed at the end of the block.
+    """A store on `database(dsn)`, with a checked schema. It is closed at the end of the block.
 
     Raises:
-        as `database` and `Store.check_schema`.
+        The same errors as `database` and `Store.check_schema`.
     """
     with database(dsn) as found, closing(open_store(found, application_name=application_name)) as s:
         s.check_schema()

@@ -1,27 +1,27 @@
 """The exceptions of rowlease.
 
-The docstring of each class is its default message, so the documentation shows the message::
+Most classes use their docstring as the default message::
 
     RowleaseError
     ├── ConfigError            wrong settings or arguments        exit code 2
-    ├── InvalidRequest         a request the queue cannot accept  exit code 2
+    ├── InvalidRequest         wrong arguments of an enqueue      exit code 2
     │   └── WrongArguments     a payload does not fit its task    exit code 2
     ├── NoResult               a request is a dead letter, or was cancelled
     ├── UnknownTask            no task is registered for a kind   exit code 2
     ├── QueueFull              the queue is at its capacity       exit code 4
-    ├── LeaseLost              not completed in this transaction: roll it back
+    ├── LeaseLost              a completion in your transaction failed
     └── StoreError             the driver's exception is __cause__
         ├── StoreUnavailable   no connection; transient           exit code 3
         │   └── StoreTimeout   no answer in time; transient       exit code 3
         ├── EnqueueUnknown     perhaps enqueued; has a receipt    exit code 3
-        ├── StoreConflict      deadlock victim and the like; transient
+        ├── StoreConflict      a deadlock or a similar conflict; transient
         ├── LoadLost           another run has taken the load over
-        ├── SchemaMismatch     the schema is missing, old or too new  exit code 3
+        ├── SchemaMismatch     the schema is missing, too old or too new  exit code 3
         ├── AccessDenied       the role lacks a grant             exit code 3
         └── RoutineError       a routine refused its arguments
 
-    Retry, DeadLetter          raised by tasks: signals to the worker, not errors of rowlease
-    SoftTimeLimitExceeded      raised in tasks, by the worker
+    Retry, DeadLetter          raised by tasks to decide the outcome of an attempt
+    SoftTimeLimitExceeded      raised by the worker in a task
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class WrongArguments(InvalidRequest):
 
 
 class NoResult(RowleaseError):
-    """The request has no result, and will have none.
+    """The request has no result.
 
     Attributes:
-        request_id: its id.
+        request_id: the id of the request.
         status: `Failed` (a dead letter), `Cancelled`, or None if there is no such request.
-        error: its last error, with a traceback; None if it has none.
+        error: the last error of the request, with a traceback; None if there is none.
     """
 
     def __init__(self, request_id: int, status: str | None, error: str | None = None) -> None:
         why = {
-            None: "there is none: its transaction is not committed, or it was purged",
+            None: "it does not exist: its transaction is not committed, or it was purged",
             "Failed": "it is a dead letter",
             "Cancelled": "it was cancelled",
         }[status]
@@ -94,9 +94,9 @@ class LeaseLost(RowleaseError):
 
     Attributes:
         request_id: the first request that was not completed.
-        outcome: `lease_lost`: the lease was broken, and another worker may own the request;
-            `repeat`: the same attempt has already completed it; `not_found`: there is no such
-            request.
+        outcome: `lease_lost` if the lease was broken, so that another worker may own the request;
+            `repeat` if the same attempt has already completed the request; `not_found` if there is
+            no such request.
     """
 
     def __init__(self, request_id: int, outcome: str) -> None:
@@ -132,7 +132,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreTimeout(StoreUnavailable):
-    """The database did not answer in time; whether the call took effect is not known."""
+    """The database did not answer in time; it is not known whether the call took effect."""
 
     maybe_done = True
 
@@ -141,8 +141,8 @@ class EnqueueUnknown(StoreError):
     """It is not known whether the requests were enqueued; enqueue them again with the receipt.
 
     Args:
-        receipt: for `enqueue(receipt=...)`, within a day: requests that were enqueued are not
-            enqueued twice, and their ids are returned.
+        receipt: the key of the call. Within a day, `enqueue(receipt=...)` with the same arguments
+            repeats the call: it enqueues the requests only once, and returns their ids.
     """
 
     exit_code = 3
@@ -164,11 +164,11 @@ class StoreConflict(StoreError):
 
 
 class LoadLost(StoreError):
-    """Another run has taken this load over; rows of this run do not count."""
+    """Another run has taken over this load; the rows of this run are ignored."""
 
 
 class SchemaMismatch(StoreError):
-    """The database's schema is not the one this version works with; run `rowlease migrate`."""
+    """This version does not work with the database's schema; run `rowlease migrate`."""
 
     exit_code = 3
 
@@ -184,11 +184,11 @@ class RoutineError(StoreError):
 
 
 class Retry(Exception):
-    """Raised by a task: try this request again later.
+    """A task raises this to try the request again later.
 
     Args:
-        reason: what is stored as the request's last error.
-        after: how long to wait; None takes the queue's back-off.
+        reason: the text to store as the request's last error.
+        after: the time until the next attempt; None means the usual back-off.
     """
 
     def __init__(
@@ -200,10 +200,10 @@ class Retry(Exception):
 
 
 class DeadLetter(Exception):
-    """Raised by a task: never try this request again; it becomes a dead letter.
+    """A task raises this to make the request a dead letter: it is not tried again.
 
     Args:
-        reason: what is stored as the request's last error.
+        reason: the text to store as the request's last error.
     """
 
     def __init__(self, reason: str = "the task made it a dead letter") -> None:
@@ -212,4 +212,4 @@ class DeadLetter(Exception):
 
 
 class SoftTimeLimitExceeded(Exception):
-    """Raised in a task that runs past its soft time limit, so that it can clean up and end."""
+    """The worker raises this in a task at its soft time limit, so that it can clean up and end."""

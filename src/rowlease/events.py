@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class QueueLeftOut(Event):
-    """Tasks of this worker name a queue that it does not claim from; `tasks` are their names."""
+    """The worker has tasks (`tasks`, their names) of a queue from which it does not claim."""
 
     queue: str
     tasks: str
@@ -28,7 +28,7 @@ class QueueLeftOut(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
-    """The slots of the worker are ready; it claims from now on."""
+    """The slots of the worker are ready, and the worker begins to claim."""
 
     worker_id: str
     queues: tuple[str, ...]
@@ -37,7 +37,7 @@ class WorkerStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopping(Event):
-    """The worker claims no more; running tasks may finish within the grace time."""
+    """The worker claims no more. Running tasks may finish within the grace time."""
 
     worker_id: str
     grace: timedelta
@@ -45,7 +45,7 @@ class WorkerStopping(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopped(Event):
-    """The worker has ended; `undelivered` outcomes did not reach the database before that."""
+    """The worker has ended. `undelivered` counts outcomes that did not reach the database."""
 
     worker_id: str
     undelivered: int
@@ -53,14 +53,17 @@ class WorkerStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdle(Event):
-    """The worker sleeps until a notification, or until the next request is due."""
+    """The worker sleeps until a notification arrives or the next request is due.
+
+    `announced` is true if producers send notifications to this worker.
+    """
 
     announced: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Event):
-    """Requests were leased, in one call."""
+    """One call leased these requests."""
 
     requests: tuple[LeasedRequest, ...]
 
@@ -74,7 +77,7 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True)
 class Finished(Event):
-    """A request was completed in the database."""
+    """A request was completed in the database. The task ran for `seconds`."""
 
     request: LeasedRequest
     seconds: float
@@ -82,7 +85,7 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """A failed attempt was recorded; `dead` if the request became a dead letter."""
+    """A failed attempt was recorded. `dead` is true if the request became a dead letter."""
 
     request: LeasedRequest
     seconds: float
@@ -92,16 +95,17 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Abandoned(Event):
-    """A request was abandoned; no attempt is counted."""
+    """A request was abandoned. The attempt is not counted."""
 
     request: LeasedRequest
 
 
 @dataclass(frozen=True, slots=True)
 class KindUnknown(Event):
-    """Requests of a kind unknown to this worker were declined; `dead` if they became dead letters.
+    """Requests were declined, because this worker has no task of their kind.
 
-    Emitted once for each kind of a queue, and once more when there are dead letters.
+    `dead` is true if some of them became dead letters. The event is emitted once for each queue and
+    kind, and once more when there are dead letters.
     """
 
     queue_name: str
@@ -111,14 +115,17 @@ class KindUnknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disowned(Event):
-    """The leases of a claim whose answer was lost were given up; no attempt is counted."""
+    """The answer to a claim was lost, so its leases were given up. No attempt is counted."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRefused(Event):
-    """The database refused the outcome of a request; its lease runs out."""
+    """The database refused the outcome of a request.
+
+    Nothing else is sent, so the request stays leased until its lease runs out.
+    """
 
     request: LeasedRequest
     error: str
@@ -126,7 +133,7 @@ class OutcomeRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(Event):
-    """Another worker may own the request: what this worker did with it does not count."""
+    """The lease was lost, so the outcome of this attempt is ignored; another worker may run it."""
 
     request: LeasedRequest
     outcome: Outcome
@@ -134,14 +141,14 @@ class LeaseLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Event):
-    """Leases were renewed, in one call."""
+    """One call renewed `count` leases."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class RenewalsLost(Event):
-    """Renewing leases failed or was not answered; nothing is claimed until it succeeds again."""
+    """A call to renew leases failed or was not answered. The worker claims nothing meanwhile."""
 
     call: str
     since: datetime
@@ -150,21 +157,21 @@ class RenewalsLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class RenewalsRecovered(Event):
-    """Leases can be renewed again; requests are claimed again."""
+    """Leases are renewed again after `seconds`, and the worker claims again."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressKept(Event):
-    """The progress of running tasks was stored, in one call."""
+    """One call stored the progress of `count` running tasks."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested(Event):
-    """A running request was cancelled; its task is asked to stop."""
+    """A running request was cancelled. Its task is asked to stop."""
 
     request: LeasedRequest
 
@@ -179,7 +186,7 @@ class ChildStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChildDied(Event):
-    """A child process ended or was killed; `request` is the one it was running, if any."""
+    """A child process ended or was killed. `request` is the request that it ran, or None."""
 
     slot: int
     pid: int
@@ -197,7 +204,10 @@ class WorkerSpawned(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerDied(Event):
-    """A supervised worker ended unexpectedly; it is replaced after `restart` seconds, if any."""
+    """A supervised worker ended unexpectedly.
+
+    The worker is replaced after `restart` seconds, or not at all if `restart` is None.
+    """
 
     number: int
     pid: int | None
@@ -214,14 +224,14 @@ class SupervisorStopping(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoreLost(Event):
-    """The database cannot be reached or refuses calls for now; calls are repeated."""
+    """The database cannot be reached, or refuses calls. The worker repeats its calls."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreRecovered(Event):
-    """The database answers again."""
+    """The database answers again, after `seconds`."""
 
     seconds: float
 
@@ -230,7 +240,8 @@ class StoreRecovered(Event):
 class CallStuck(Event):
     """The database has not answered a call for 10 s, or within the call's deadline.
 
-    Emitted once for each kind of call and `caller` (a thread), until such a call is answered.
+    The event is not emitted again for the same call and `caller` (a thread) until such a call has
+    been answered.
     """
 
     call: str
@@ -240,7 +251,10 @@ class CallStuck(Event):
 
 @dataclass(frozen=True, slots=True)
 class CallAnswered(Event):
-    """The database answers a call again that was stuck; `seconds` since that one began."""
+    """The database has answered a stuck call, or the next such call of the same thread.
+
+    `seconds` is the time since the stuck call began.
+    """
 
     call: str
     caller: str
@@ -249,7 +263,7 @@ class CallAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFired(Event):
-    """This worker enqueued a firing of a schedule."""
+    """This worker enqueued the request for one firing of a schedule."""
 
     schedule: str
     time: datetime
@@ -258,7 +272,7 @@ class ScheduleFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleNotFired(Event):
-    """A due schedule cannot be fired; the worker tries again, and emits this once."""
+    """A due schedule cannot be fired. Workers try again; each emits this once for each error."""
 
     schedule: str
     error: str
@@ -266,21 +280,24 @@ class ScheduleNotFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingRefused(Event):
-    """The database refused a heartbeat or `maintain`; the call is repeated, this event is not."""
+    """The database refused a heartbeat, a call for schedules or `maintain`.
+
+    The call is repeated. The event is emitted once for each error text.
+    """
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationsLost(Event):
-    """The listening connection is lost: an idle worker polls until there is a new one."""
+    """The listening connection was lost. An idle worker polls until it is connected again."""
 
     error: str
 
 
 Subscriber = Callable[[Event], object]
 
-#: The log level of each event; all others are DEBUG.
+#: Log levels of events. An event that is not listed has the level DEBUG.
 LEVELS: dict[type[Event], int] = {
     QueueLeftOut: logging.WARNING,
     WorkerStarted: logging.INFO,
@@ -310,28 +327,30 @@ LEVELS: dict[type[Event], int] = {
 class Events:
     """Passes events to subscribers.
 
-    A subscriber is called in the thread that emits the event, so from several threads at once, and
-    that thread waits for it: it should be quick. Its exceptions are logged and not raised.
+    A subscriber is called in the thread that emits the event. It must be thread-safe, because
+    several threads emit events. It should be quick, because the thread waits for it. Exceptions of
+    a subscriber are logged and not raised.
     """
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], tuple[Subscriber, ...]] = {}
 
     def subscribe(self, subscriber: Subscriber, *kinds: type[Event]) -> None:
-        """Call `subscriber` with every event of these kinds; with every event if none is named.
+        """Call `subscriber` with every event of these kinds. Without kinds, all events are passed.
 
-        Events without a subscriber are not made. Name the kinds that you need: `Started` and
-        `Finished` cost about a microsecond for each request. Subscribe before the worker runs.
+        Name only the kinds that you need, because an event without a subscriber costs nothing.
+        `Started` and `Finished` cost about a microsecond for each request. Subscribe before the
+        worker runs.
         """
         for kind in kinds or Event.__subclasses__():
             self._subscribers[kind] = (*self._subscribers.get(kind, ()), subscriber)
 
     def has_subscriber(self, kind: type[Event]) -> bool:
-        """Whether this kind of event has a subscriber."""
+        """True if events of this kind have a subscriber."""
         return kind in self._subscribers
 
     def emit(self, event: Event) -> None:
-        """Call the subscribers to the event's kind."""
+        """Call the subscribers to events of this kind."""
         for subscriber in self._subscribers.get(type(event), ()):
             try:
                 subscriber(event)
@@ -340,10 +359,11 @@ class Events:
 
 
 def log_to(events: Events) -> None:
-    """Write events to the logger `rowlease`: one line each, `event key=value ...`, no payloads.
+    """Write events to the logger `rowlease`, each as a line `event key=value ...`.
 
-    The fields are also attributes of the log record, for formatters that write JSON. Kinds that
-    the logger's level drops at the time of this call are not subscribed to.
+    Payloads are not written. The fields are also attributes of the log record, for formatters that
+    write JSON. If the logger does not log DEBUG at the time of this call, events with the level
+    DEBUG are not subscribed to.
     """
     everything = logger.isEnabledFor(logging.DEBUG)
     events.subscribe(log, *([] if everything else LEVELS))

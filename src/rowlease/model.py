@@ -1,4 +1,4 @@
-"""The values that a store takes and returns; they are immutable and do no I/O."""
+"""The arguments and results of a store's methods. They are immutable and do no I/O."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from typing import NamedTuple
 
 from rowlease.errors import InvalidRequest
 
-#: Bytes of JSON text that a payload may have; the routines check the same limit.
+#: The most bytes of JSON text that a payload may have. The routines have the same limit.
 MAX_PAYLOAD_BYTES = 1_048_576
-#: A queue's own maximum may be set anywhere below this; 255 fits RabbitMQ's range.
+#: The highest priority that any queue may allow: the same as RabbitMQ's.
 MAX_PRIORITY = 255
 
 
 class Outcome(StrEnum):
-    """How a call ended for one request. Each is expected, so it is a value and not an exception."""
+    """How a call ended for one request. All of these are expected, so none is an exception."""
 
     OK = "ok"
-    #: A call with the same token (or receipt, or load id) was done before; this one did nothing.
+    #: An earlier call had the same token, receipt or load id. This call did nothing.
     REPEAT = "repeat"
-    #: The lease was broken: another worker may own the request.
+    #: The lease was broken, so another worker may own the request.
     LEASE_LOST = "lease_lost"
     NOT_FOUND = "not_found"
-    #: A live request with this dedup key exists; its id is returned, and none was added.
+    #: A live request already has the dedup key. Its id is returned, and nothing was enqueued.
     DUPLICATE = "duplicate"
-    #: The queue is full; the id is that of a waiting producer.
+    #: The queue is full. The id is the producer's place in line.
     FULL = "full"
-    #: The running task is asked to stop.
+    #: The request is running, and its task is asked to stop.
     CANCEL_REQUESTED = "cancel_requested"
     #: Another transaction is finishing the request at this moment.
     BUSY = "busy"
 
 
-#: The types that a value may have, and the advice in the error if it has another.
+#: The types that a value may have, and the advice in the error for other types.
 TypeRule = tuple[tuple[type, ...], str]
 DURATION: TypeRule = (
     (timedelta, NoneType),
-    "it must be a timedelta; write timedelta(seconds=5) or so",
+    "it must be a timedelta, for example timedelta(seconds=5)",
 )
 TEXT: TypeRule = (str, NoneType), "it must be text"
-#: The same for each field of a request.
+#: The type rule of each field of a request.
 FIELDS: dict[str, TypeRule] = {
     "kind": ((str,), "it must be text: the name of a task"),
-    "payload": ((str,), "it must be JSON text; rowlease.untyped_request takes values"),
+    "payload": ((str,), "it must be JSON text; for other values use rowlease.untyped_request"),
     "priority": ((int,), "it must be an integer of 0 or more"),
     "delay": DURATION,
     "due_time": (
         (datetime, NoneType),
-        "it must be a datetime; write datetime.now(timezone.utc) or so",
+        "it must be a datetime, for example datetime.now(timezone.utc)",
     ),
     "dedup_key": TEXT,
     "group_key": TEXT,
@@ -64,7 +64,7 @@ def check_type(name: str, value: object, rule: TypeRule) -> None:
     """Refuse a value of a wrong type.
 
     Raises:
-        InvalidRequest: the type is wrong; the message says what to give.
+        InvalidRequest: the type is wrong. The message has the rule's advice.
     """
     kinds, advice = rule
     if not isinstance(value, kinds) or isinstance(value, bool):
@@ -78,18 +78,19 @@ def shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRequest:
-    """A request as a producer describes it.
+    """A request before it is enqueued.
 
     Args:
         kind: the name of the task, 1 to 200 characters.
         payload: JSON text, at most `MAX_PAYLOAD_BYTES` bytes of UTF-8.
-        priority: 0 or more, bigger is more urgent; clamped to the queue's maximum.
-        delay: the time from now until it is due, by the database's clock.
-        due_time: when it is due (with time zone); a past time means now.
-        dedup_key: at most one live request of a queue has it.
-        group_key: requests of a group run one at a time, in the order they were enqueued.
-        max_attempts: None takes the queue's.
-        retry_base: the first back-off; None takes the queue's.
+        priority: 0 or more; bigger is more urgent. Values above the queue's maximum are lowered to
+            it.
+        delay: the time from now, by the database's clock, until the request is due.
+        due_time: the time, with a time zone, at which the request is due. A past time means now.
+        dedup_key: a key that at most one live request of a queue may have.
+        group_key: the name of a group, whose requests run one at a time, in the order of enqueuing.
+        max_attempts: the most attempts of the request; None means the queue's setting.
+        retry_base: the first back-off; None means the queue's setting.
 
     Raises:
         InvalidRequest: an argument has a wrong type.
@@ -112,9 +113,10 @@ class NewRequest:
 
 
 class Enqueued(NamedTuple):
-    """The answer to one enqueued request: `ok`, `duplicate` or `repeat`.
+    """The answer for one enqueued request: `ok`, `duplicate` or `repeat`.
 
-    `full` answers a whole call that may wait; `request_id` then is the waiter's id.
+    A call with `wait` may have the single answer `full`, whose `request_id` is the producer's place
+    in line.
     """
 
     request_id: int | None
@@ -132,16 +134,16 @@ class LeasedRequest(NamedTuple):
     due_time: datetime
     locked_time: datetime
     lock_expires_time: datetime
-    #: The fencing token: each claim raises it by a random step, and it is never reset. It stays
-    #: below 2^53 for a million claims, so that JSON holds it exactly.
+    #: The fencing token. Each claim raises it by a random number, and it is never reset. For a
+    #: million claims it stays below 2^53, so that JSON numbers hold it exactly.
     lock_token: int
-    #: Counted from 1, this attempt included.
+    #: The number of this attempt; the first is 1.
     num_attempts: int
     max_attempts: int
     num_crashes: int
     group_key: str | None
     load_id: str | None
-    #: JSON text, byte for byte as enqueued.
+    #: The JSON text, byte for byte as it was enqueued.
     payload: str
 
 
@@ -149,9 +151,11 @@ class Claim(NamedTuple):
     """The result of one claim.
 
     Attributes:
-        requests: the leased requests in claim order; there may be fewer than asked for, or none.
-        more: whether to claim again at once. Few requests do not mean that the queue is empty.
-        wait: the time until a scheduled request is due or a lease runs out; None if there is none.
+        requests: the leased requests in claim order: at most as many as the limit, or none.
+        more: true if the worker should claim again at once. A claim may return few requests from a
+            queue that has many.
+        wait: the time until a scheduled request is due or a lease runs out; None if there is
+            neither.
         floor: an opaque value for the next `dequeue`; None if no floor is in force.
     """
 
@@ -162,19 +166,19 @@ class Claim(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A lease, as a worker names it in a call."""
+    """A lease, identified by its request and its token."""
 
     request_id: int
     lock_token: int
 
 
 class Failure(NamedTuple):
-    """A failed attempt, as a worker reports it.
+    """A worker's report of a failed attempt.
 
     Attributes:
-        error: stored as last_error (cut at 8,000 characters).
-        after: wait at least this long; None takes the queue's back-off.
-        dead: make it a dead letter, even if attempts are left.
+        error: the text for `last_error`, of which 8,000 characters are kept.
+        after: the time until the next attempt; None means the usual back-off.
+        dead: true to make the request a dead letter even if attempts are left.
     """
 
     error: str
@@ -183,7 +187,7 @@ class Failure(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The answer to the renewal of one lease; it is kept if `ok`, `cancel_requested` or `busy`."""
+    """The answer for one lease. With `ok`, `cancel_requested` or `busy` the worker still has it."""
 
     request_id: int
     outcome: Outcome
@@ -191,10 +195,10 @@ class Renewal(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """The result of one exchange: the outcomes in the order given, and the claim.
+    """The result of one exchange: the outcomes, in the order of the arguments, and the claim.
 
     Attributes:
-        dead: for each of `failed`, whether the request became a dead letter.
+        dead: for each request in `failed`, true if it became a dead letter.
     """
 
     completed: list[Outcome]
@@ -204,14 +208,14 @@ class Exchanged(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a request is not claimed: a word for programs and a sentence for people."""
+    """Why a request is not claimed: `reason` is for programs, `words` is a sentence for people."""
 
     reason: str
     words: str
 
 
 class Depth(NamedTuple):
-    """How many requests of one queue and priority are in each status."""
+    """The number of requests in each status, for one queue and priority."""
 
     queue_name: str
     priority: int
@@ -222,13 +226,13 @@ class Depth(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """One count that was wrong, because rows were changed by hand, and was corrected.
+    """A count that was wrong, because rows were changed by hand, and has been corrected.
 
     Attributes:
-        counter: `scheduled`, `pending`, `processing` or `failed`; or `group_blocked`, of requests
-            that waited for a request of their group that no longer exists.
-        was: the count before.
-        actual: the count now.
+        counter: `scheduled`, `pending`, `processing`, `failed` or `group_blocked`. The last counts
+            requests that waited for a request of their group that no longer exists.
+        was: the count before the correction.
+        actual: the correct count.
     """
 
     queue_name: str
@@ -239,7 +243,7 @@ class Corrected(NamedTuple):
 
 
 class Promoted(NamedTuple):
-    """The answer to a promoted load: `ok`, or `repeat` with the first call's counts."""
+    """The answer to `promote`: `ok`, or `repeat` with the counts of the first call."""
 
     outcome: Outcome
     num_rows: int
@@ -248,19 +252,19 @@ class Promoted(NamedTuple):
 
 
 class Maintained(NamedTuple):
-    """One step of housekeeping that did something."""
+    """A step of housekeeping, and the number of rows that it changed."""
 
     what: str
     num_rows: int
 
 
 class DueSchedule(NamedTuple):
-    """A schedule as leased, in the column order of the routine `claim_schedules`.
+    """A leased schedule, in the column order of the routine `claim_schedules`.
 
     Attributes:
-        next_time: the first firing that is still to come; None if none is computed yet.
-        changed_time: firings count from this time if next_time is None.
-        claimed_time: the database's time at the claim, by which firings are due.
+        next_time: the time of the next firing; None if it has not been computed yet.
+        changed_time: the time after which the first firing is, if `next_time` is None.
+        claimed_time: the time of the claim, by the database's clock. Firings up to then are due.
     """
 
     schedule_name: str
@@ -277,8 +281,8 @@ class ScheduleClaim(NamedTuple):
     """The result of one claim of schedules.
 
     Attributes:
-        wait: the time until the next schedule may be due; None if there is none. A schedule that
-            is made, changed or resumed meanwhile may be due earlier.
+        wait: the time until the next schedule may be due; None if there is no schedule. A schedule
+            that is created, changed or resumed after the claim may be due earlier.
     """
 
     due: list[DueSchedule]
@@ -315,7 +319,7 @@ class Request(NamedTuple):
     dedup_key: str | None
     group_key: str | None
     num_attempts: int
-    #: JSON text; None if it was dropped when the request finished.
+    #: The JSON text; None if the payload was dropped when the request finished.
     payload: str | None
     last_error: str | None
     result: str | None
@@ -325,9 +329,9 @@ class QueueState(NamedTuple):
     """A queue, in the column order of the routine `list_queues`.
 
     Attributes:
-        num_finished: requests completed so far; it never decreases.
-        num_failures: attempts that failed so far.
-        oldest: how long the request that was due first has waited; None if nothing waits.
+        num_finished: the number of requests completed so far. It never decreases.
+        num_failures: the number of failed attempts so far.
+        oldest: the longest time that a waiting request has been due; None if no request waits.
     """
 
     queue_name: str
@@ -338,10 +342,10 @@ class QueueState(NamedTuple):
 
 
 class WorkerState(NamedTuple):
-    """A worker as of its last heartbeat, in the column order of the routine `list_workers`.
+    """A worker at its last heartbeat, in the column order of the routine `list_workers`.
 
     Attributes:
-        silent: the time since the last heartbeat; a worker sends one every 5 s.
+        silent: the time since the last heartbeat. A worker sends one every 5 s.
     """
 
     worker_id: str

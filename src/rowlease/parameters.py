@@ -1,4 +1,4 @@
-"""The parameters of a task's function: its arguments as a payload, and back."""
+"""Converts the arguments of a task's function to a payload, and a payload to arguments."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ from rowlease.cron import SCHEDULED_TIME, takes_time
 from rowlease.errors import ConfigError, Retry, WrongArguments
 from rowlease.task_settings import Migrate
 
-#: What a function is called with.
+#: The positional arguments and the keyword arguments of a call.
 Arguments = tuple[list[Any], dict[str, Any]]
 BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-#: A payload that is an object, and one that is a list; each argument is still JSON text.
+#: The decoder of a payload that is an object. It leaves each argument as JSON text.
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+#: The decoder of a payload that is a list. It leaves each argument as JSON text.
 _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _any = codec.decoder_of(Any)
 _version = codec.decoder_of(int)
-#: Where a payload says which version of its shape it has.
+#: The key of a payload that holds the payload version.
 VERSION = "$version"
-#: When to try a payload again that is too new for this worker: another one may have it then.
+#: The delay before a request is tried again if its payload is too new for this worker. A newer
+#: worker may claim the request then.
 NEWER_AFTER = timedelta(seconds=10)
 
 
 class Parameters:
-    """The parameters of a function, whose annotations are read when they are first needed.
+    """The parameters of a function. Annotations are read when they are first needed.
 
     Args:
-        whose: names the task in messages.
-        version, migrate: of the payload's shape; see `TaskSettings`.
+        whose: the name of the task, for messages.
+        version, migrate: the payload version, and the function that converts older payloads; see
+            `TaskSettings`.
     """
 
     def __init__(
@@ -53,15 +56,22 @@ class Parameters:
         self._decoders: dict[str, Callable[[str | msgspec.Raw], Any]] = {}
 
     def check(self) -> None:
-        """Raise ConfigError if an annotation cannot be read, or names what JSON cannot be."""
+        """Read all annotations.
+
+        Raises:
+            ConfigError: an annotation cannot be read, or names a type that JSON cannot be converted
+                to.
+        """
         for name in ("return", *self._parameters):
             self._decoder(name)
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """Arguments as a payload: a JSON object, which has what the caller gave and no defaults.
+        """The payload for these arguments: a JSON object with the arguments that the caller gave.
+
+        Defaults of the function are left out.
 
         Raises:
-            WrongArguments: the function cannot be called with them, or takes values of other types.
+            WrongArguments: the arguments do not fit the function's parameters or their annotations.
             ConfigError: an annotation cannot be read.
         """
         named = dict(kwargs)
@@ -77,21 +87,25 @@ class Parameters:
             raise self._misfit(error) from error
         except ValueError as error:
             raise WrongArguments(f"the payload {error}") from error
-        self.arguments(payload)  # what the worker will do
+        self.arguments(payload)  # check that the worker will be able to decode the payload
         return payload
 
     def schedule_payload(self) -> str:
-        """The payload of a schedule of the function, with the time of the firing if it takes it."""
+        """The payload for a schedule of this function.
+
+        If the function has the parameter `scheduled_time`, the payload has a placeholder for the
+        time of the firing.
+        """
         named: dict[str, Any] = {} if self._version == 1 else {VERSION: self._version}
         if takes_time(self._function):
             named["scheduled_time"] = SCHEDULED_TIME
         return codec.encode(named)
 
     def arguments(self, payload: str) -> Arguments:
-        """What to call the function with, each argument of the type that its annotation names.
+        """The arguments for a call of the function, each converted to its annotated type.
 
-        A JSON object gives arguments by name, a list by position; null gives none, and a text,
-        number or boolean is the only one.
+        A JSON object gives arguments by name, a list by position. Null means no arguments. A
+        string, number or boolean is passed as the only argument.
 
         Raises:
             WrongArguments: the payload does not fit the parameters, or is not JSON.
@@ -110,10 +124,10 @@ class Parameters:
             raise WrongArguments(f"the payload is not JSON: {error}") from error
 
     def result(self, text: str | None) -> Any:
-        """The value of a result, of the type that the annotation names.
+        """The value of a result, converted to the return annotation.
 
         Raises:
-            WrongArguments: it does not fit the annotation.
+            WrongArguments: the result does not fit the annotation.
             ConfigError: the annotation cannot be read.
         """
         if text is None:
@@ -137,12 +151,12 @@ class Parameters:
         return [values.pop(name) for name in self._by_position_alone if name in values], values
 
     def _migrated(self, given: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-        """The arguments as this version has them."""
+        """The arguments, converted to this task's payload version."""
         version = _version(given.pop(VERSION, "1"))
         if version > self._version:
             raise Retry(
-                f"the payload has version {version}, and this worker knows {self._whose} up to "
-                f"version {self._version}",
+                f"the payload has version {version}, but this worker has only version "
+                f"{self._version} of {self._whose}",
                 after=NEWER_AFTER,
             )
         if version == self._version or self._migrate is None:
@@ -162,7 +176,7 @@ class Parameters:
         return [self._value(name, raw) for name, raw in zip(names, given, strict=False)], {}
 
     def _bind(self, given: Mapping[str, Any]) -> None:
-        """Raise WrongArguments with the reason why these names do not fit."""
+        """Raise WrongArguments, with the reason, if these names do not fit the parameters."""
         assert self._checked is not None
         by_position = [given[name] for name in self._by_position_alone if name in given]
         by_name = {name: given[name] for name in given if name not in self._by_position_alone}
@@ -180,11 +194,11 @@ class Parameters:
             raise self._misfit(f"{what}{where}") from error
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The same arguments, all by name."""
+        """All these arguments by name."""
         if len(args) > len(self._positions):
             raise TypeError(
-                "a payload has its arguments by name, and those of `*args` have none; "
-                "give a list as one argument"
+                "arguments for `*args` cannot be enqueued, because a payload stores arguments by "
+                "name; use one parameter that takes a list"
             )
         named = dict(zip(self._positions, args, strict=False))
         if both := named.keys() & kwargs.keys():
@@ -210,8 +224,9 @@ class Parameters:
             hints = get_type_hints(self._function, include_extras=True)
         except Exception as error:
             raise ConfigError(
-                f"the annotations of {self._whose} cannot be read: {error}; names that "
-                "annotations use must be there at run time, so import them outside TYPE_CHECKING"
+                f"the annotations of {self._whose} cannot be read: {error}; the names in "
+                "annotations must be defined at run time, so do not import them under "
+                "`if TYPE_CHECKING:`"
             ) from error
         for name, hint in list(hints.items()):
             if get_origin(hint) is Unpack:  # **options: Unpack[Options]
@@ -230,10 +245,11 @@ class Parameters:
     @functools.cached_property
     def _checked(self) -> inspect.Signature | None:
         try:
-            # A wrapper's own signature: it may add arguments.
+            # Use the wrapper's own signature: a wrapper may take other arguments than the function
+            # that it wraps.
             return inspect.signature(self._function, follow_wrapped=False)
         except ValueError:
-            return None  # some functions written in C have none
+            return None  # some functions written in C have no signature
 
     @functools.cached_property
     def _parameters(self) -> Mapping[str, Parameter]:
@@ -241,7 +257,10 @@ class Parameters:
 
     @functools.cached_property
     def _positions(self) -> list[str]:
-        """The names of arguments by position; a wrapper with `*args` has those that it wraps."""
+        """The names of the parameters that can be given by position.
+
+        For a wrapper with `*args`, these are the parameters of the function that it wraps.
+        """
         own = self._parameters
         if any(each.kind is each.VAR_POSITIONAL for each in own.values()):
             own = inspect.signature(self._function).parameters

@@ -1,4 +1,4 @@
-"""The settings of a queue, as code declares them."""
+"""Declares queues and their settings in code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rowlease.errors import ConfigError
 
 
 class QueueSettings(TypedDict, total=False):
-    """The settings of a queue, by the names of their columns (docs/operations.md has a table)."""
+    """The settings of a queue, under their column names. docs/operations.md explains them."""
 
     max_priority: int
     capacity: int | None
@@ -27,15 +27,18 @@ class QueueSettings(TypedDict, total=False):
 
 
 class Queue(str):
-    """A queue that the code declares: `images = Queue("images", capacity=1000)`.
+    """A queue that is declared in code: `images = Queue("images", capacity=1000)`.
 
-    It is its name, with settings: `@task(queue=images)`. Declaring it changes nothing; `rowlease
-    queue apply`, `rowlease worker --create-queues` and `client.queues.apply` create it in the
-    database. Settings that it does not name are the database's: its defaults, or what an operator
-    has set.
+    A Queue is a str, its name, with the settings as an attribute. It can be used wherever a queue's
+    name can: `@task(queue=images)`.
+
+    The declaration alone does not change the database. `rowlease queue apply` and
+    `client.queues.apply` create the queue or change its settings. `rowlease worker --create-queues`
+    only creates it. Settings that are not declared keep their value in the database: the default,
+    or what an operator has set.
 
     Raises:
-        ConfigError: there is no such setting.
+        ConfigError: the name of a setting is unknown.
     """
 
     settings: QueueSettings
@@ -47,17 +50,20 @@ class Queue(str):
 
 
 def checked(name: str, settings: QueueSettings) -> QueueSettings:
-    """The settings, if all their names are known; the database checks the values.
+    """The settings, after a check of their names. The database checks the values.
 
     Raises:
-        ConfigError: there is no such setting.
+        ConfigError: the name of a setting is unknown.
     """
     known = QueueSettings.__annotations__
     for setting in settings:
         if setting == "paused":
-            raise ConfigError(f"queue {name}: paused is no setting; use pause and resume")
+            raise ConfigError(
+                f"queue {name}: paused cannot be declared as a setting; use pause and resume"
+            )
         if setting not in known:
             raise ConfigError(
-                f"queue {name}: there is no setting {setting!r}; known are: {', '.join(known)}"
+                f"queue {name}: there is no setting {setting!r}; the settings are: "
+                f"{', '.join(known)}"
             )
     return cast("QueueSettings", dict(settings))

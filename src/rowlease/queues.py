@@ -1,4 +1,4 @@
-"""The verbs for queues: `client.queues` and `rowlease queue`."""
+"""The operations on queues, for `client.queues` and `rowlease queue`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from rowlease.model import Depth, Outcome, QueueState
 from rowlease.queue_settings import Queue, QueueSettings, checked
 from rowlease.store import Store
 
-#: What may be purged before a queue is deleted.
+#: The statuses of requests that may be purged before a queue is deleted.
 PURGED = ("Scheduled", "Pending", "Failed")
-#: The first and the longest pause between two looks at what still runs, in seconds.
-FIRST_LOOK, LAST_LOOK = 0.05, 1.0
+#: The first pause in seconds between two counts of running requests. It doubles each time.
+FIRST_LOOK = 0.05
+#: The longest pause in seconds between two counts of running requests.
+LAST_LOOK = 1.0
 
 
 class QueueInfo(NamedTuple):
-    """A queue: what is in it, and its settings.
+    """A queue: the numbers of its requests, and its settings.
 
     Attributes:
-        num_finished: requests completed so far; it never decreases.
-        num_failures: attempts that failed so far.
-        oldest: how long the request that was due first has waited; None if nothing waits.
+        num_finished: the number of requests completed so far. It never decreases.
+        num_failures: the number of failed attempts so far.
+        oldest: the longest time that a waiting request has been due; None if no request waits.
     """
 
     queue_name: str
@@ -40,10 +42,12 @@ class QueueInfo(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A setting of a queue that was changed, or, in a dry run, would be.
+    """A change of a setting of a queue. In a dry run the change is not made.
 
     Attributes:
-        setting: None: the queue is new.
+        setting: the name of the setting; None if the queue is created.
+        was: the value before the change.
+        now: the value after the change.
     """
 
     queue_name: str
@@ -57,13 +61,13 @@ class Change(NamedTuple):
         return f"queue {self.queue_name}: {self.setting} {shown(self.was)} -> {shown(self.now)}"
 
 
-#: `list` is a verb below.
+#: `Queues` has a method `list`, so its annotations cannot use the type `list`.
 Changes: TypeAlias = list[Change]
 Infos: TypeAlias = list[QueueInfo]
 
 
 def shown(value: Any) -> str:
-    """A value as the command line takes it."""
+    """A value in the syntax of the command line."""
     words = {None: "none", True: "true", False: "false"}
     plain = value is None or isinstance(value, bool)
     return words[value] if plain else str(value).replace(" ", "")
@@ -72,23 +76,23 @@ def shown(value: Any) -> str:
 class Queues:
     """The queues of a database.
 
-    Safe to use from several threads. Looking takes the role `rowlease_reader`, everything else
-    `rowlease_operator`. A verb that compares and then changes makes two calls: of two programs
-    that change the same setting at the same time, the later one wins.
+    Several threads may use one object. `list` and `show` need the role `rowlease_reader`; all other
+    methods need `rowlease_operator`. If two programs change the same setting at the same time, the
+    later change wins.
 
     Raises:
         InvalidRequest: there is no such queue, or a setting is out of range.
-        StoreError: as every call of a store.
+        StoreError: the database refused or failed a call.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def create(self, name: str, **settings: Unpack[QueueSettings]) -> Outcome:
-        """Create a queue: `ok`, or `repeat` if there is one with these settings.
+        """Create a queue. The answer is `ok`, or `repeat` if it exists with these settings.
 
         Raises:
-            InvalidRequest: there is one with other settings.
+            InvalidRequest: the queue exists with other settings.
         """
         wanted = checked(name, settings)
         if name not in self._names():
@@ -97,21 +101,21 @@ class Queues:
         if changes := self._changes(name, wanted):
             raise InvalidRequest(
                 f"queue {name!r} exists, and its {changes[0].setting} is {shown(changes[0].was)}; "
-                f"`rowlease queue set {name}` changes it"
+                f"to change it, use `rowlease queue set {name}`"
             )
         return Outcome.REPEAT
 
     def set(
         self, name: str, *, dry_run: bool = False, **settings: Unpack[QueueSettings]
     ) -> Changes:
-        """Change the settings that are given; the changes that this makes."""
+        """Change these settings. Returns the changes, without settings that have the value."""
         changes = self._changes(name, checked(name, settings))
         if changes and not dry_run:
             self._store.configure_queue(name, **settings)
         return changes
 
     def list(self) -> Infos:
-        """Every queue, by name."""
+        """All queues, sorted by name."""
         depth = self._store.depth()
         return [self._info(state, depth) for state in self._store.list_queues()]
 
@@ -125,7 +129,7 @@ class Queues:
         return self._info(state, self._store.depth(name))
 
     def pause(self, name: str) -> None:
-        """Stop claims from a queue; running requests and producers continue."""
+        """Stop claims from a queue. Its running requests and its producers continue."""
         self._store.pause(name)
 
     def resume(self, name: str) -> None:
@@ -133,15 +137,16 @@ class Queues:
         self._store.resume(name)
 
     def drain(self, name: str, timeout: timedelta | None = None) -> int:
-        """Pause a queue, and wait until nothing of it runs.
+        """Pause a queue, and wait until none of its requests runs.
 
-        Waiting requests stay, and the queue stays paused, until `resume`.
+        The queue stays paused, with its waiting requests, until `resume`.
 
         Args:
-            timeout: how long to wait; None: until the last request has ended, or its lease ran out.
+            timeout: the longest time to wait. None means until the last running request has ended
+                or its lease has run out.
 
         Returns:
-            How many requests still run: 0, unless the time was over.
+            The number of requests that still run: 0 unless the timeout was reached.
         """
         self._store.pause(name)
         ends = None if timeout is None else time.monotonic() + timeout.total_seconds()
@@ -155,31 +160,35 @@ class Queues:
         return running
 
     def delete(self, name: str, *, purge: bool = False, dry_run: bool = False) -> int:
-        """Delete a queue without requests, live workers, schedules and staged loads.
+        """Delete a queue that has no requests, live workers, schedules or staged loads.
 
-        Its history stays until it expires.
+        The history of the queue stays until it expires.
 
         Args:
-            purge: delete its waiting requests and dead letters, too, instead of refusing.
+            purge: delete the waiting requests and dead letters of the queue, too.
+            dry_run: delete nothing; only check and count.
 
         Returns:
-            How many requests were deleted with it, or would be.
+            The number of requests that were deleted, or would be deleted without `dry_run`.
+
+        Raises:
+            InvalidRequest: something still uses the queue.
         """
         self._store.delete_queue(name, purge=purge, dry_run=True)
         if dry_run:
             counts = self.show(name)
             return counts.scheduled + counts.pending + counts.failed if purge else 0
         purged = 0
-        # A few remain for the call that deletes the queue, during which none can come.
+        # Requests may still arrive. The last call purges them, and blocks further enqueues.
         while purge and (count := self._store.purge(name, PURGED)):
             purged += count
         return purged + self._store.delete_queue(name, purge=purge)
 
     def apply(self, queues: Iterable[Queue], *, dry_run: bool = False) -> Changes:
-        """Create queues that are missing, and set what their declarations say.
+        """Create missing queues, and change the settings of the others as declared.
 
         Returns:
-            The changes that this makes; none if the database is as declared.
+            The changes; none if the database already agrees with the declarations.
         """
         changes: Changes = []
         names = self._names()
@@ -194,7 +203,7 @@ class Queues:
         return changes
 
     def create_missing(self, queues: Iterable[Queue]) -> Changes:
-        """Create queues that are missing; return those, and how the others differ."""
+        """Create missing queues. Returns these, and the settings of other queues that differ."""
         queues = list(queues)
         changes = self.apply(queues, dry_run=True)
         missing = {change.queue_name for change in changes if change.setting is None}

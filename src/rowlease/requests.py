@@ -1,4 +1,4 @@
-"""Requests as producers make them: what to run, and the options of running it."""
+"""Requests before they are enqueued, and the options that a producer may set."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rowlease.model import FIELDS, MAX_PRIORITY, NewRequest, check_type
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T", bound=Mapping[str, object])
 
-#: The queue of requests for which neither the task nor the producer names one.
+#: The queue of a request if neither its task nor its producer names a queue.
 DEFAULT_QUEUE = "default"
 
 
 class RequestOptions(TypedDict, total=False):
-    """The options of one request; what is left out, or None, is the task's or the queue's.
+    """The options of one request. Without an option, or with None, the request has the default.
 
     Keys:
-        queue: where it waits. Default: the task's, else "default".
-        priority: 0 or more, bigger is more urgent; clamped to the queue's maximum. Default: the
-            task's, else 0.
-        delay: it may run so long from now, by the database's clock.
-        due_time: it may run from this time on (with time zone); a past one means now.
-        dedup_key: at most one live request of a queue has it.
-        group_key: requests of a group run one at a time, in the order they were enqueued.
-        max_attempts, retry_base: see `TaskSettings`.
+        queue: the name of the queue. The default is the queue of the task, or "default".
+        priority: 0 or more; bigger is more urgent. Values above the queue's maximum are lowered to
+            it. The default is the priority of the task, or 0.
+        delay: the time from now, by the database's clock, until the request may run.
+        due_time: the time, with a time zone, from which the request may run. A past time means now.
+        dedup_key: a key that at most one live request of a queue may have.
+        group_key: the name of a group, whose requests run one at a time, in the order of enqueuing.
+        max_attempts, retry_base: the same as in `TaskSettings`.
     """
 
     queue: str | None
@@ -44,15 +44,15 @@ class RequestOptions(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """The options of one call that enqueues.
+    """The options of one enqueue call.
 
     Keys:
-        wait: how long to wait for room if the queue is full. The highest priority is admitted
-            first, FIFO among equals. No transaction is open meanwhile, so a bound producer refuses
-            it.
-        receipt: of an EnqueueUnknown, or any text of 1 to 100 characters that names this call:
-            calls with the same receipt within a day enqueue once, and return the same ids. None
-            makes up a new one.
+        wait: the time to wait for room if the queue is full. Waiting producers are admitted by
+            priority, and first in, first out within a priority. A bound producer refuses this
+            option, because no transaction may be open during the wait.
+        receipt: a text of 1 to 100 characters that names this call, or the receipt of an
+            EnqueueUnknown. Calls with the same receipt within a day enqueue once, and return the
+            same ids. With None the call has a new random receipt.
     """
 
     wait: timedelta | None
@@ -60,7 +60,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class Options(RequestOptions, CallOptions, total=False):
-    """The options of a call that enqueues one request: `RequestOptions` and `CallOptions`."""
+    """The options of a call that enqueues one request: those of the request and of the call."""
 
 
 CALL_OPTIONS = frozenset(CallOptions.__annotations__)
@@ -69,12 +69,12 @@ OPTIONS = CALL_OPTIONS | RequestOptions.__annotations__.keys()
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest(Generic[R_co]):
-    """A request that can be enqueued: `resize.request("a.png", width=200)`, or `untyped_request`.
+    """A request that can be enqueued; made by `task.request(...)` or `untyped_request`.
 
     Attributes:
-        queue: where it will wait.
-        new: its other columns.
-        decode: makes a value of the JSON text of its result.
+        queue: the name of the queue.
+        new: the other columns of the request.
+        decode: a function that converts the JSON text of the result to a value.
     """
 
     queue: str
@@ -85,17 +85,19 @@ class TaskRequest(Generic[R_co]):
 def untyped_request(
     kind: str, payload: Any = None, /, **options: Unpack[RequestOptions]
 ) -> TaskRequest[Any]:
-    """A request for a task whose code is not here: written in another language, for example.
+    """A request for a task that this program cannot import.
 
-    Nothing compares the payload with the task's parameters before a worker does: a request that
-    does not fit becomes a dead letter.
+    Only the worker compares the payload with the task's parameters. If they do not fit, the request
+    becomes a dead letter.
 
     Args:
         kind: the name of the task.
-        payload: what becomes JSON: an object has arguments by name, a list by position.
+        payload: the arguments, to be written as JSON: a mapping for arguments by name, a list for
+            arguments by position.
 
     Raises:
-        InvalidRequest: the payload is not JSON or too large, or an option is wrong.
+        InvalidRequest: the payload cannot be written as JSON or is too large, or an option is
+            wrong.
     """
     try:
         text = "{}" if payload is None else codec.encode(payload)
@@ -107,10 +109,10 @@ def untyped_request(
 def made(
     kind: str, payload: str, decode: Callable[[str | None], R_co], options: RequestOptions
 ) -> TaskRequest[R_co]:
-    """A request of these values, which are checked.
+    """A request with these values.
 
     Raises:
-        InvalidRequest: one of them is wrong.
+        InvalidRequest: one of the values is wrong.
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     queue = given.pop("queue", DEFAULT_QUEUE)
@@ -121,25 +123,26 @@ def made(
         raise InvalidRequest(
             f"priority is {priority}; it must be 0 or more, and bigger is more urgent"
         )
-    # Larger numbers would not fit the column.
+    # A larger number would not fit into the column.
     new = NewRequest(kind=kind, payload=payload, priority=min(priority, MAX_PRIORITY), **given)
     if new.due_time is not None and new.due_time.tzinfo is None:
-        raise InvalidRequest("due_time has no time zone; write datetime.now(timezone.utc) or so")
+        raise InvalidRequest("due_time has no time zone; give one, such as timezone.utc")
     return TaskRequest(queue, new, decode)
 
 
 def known(options: T, names: Collection[str]) -> T:
-    """These options, whose names are checked as those of arguments are.
+    """These options, after a check of their names.
 
     Raises:
-        TypeError: there is no option of that name.
+        TypeError: an option is not in `names`.
     """
     for name in options:
         if name not in names:
-            raise TypeError(f"there is no option {name!r}; there are {', '.join(sorted(names))}")
+            options_are = ", ".join(sorted(names))
+            raise TypeError(f"there is no option {name!r}; the options are: {options_are}")
     return options
 
 
 def plain(result: str | None) -> Any:
-    """The JSON values of a result."""
+    """The result as plain JSON values."""
     return None if result is None else json.loads(result)

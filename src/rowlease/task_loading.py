@@ -1,4 +1,4 @@
-"""Finds tasks: by the name of a module, in a caller's argument, and again in a child process."""
+"""Finds the tasks of a worker, and imports them again in its child processes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from rowlease.queue_settings import Queue
 from rowlease.requests import DEFAULT_QUEUE
 from rowlease.tasks import Registry, Task
 
-#: Where a task is: its function's module ("" is the script), its name in there, and its own name.
+#: The place of a task: the module of its function ("" means the script), the name of the function
+#: in the module, and the name of the task.
 Place = tuple[str, str, str]
-#: What names tasks in a call: the path of `load_tasks`, a task, several, or a registry.
+#: The forms in which a caller may give tasks: a path for `load_tasks`, one or several tasks, or a
+#: registry.
 Tasks = str | Task[..., Any] | Iterable[Task[..., Any]] | Registry
 
 
@@ -26,12 +28,12 @@ def load_tasks(path: str) -> Registry:
     """Import a module and collect its tasks.
 
     Args:
-        path: `package.module` takes every task in the module; `package.module:name` takes the
-            task, or the tasks of the list or module, of that name.
+        path: `package.module` for all tasks of a module; `package.module:name` for the task with
+            that name in the module, or for all tasks of the list or module with that name.
 
     Raises:
-        ConfigError: the module cannot be imported, or has nothing of that name.
-        UnknownTask: there is no task in it.
+        ConfigError: the module cannot be imported, or has nothing with that name.
+        UnknownTask: no task was found.
     """
     module_name, _, attribute = path.partition(":")
     found: object = import_named(module_name)
@@ -52,13 +54,13 @@ def load_tasks(path: str) -> Registry:
 
 
 def load_queues(path: str) -> list[Queue]:
-    """Import a module and collect the queues that it declares or that its tasks name.
+    """Import a module, and collect the queues that it declares and the queues of its tasks.
 
     Args:
-        path: as of `load_tasks`; all queues of the module are taken.
+        path: the same as for `load_tasks`. A name after the colon is ignored.
 
     Raises:
-        ConfigError: the module cannot be imported, has no queue, or declares one twice.
+        ConfigError: the module cannot be imported, has no queue, or declares a queue twice.
     """
     module_name = path.partition(":")[0]
     values = list(vars(import_named(module_name)).values())
@@ -71,19 +73,19 @@ def load_queues(path: str) -> list[Queue]:
         name = task.queue or DEFAULT_QUEUE
         found.setdefault(name, Queue(name))
     if not found:
-        raise ConfigError(f"there is no queue and no task in {module_name}")
+        raise ConfigError(f"there is neither a queue nor a task in {module_name}")
     return list(found.values())
 
 
 def import_named(name: str) -> ModuleType:
-    """The module of that name.
+    """Import the module with this name.
 
     Raises:
-        ConfigError: there is none, or importing it fails.
+        ConfigError: there is no such module, or its import fails.
     """
     if not name:
         raise ConfigError(
-            "name the module that holds the tasks: package.module or package.module:name"
+            "give the module that has the tasks: package.module or package.module:name"
         )
     try:
         return importlib.import_module(name)
@@ -92,7 +94,7 @@ def import_named(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             raise ConfigError(
-                f"there is no module {error.name!r}; start in its folder, or set PYTHONPATH"
+                f"there is no module {error.name!r}; change to its folder, or set PYTHONPATH"
             ) from error
         raise ConfigError(f"importing {name} failed: {error}") from error
     except Exception as error:
@@ -100,11 +102,12 @@ def import_named(name: str) -> ModuleType:
 
 
 def registry_of(tasks: Tasks) -> Registry:
-    """The tasks of an argument, by name.
+    """The tasks that a caller gave, by name.
 
     Raises:
-        ConfigError, UnknownTask: as `load_tasks`; or there is no task, or an annotation of one
-            cannot be read.
+        ConfigError: for the same reasons as `load_tasks`, or because an annotation of a task cannot
+            be read.
+        UnknownTask: there is no task.
     """
     if isinstance(tasks, str):
         found = load_tasks(tasks)
@@ -113,17 +116,17 @@ def registry_of(tasks: Tasks) -> Registry:
     else:
         found = Registry([tasks] if isinstance(tasks, Task) else tasks)
     if not found:
-        raise UnknownTask("at least one task is needed")
+        raise UnknownTask("there is no task; give at least one")
     for each in found.values():
         each.parameters.check()
     return found
 
 
 def set_up(tasks: Registry) -> bytes:
-    """A message with which a child process can import these tasks.
+    """The message with which a child process imports these tasks.
 
     Raises:
-        ConfigError: a task cannot be imported by another process.
+        ConfigError: another process cannot import a task.
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -153,12 +156,12 @@ def set_up(tasks: Registry) -> bytes:
 
 
 def load_places(places: Iterable[Place], script: str | None = None) -> list[Task[..., Any]]:
-    """Import tasks again, in another process.
+    """Import tasks in a child process.
 
     Args:
-        script: the file of the module "".
+        script: the file of the script, if a place has the module "".
     """
-    # As multiprocessing does, run the script again under another name than __main__.
+    # Run the script under another name than __main__, as multiprocessing does.
     in_script = runpy.run_path(script, run_name="__rowlease_main__") if script else {}
     tasks: list[Task[..., Any]] = []
     for module, qualname, name in places:
@@ -167,7 +170,7 @@ def load_places(places: Iterable[Place], script: str | None = None) -> list[Task
         found = names[first]
         for part in rest:
             found = getattr(found, part)
-        if not isinstance(found, Task):  # the module holds the function; the task has another name
+        if not isinstance(found, Task):  # the module has the task under another name
             made = (one for one in names.values() if isinstance(one, Task) and one.name == name)
             found = next((one for one in made if one.function is found), None) or Task(found, name)
         tasks.append(found)

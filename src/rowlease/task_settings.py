@@ -9,13 +9,14 @@ from typing import Any, TypedDict
 
 from rowlease.errors import ConfigError
 
-#: The arguments of the present version, from those of an older payload and its version.
+#: A function that converts the arguments of an older payload, which has the given version, to
+#: arguments of the task's version.
 Migrate = Callable[[dict[str, Any], int], dict[str, Any]]
 Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
-#: The length in characters of the column `kind`.
+#: The most characters of a name: the length of the column `kind`.
 MAX_NAME = 200
-#: The most missed firings that can be made up.
+#: The most missed firings of a schedule that workers may enqueue late.
 MAX_CATCH_UP = 1000
 
 
@@ -27,27 +28,30 @@ class TaskSettings:
         name: the `kind` of its requests.
         queue: the queue of its requests; None means "default".
         priority: the priority of its requests.
-        max_attempts: the most attempts of its requests; None takes the queue's setting.
-        time_limit: how long one attempt may run. After that its process is killed and the attempt
-            fails.
-        soft_time_limit: how long one attempt may run before SoftTimeLimitExceeded is raised in it.
+        max_attempts: the most attempts of its requests; None means the queue's setting.
+        time_limit: the longest time that one attempt may run. An attempt that takes longer fails,
+            and its process is killed.
+        soft_time_limit: the time after which SoftTimeLimitExceeded is raised in an attempt.
         retry_base: the pause after the first failed attempt. It doubles after each attempt, and
-            half of it is random. None takes the queue's setting.
-        executor: what its workers run it in: "process", "thread" or "coroutine".
-        retry_on: exceptions after which the request is tried again. The default is all.
+            half of it is random. None means the queue's setting.
+        executor: the kind of slot that runs the task: "process", "thread" or "coroutine".
+        retry_on: exceptions after which the request is tried again. The default is all exceptions.
         dead_letter_on: exceptions that make the request a dead letter, even if `retry_on` has them.
-        cron: when workers enqueue it: minute, hour, day, month and weekday, by the wall clock of
-            `time_zone`. The task gets no arguments; if it has a parameter `scheduled_time`, it
-            gets the time of the firing (ISO 8601, UTC).
-        time_zone: the time zone of `cron`, by its IANA name.
-        catch_up: how many missed firings are made up, the latest ones (1 to 1000).
-        version: of the payload's shape, 1 or more; a payload says so by `"$version"`, without which
-            it has version 1.
-        migrate: makes the arguments of this version, from those of an older payload and its
-            version; both are dicts of JSON values. A version above 1 needs it.
+        cron: the times at which workers enqueue the task: minute, hour, day, month and weekday in
+            the local time of `time_zone`. The task is called without arguments. But a parameter
+            `scheduled_time` receives the time of the firing (ISO 8601, UTC).
+        time_zone: the IANA name of the time zone of `cron`.
+        catch_up: the most missed firings that are enqueued late, from 1 to 1000. If more were
+            missed, the latest are enqueued.
+        version: the payload version, 1 or more. The key "$version" of a payload holds it; a payload
+            without this key has version 1.
+        migrate: a function of the arguments of an older payload and its version, which returns the
+            arguments of this version. Arguments are a dict of JSON values. A version above 1 needs
+            this function.
 
-    A producer may give another queue, priority, `max_attempts` or `retry_base`. None of these four
-    applies to a request that is enqueued by the task's name or from SQL (docs/tasks.md).
+    A producer may set another queue, priority, `max_attempts` or `retry_base` for a request. These
+    four settings of the task do not apply to requests that are enqueued by the task's name or from
+    SQL (docs/tasks.md).
 
     Raises:
         ConfigError: a setting is wrong.
@@ -81,7 +85,9 @@ class TaskSettings:
         if self.version < 1:
             raise self._wrong("version", "it must be 1 or more")
         if (self.migrate is None) != (self.version == 1):
-            raise self._wrong("version", "a version above 1 needs `migrate`, and only that does")
+            raise self._wrong(
+                "version", "a version above 1 needs `migrate`; version 1 must not have it"
+            )
         for setting in ("time_limit", "soft_time_limit", "retry_base"):
             given = getattr(self, setting)
             if given is not None and given <= timedelta(0):
@@ -95,7 +101,7 @@ class TaskSettings:
 
 
 class TaskKeywords(TypedDict, total=False):
-    """The fields of `TaskSettings` but `name`, as keyword arguments."""
+    """The fields of `TaskSettings` except `name`, as keyword arguments."""
 
     queue: str | None
     priority: int

@@ -1,4 +1,4 @@
-"""Tasks: the functions that requests name by their kind."""
+"""Tasks: the functions that run requests."""
 
 from __future__ import annotations
 
@@ -39,25 +39,26 @@ from rowlease.task_settings import Exceptions, TaskKeywords, TaskSettings
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: How many known tasks an error message lists.
+#: The most tasks that an error message lists.
 LISTED = 20
 
 
 class Task(TaskSettings, Generic[P, R]):
-    """A function that requests may name, and its settings.
+    """A function that runs requests of one kind, with its settings.
 
-    Called, it is the plain function: nothing is queued. Made by the decorator `task`.
+    The decorator `task` makes it. A call of a task just calls the function, and enqueues nothing.
 
     Args:
-        function: at the top level of a module, because other processes import it.
-        name: what a request's `kind` says; None takes the function's own name.
-        settings: as in `TaskSettings`, which are attributes here, too.
+        function: the function. It must be at the top level of a module, because other processes
+            import it.
+        name: the `kind` of the task's requests; None means the name of the function.
+        settings: the other fields of `TaskSettings`. They are attributes of the task, too.
 
     Attributes:
-        is_coroutine: the function is an `async def`.
-        options: those of `with_options`.
-        parameters: of the function.
-        timetable: when workers enqueue it, if it has `cron`.
+        is_coroutine: true if the function is an `async def`.
+        options: the options that `with_options` has set.
+        parameters: the parameters of the function.
+        timetable: the cron expression of the task; None if it has none.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -90,13 +91,13 @@ class Task(TaskSettings, Generic[P, R]):
         return f"<task {self.name}>"
 
     def with_options(self, **options: Unpack[Options]) -> Self:
-        """This task, to be enqueued with other options: `client.enqueue(task.with_options(…), …)`.
+        """A copy of this task that sets options: `client.enqueue(task.with_options(…), …)`.
 
         Args:
-            options: as in `Options`; those that were given before stay.
+            options: the keys of `Options`. Options of earlier calls stay.
 
         Raises:
-            TypeError: there is no option of that name.
+            TypeError: the name of an option is unknown.
         """
         made = copy.copy(self)
         made.options = self.options | known(options, OPTIONS)
@@ -106,8 +107,9 @@ class Task(TaskSettings, Generic[P, R]):
         """A request to call this task with these arguments, for `Client.enqueue_many`.
 
         Raises:
-            InvalidRequest: they do not fit the task's parameters, are not JSON or too large; or an
-                option is wrong, or of a call (`wait`, `receipt`): give that to `enqueue_many`.
+            InvalidRequest: the arguments do not fit the task's parameters, cannot be written as
+                JSON, or are too large; or an option is wrong. The options `wait` and `receipt` are
+                wrong here: give them to `enqueue_many`.
             ConfigError: an annotation of the task cannot be read.
         """
         if of_call := CALL_OPTIONS & self.options.keys():
@@ -133,21 +135,19 @@ class Task(TaskSettings, Generic[P, R]):
         return made(self.name, payload, self.parameters.result, cast("RequestOptions", given))
 
     def run(self, payload: str) -> str | None:
-        """Call the function with a request's payload.
-
-        A JSON object becomes keyword arguments, a list positional ones; null calls it without
-        arguments, and a text, number or boolean is its only argument. Each argument has the type
-        that its annotation names.
+        """Call the function with the arguments in a payload; see `Parameters.arguments`.
 
         Returns:
-            The result as compact JSON text; None for a result of None.
+            The result as compact JSON text; None if the function returns None.
 
         Raises:
-            WrongArguments: the payload does not fit the function's parameters, or is not JSON; it
-                has not run.
+            WrongArguments: the payload is not JSON, or does not fit the function's parameters. The
+                function was not called.
             ConfigError: an annotation cannot be read.
-            ValueError: the result is not JSON (NaN is not), or is larger than a payload may be.
-            Whatever the function raises.
+            Retry: the payload is newer than the task.
+            ValueError: the result cannot be written as JSON (NaN, for example), or is larger than a
+                payload may be.
+            Exceptions of the function.
         """
         args, kwargs = self.parameters.arguments(payload)
         result: Any = self.function(*args, **kwargs)
@@ -156,7 +156,7 @@ class Task(TaskSettings, Generic[P, R]):
         return encoded(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:
-        """As `run`, in the event loop that this is awaited in."""
+        """The same as `run`, in the running event loop."""
         args, kwargs = self.parameters.arguments(payload)
         result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
@@ -164,7 +164,7 @@ class Task(TaskSettings, Generic[P, R]):
         return encoded(result, f"task {self.name}")
 
     def is_hopeless(self, error: BaseException) -> bool:
-        """Does this error make a dead letter at once?"""
+        """True if this error makes the request a dead letter at once."""
         kind = type(error)
         return issubclass(kind, self._hopeless) or not issubclass(kind, self._retried)
 
@@ -180,13 +180,14 @@ class Task(TaskSettings, Generic[P, R]):
 
 
 def encoded(result: object, whose: str) -> str | None:
-    """A result as compact JSON text; None for None.
+    """A result as compact JSON text; None for the result None.
 
     Args:
-        whose: names what returned the result, for the error message.
+        whose: the source of the result, for the error message.
 
     Raises:
-        ValueError: it is not JSON (NaN is not), or is larger than a payload may be.
+        ValueError: the result cannot be written as JSON (NaN, for example), or is larger than a
+            payload may be.
     """
     if result is None:
         return None
@@ -200,14 +201,14 @@ if TYPE_CHECKING:
     import asyncio
 
     class CoroutineTask(Task[P, R]):
-        """The type of a task that is an `async def`; `R` is what it gives when it is awaited."""
+        """The type of a task that is an `async def`. `R` is the type of the awaited result."""
 
         def __call__(  # type: ignore[override]
             self, *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[Any, Any, R]: ...
 
     class Decorator(Protocol):
-        """What makes a function a task."""
+        """The type of the decorator `task(...)`."""
 
         @overload
         def __call__(
@@ -236,12 +237,12 @@ def task(
     """Make a function a task: `@task`, or `@task("flights.delay", max_attempts=3)`.
 
     Args:
-        name: what requests call it; its own name if none is given.
-        settings: `queue`, `priority`, `max_attempts`, `time_limit` and the rest, as in
-            `TaskSettings`.
+        name: the `kind` of the task's requests. The default is the name of the function.
+        settings: the other fields of `TaskSettings`: `queue`, `priority`, `max_attempts`,
+            `time_limit` and so on.
 
     Raises:
-        ConfigError: as `Task`.
+        ConfigError: a setting is wrong.
     """
     if callable(name):
         return Task(name)
@@ -252,8 +253,8 @@ class Registry(dict[str, Task[..., Any]]):
     """Tasks by name.
 
     Raises:
-        ConfigError: two different tasks have one name.
-        UnknownTask: when asked for a name that no task has.
+        ConfigError: two different tasks have the same name.
+        UnknownTask: no task has the name that is looked up.
     """
 
     def __init__(self, tasks: Iterable[Task[..., Any]]) -> None:
@@ -270,14 +271,14 @@ class Registry(dict[str, Task[..., Any]]):
         raise UnknownTask(self.unknown(name))
 
     def unknown(self, name: str) -> str:
-        """The sentence for a name that no task has."""
+        """The error message for a name that no task has."""
         known = ", ".join(sorted(self)[:LISTED]) + (", ..." if len(self) > LISTED else "")
-        return f"no task is named {name!r}; known are: {known or 'none'}"
+        return f"no task is named {name!r}; the known tasks are: {known or 'none'}"
 
 
 @functools.cache
 def _runner() -> asyncio.Runner:
-    """One event loop for all coroutines that this process runs one after the other."""
+    """The event loop in which this process runs coroutines one after the other."""
     import asyncio
 
     return asyncio.Runner()

@@ -1,4 +1,4 @@
-"""The appearance of rowlease: the colours of priorities, tables in a terminal, pictures."""
+"""The appearance of rowlease: the colours of priorities, and the style of tables and pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: One colour per priority: the more urgent, the darker.
+#: The colour of each priority. More urgent priorities have darker colours.
 COLOURS = (
     "#dde1e8",
     "#fff0bd",
@@ -23,20 +23,22 @@ COLOURS = (
     "#cf2133",
     "#960a38",
 )
-#: From this priority on, text on the colour must be light.
+#: The lowest priority on whose colour text must be light.
 DARK = 7
 INK, FAINT, GRID, AXIS = "#2b2f36", "#8a919c", "#e6e8ec", "#c9cdd4"
-#: 1600 x 900 pixels.
-SIZE, DPI = (16.0, 9.0), 100
+#: Width and height of a picture in inches.
+SIZE = (16.0, 9.0)
+#: Pixels per inch.
+DPI = 100
 
 
 def colour_of(priority: int) -> str:
-    """The colour of a priority; priorities above the last listed one share its colour."""
+    """The colour of a priority. Priorities above 9 have the colour of priority 9."""
     return COLOURS[min(priority, len(COLOURS) - 1)]
 
 
 def table(title: str, first: str, *columns: str) -> Table:
-    """A table with a column of names, which wraps if it is too wide, and columns of numbers."""
+    """A table with a column of names, whose long lines wrap, and columns of numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -62,7 +64,7 @@ def picture(
     size: tuple[float, float] = SIZE,
     left: float = 1.2,
 ) -> Iterator[Any]:
-    """Make a figure with a title; it is written to `path` as a PNG at the end of the block.
+    """Make a figure with a title, and write it to `path` as a PNG at the end of the block.
 
     Args:
         size: width and height, in hundreds of pixels.
@@ -104,7 +106,7 @@ def plain(axes: Any, lines: str = "y") -> None:
 
 
 def badge(axes: Any, x: float, y: float, priority: int) -> None:
-    """Draw the number of a priority on its colour; x and y run from 0 to 1 across the axes."""
+    """Draw the number of a priority on its colour. x and y go from 0 to 1 across the axes."""
     axes.text(
         x,
         y,

@@ -747,7 +747,7 @@ def test_a_request_whose_task_the_worker_does_not_know_waits_and_says_why(
         "select status, num_attempts, last_error from rowlease.queue"
     )
     assert (status, attempts) == ("Scheduled", 0)
-    assert re.search(r"no task is named 'triple'; known are: double", reason)
+    assert re.search(r"no task is named 'triple'; the known tasks are: double", reason)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

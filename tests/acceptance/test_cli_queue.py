@@ -126,10 +126,10 @@ def test_what_programs_read(queue: Run) -> None:
         (("drain", "b"), 2, 'queue "b" does not exist; create it with'),
         (("set", "default"), 2, "name at least one setting, such as capacity=1000"),
         (("set", "default", "capacity"), 2, "'capacity' has no value; write capacity=VALUE"),
-        (("set", "default", "size=1"), 2, "there is no setting 'size'; known are: max_priority, "),
-        (("set", "default", "paused=true"), 2, "paused is no setting; use pause and resume"),
+        (("set", "default", "size=1"), 2, "there is no setting 'size'; the settings are: max_"),
+        (("set", "default", "paused=true"), 2, "paused cannot be declared as a setting; use pause"),
         (("set", "default", "capacity=many"), 2, 'a setting of queue "default" is out of range'),
-        (("create", "default", "capacity=7"), 2, "exists, and its capacity is none; `rowlease que"),
+        (("create", "default", "capacity=7"), 2, "its capacity is none; to change it, use `row"),
         (("apply", "nowhere"), 2, "there is no module 'nowhere'"),
     ],
 )  # fmt: skip

@@ -105,8 +105,8 @@ def test_every_outcome_of_a_coroutine_is_delivered(
         "never again",
         "SystemExit: left",
         "asyncio.exceptions.CancelledError",
-        "ValueError: the result of task act is not JSON: there is no JSON for object; "
-        "rowlease.register_type tells how",
+        "ValueError: the result of task act is not JSON: object cannot be written as JSON; "
+        "register the type with rowlease.register_type",
     ]
     assert statuses(sql) == {"Complete": 1, "Failed": 1, "Scheduled": 5}
 

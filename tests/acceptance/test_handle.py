@@ -127,7 +127,7 @@ def test_a_request_without_a_result_raises(client: Client) -> None:
     assert (no.value.status, no.value.request_id) == ("Failed", dead.request_id)
     with pytest.raises(NoResult, match="it was cancelled"):
         cancelled.result()
-    with pytest.raises(NoResult, match="there is none: its transaction is not committed"):
+    with pytest.raises(NoResult, match="it does not exist: its transaction is not comm"):
         client.get(10**9).result()
     assert client.get(10**9).status() is None
 

@@ -33,7 +33,7 @@ def test_a_module_may_not_declare_a_queue_twice(
     with pytest.raises(ConfigError, match="declares the queue x twice"):
         load_queues("twice")
     assert load_queues("same:whatever") == [Queue("x")]
-    with pytest.raises(ConfigError, match="there is no queue and no task in none"):
+    with pytest.raises(ConfigError, match="there is neither a queue nor a task in none"):
         load_queues("none")
 
 
@@ -71,7 +71,9 @@ def test_a_task_brings_the_queue_that_it_is_declared_with(
 
 
 def test_a_declaration_refuses_settings_that_no_queue_has() -> None:
-    with pytest.raises(ConfigError, match=r"queue x: there is no setting 'size'; known are: max_"):
+    with pytest.raises(
+        ConfigError, match=r"queue x: there is no setting 'size'; the settings are: max_"
+    ):
         Queue("x", size=1)  # type: ignore[call-arg]
     assert (repr(Queue("x")), Queue("x", capacity=None).settings) == ("'x'", {"capacity": None})
 

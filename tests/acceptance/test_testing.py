@@ -140,7 +140,7 @@ def test_what_ends_a_process_ends_the_test_and_counts_as_an_attempt(
 
 def test_a_request_without_a_task_is_an_error(client: Client, sql: Sql) -> None:
     client.enqueue_untyped("ghost")
-    with pytest.raises(UnknownTask, match="no task is named 'ghost'; known are: act"):
+    with pytest.raises(UnknownTask, match="no task is named 'ghost'; the known tasks are: act"):
         drain(client, act)
     assert statuses(sql) == {"Scheduled": 1}
 
@@ -160,7 +160,7 @@ def test_a_task_may_ask_for_its_attempt(client: Client) -> None:
     client.enqueue(act, "attempt")
     (ran,) = drain(client, act)
     assert ran.result == [1, 2, False]
-    with pytest.raises(RowleaseError, match="no request is being run here"):
+    with pytest.raises(RowleaseError, match="works only in a task that a worker runs"):
         current()
 
 

@@ -309,7 +309,10 @@ def test_a_task_can_ask_for_a_retry_and_for_a_dead_letter(store: Store, sql: Sql
         ("mute", "Unprintable: <exception str() failed>"),
         ("leave", "SystemExit: left"),
         ("huge", "ValueError: the result of task act is 2000002 bytes of JSON; the limit is"),
-        ("object", "ValueError: the result of task act is not JSON: there is no JSON for object"),
+        (
+            "object",
+            "ValueError: the result of task act is not JSON: object cannot be written as JSON",
+        ),
         ("nan", "ValueError: the result of task act is not JSON: Out of range float"),
     ],
     ids=str,
@@ -345,7 +348,7 @@ def test_a_request_of_an_unknown_kind_is_declined_with_a_reason(store: Store, sq
     summary = drain(store)
     assert (summary.failed, summary.abandoned) == (0, 1)
     assert list(errors(sql).values()) == [
-        "no task is named 'nobody knows'; known are: act, endless"
+        "no task is named 'nobody knows'; the known tasks are: act, endless"
     ]
     assert statuses(sql) == {"Scheduled": 1}
 

@@ -21,7 +21,7 @@ from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.receiver import Receiver
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-UNKNOWN_KIND = "no task is named 'nobody'; known are: print"
+UNKNOWN_KIND = "no task is named 'nobody'; the known tasks are: print"
 EMPTY = Claim([], more=False, wait=None, floor="f")
 
 

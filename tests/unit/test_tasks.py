@@ -68,7 +68,7 @@ def test_a_result_of_none_is_no_result() -> None:
     [
         (float("nan"), "not JSON: Out of range float"),
         (float("inf"), "not JSON: Out of range float"),
-        (object(), "not JSON: there is no JSON for object; rowlease.register_type tells how"),
+        (object(), "not JSON: object cannot be written as JSON; register the type with rowlease."),
         ("\ud800", "not JSON: .* surrogates not allowed"),
         ("x" * MAX_PAYLOAD_BYTES, f"is {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
         ("ä" * (MAX_PAYLOAD_BYTES // 2), f"is {MAX_PAYLOAD_BYTES + 2} bytes of JSON"),
@@ -141,11 +141,11 @@ def test_two_tasks_of_one_name_are_refused() -> None:
 def test_an_unknown_name_gets_the_known_ones_as_answer() -> None:
     registry = Registry([echo, *(Task(print, f"task {n:02}") for n in range(30))])
     with pytest.raises(
-        UnknownTask, match=r"no task is named 'nobody'; known are: echo, task 00, .*"
+        UnknownTask, match=r"no task is named 'nobody'; the known tasks are: echo, task 00, .*"
     ):
         registry["nobody"]
     assert registry.unknown("nobody").endswith(", task 18, ...")
-    assert Registry([]).unknown("x") == "no task is named 'x'; known are: none"
+    assert Registry([]).unknown("x") == "no task is named 'x'; the known tasks are: none"
 
 
 @pytest.fixture
@@ -192,8 +192,8 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
 @pytest.mark.parametrize(
     ("path", "error", "message"),
     [
-        ("", ConfigError, "name the module"),
-        ("nowhere", ConfigError, "there is no module 'nowhere'; start in its folder"),
+        ("", ConfigError, "give the module"),
+        ("nowhere", ConfigError, "there is no module 'nowhere'; change to its folder"),
         ("nowhere.tasks", ConfigError, "there is no module 'nowhere'"),
         ("app.tasks", ConfigError, "there is no module 'app.tasks'|'app' is not a package"),
         ("app:three", ConfigError, "the module app has nothing named 'three'"),
@@ -312,5 +312,5 @@ def test_a_task_whose_times_make_no_sense_is_refused(settings: Any, message: str
 def test_a_task_with_cron_must_need_no_arguments() -> None:
     def resize(image: str) -> None: ...
 
-    with pytest.raises(ConfigError, match=r"task resize has cron, .* missing a required argument"):
+    with pytest.raises(ConfigError, match=r"task resize has a cron .* missing a required argument"):
         Task(resize, cron="* * * * *")
