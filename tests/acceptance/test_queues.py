@@ -83,7 +83,7 @@ def test_the_client_has_the_same_verbs(dsn: str) -> None:
         queues = client.queues
         assert queues.create("images", capacity=1000) is Outcome.OK
         assert queues.create("images", capacity=1000) is Outcome.REPEAT
-        with pytest.raises(InvalidRequest, match="its capacity is 1000; `rowlease queue set"):
+        with pytest.raises(InvalidRequest, match="its capacity is 1000; to change it, use"):
             queues.create("images", capacity=2)
         assert queues.set("images", max_in_flight=1) == [Change("images", "max_in_flight", None, 1)]
         for _ in range(3):
