@@ -455,6 +455,63 @@ def test_explain_reports_that_there_is_no_worker(store: Session, clock: Clock) -
     assert store.explain(request).reason == "no_worker"
 
 
+def beat(
+    store: Session, name: str, *, priority: int = 0, busy: int = 0, kinds: list[str] | None = None
+) -> None:
+    store.worker_heartbeat(
+        name, host="h", pid=1, version="1", queues=["default"], slots=1, busy=busy,
+        consumer_priority=priority, kinds=kinds,
+    )  # fmt: skip
+
+
+def test_explain_reports_that_no_live_worker_knows_the_kind(store: Session, clock: Clock) -> None:
+    (request,) = store.put(kind="resize")
+    (far,) = store.put(kind="resize", delay=timedelta(hours=1))
+    beat(store, "one", kinds=["mail"])
+    says = (
+        "unknown_kind",
+        'no live worker of the queue "default" knows the kind "resize"; start one that does, or it '
+        "becomes a dead letter after 600 s",
+    )
+    assert store.explain(request) == says
+    store.decline(store.claim(), ["unknown kind"])  # it is due again a moment later
+    assert store.explain(request) == says
+    assert store.explain(far).reason == "scheduled"
+    beat(store, "two", kinds=["resize"])
+    assert store.explain(request).reason == "scheduled"
+    beat(store, "two", kinds=["mail"])
+    beat(store, "three")  # it may know any kind
+    clock.advance(seconds=2)
+    assert store.explain(request).reason == "next"
+    clock.advance(seconds=31)
+    assert store.explain(request).reason == "no_worker"
+
+
+def test_explain_names_the_worker_whose_consumer_priority_goes_first(
+    store: Session, clock: Clock
+) -> None:
+    (request,) = store.put(kind="resize")
+    beat(store, "low", kinds=["resize"])
+    beat(store, "high", priority=5, kinds=["resize"])
+    assert store.explain(request) == (
+        "next",
+        'nothing is ahead of it: the next claim takes it; worker "high" has free slots and goes '
+        "first (consumer priority 5)",
+    )
+    beat(store, "high", priority=5, kinds=["mail"])
+    assert store.explain(request) == (
+        "consumer_priority",
+        'worker "high" has free slots and goes first (consumer priority 5), but does not know '
+        'the kind "resize"; workers of a lower consumer priority claim nothing until its slots are '
+        "full",
+    )
+    beat(store, "high", priority=5, busy=1, kinds=["mail"])
+    assert store.explain(request).words == "nothing is ahead of it: the next claim takes it"
+    beat(store, "high", priority=5, kinds=["mail"])
+    clock.advance(seconds=3)
+    assert store.explain(request).reason == "next"
+
+
 def test_explain_counts_the_requests_ahead(store: Session, clock: Clock) -> None:
     heartbeat(store)
     first, second = store.put(2)

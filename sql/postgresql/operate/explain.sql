@@ -1,8 +1,8 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
---           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' | 'behind' | 'next',
---           words text
+--           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
+--           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', words text
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
 -- why:      it returns the first reason that applies, in the order in which a claim would check
@@ -51,9 +51,15 @@ begin
   elsif v_settings.paused then
     reason := 'paused'; words := format('the queue "%s" is paused; resume it', v_request.queue_name);
   elsif v_request.status = 'Scheduled' and v_request.due_time > v_now then
-    reason := 'scheduled';
-    words := format('it is due at %s, in %s', v_request.due_time,
-                    date_trunc('second', v_request.due_time - v_now));
+    -- A request of an unknown kind is due again within 30 s, each time it was declined.
+    select w.reason, w.words into reason, words
+      from rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, v_now) w
+     where w.reason <> 'no_worker' and v_request.due_time <= v_now + interval '30 seconds';
+    if reason is null then
+      reason := 'scheduled';
+      words := format('it is due at %s, in %s', v_request.due_time,
+                      date_trunc('second', v_request.due_time - v_now));
+    end if;
   elsif v_lock is not null then
     reason := 'locked'; words := v_lock;
   elsif v_request.status = 'Processing' then

@@ -1,8 +1,8 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
---           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' | 'behind' | 'next',
---           words text
+--           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
+--           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', words text
 -- errors:   none
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
 -- why:      it returns the first reason that applies, in the order in which a claim would check
@@ -18,10 +18,10 @@ declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100), @status varcha
 declare @due datetime2(6), @by nvarchar(200), @expires datetime2(6), @completed datetime2(6);
 declare @attempts int, @max_attempts int, @error nvarchar(max), @paused bit, @has_settings bit = 0;
 declare @limited nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @who nvarchar(4000);
-declare @kind nvarchar(60), @reason varchar(20), @said nvarchar(4000), @words nvarchar(max);
+declare @held nvarchar(60), @kind nvarchar(200), @reason varchar(20), @said nvarchar(4000), @words nvarchar(max);
 select @queue = r.QueueName, @status = r.Status, @due = r.DueTime, @by = r.LockedBy,
        @expires = r.LockExpiresTime, @attempts = r.NumAttempts, @max_attempts = r.MaxAttempts,
-       @error = r.LastError, @completed = r.CompletionTime
+       @error = r.LastError, @completed = r.CompletionTime, @kind = r.Kind
   from rowlease.Requests as r where r.RequestId = @p_request_id;
 select @paused = s.Paused, @has_settings = 1,
        @limited = case when s.MaxInFlight is not null then s.QueueName end
@@ -46,9 +46,16 @@ else if @has_settings = 0
 else if @paused = 1
   select @reason = 'paused', @words = concat(N'the queue "', @queue, N'" is paused; resume it');
 else if @status = 'Scheduled' and @due > @now
-  select @reason = 'scheduled',
-         @words = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
-                         rowlease_internal.seconds_text(datediff_big(microsecond, @now, @due) / 1000000));
+begin
+  -- A request of an unknown kind is due again within 30 s, each time it was declined.
+  if @due <= dateadd(second, 30, @now)
+    exec rowlease_internal.explain_workers @queue, @kind, @now, @reason output, @said output;
+  set @words = @said;
+  if @reason is null or @reason = 'no_worker'
+    select @reason = 'scheduled',
+           @words = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
+                           rowlease_internal.seconds_text(datediff_big(microsecond, @now, @due) / 1000000));
+end;
 else
 begin
   exec rowlease_internal.row_lock @p_request_id, @limited, @lock output;
@@ -65,8 +72,8 @@ end;
 if @lock = @again
 begin
   begin try
-    set @kind = case when @lock like N'%''s row;%' then N'KEY' else N'APPLICATION' end;
-    exec rowlease_internal.describe_session @kind, @who output;
+    set @held = case when @lock like N'%''s row;%' then N'KEY' else N'APPLICATION' end;
+    exec rowlease_internal.describe_session @held, @who output;
   end try
   begin catch
     set @who = null;

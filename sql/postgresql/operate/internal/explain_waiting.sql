@@ -17,8 +17,10 @@ declare
   v_request rowlease.requests;
   v_part    bigint;
   v_other   bigint;
+  v_workers record;
 begin
   select * into v_request from rowlease.requests r where r.request_id = p_request_id;
+  v_workers := rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now);
   if v_request.group_key is not null and not rowlease_internal.group_is_free(
        v_request.queue_name, v_request.group_key, v_request.request_id) then
     reason := 'group';
@@ -42,11 +44,8 @@ begin
              || case when v_other < p_settings.max_in_flight
                      then format('%s are running, but more are counted; recount corrects that', v_other)
                      else 'as many are running' end;
-  elsif not exists (select from rowlease.worker w
-                     where w.queue_names::jsonb ? v_request.queue_name
-                       and w.heartbeat_time > p_now - interval '30 seconds') then
-    reason := 'no_worker';
-    words := format('no worker of the queue "%s" has sent a heartbeat within 30 s', v_request.queue_name);
+  elsif v_workers.reason is not null then
+    reason := v_workers.reason; words := v_workers.words;
   else
     select r.part into v_part
       from rowlease.load l
@@ -80,6 +79,7 @@ begin
     reason := case when v_other = 0 then 'next' else 'behind' end;
     words := case when v_other = 0 then 'nothing is ahead of it: the next claim takes it'
                   else format('%s%s requests are ahead of it (policy %s)', v_other,
-                              case when v_other = c_most then ' or more' end, p_settings.policy) end;
+                              case when v_other = c_most then ' or more' end, p_settings.policy) end
+             || coalesce('; ' || v_workers.words, '');
   end if;
 end $$;

@@ -15,12 +15,13 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @queue nvarchar(100), @priority int, @due datetime2(6), @group nvarchar(200), @blocked bit;
 declare @policy varchar(10), @in_flight int, @waiting bigint, @processing bigint, @running int;
-declare @other bigint, @ahead int;
+declare @other bigint, @ahead int, @kind nvarchar(200), @reason varchar(20), @words nvarchar(4000);
 select @queue = q.QueueName, @priority = q.Priority, @due = q.DueTime, @group = q.GroupKey,
-       @blocked = q.GroupBlocked
+       @blocked = q.GroupBlocked, @kind = q.Kind
   from rowlease.Queue as q where q.RequestId = @p_request_id;
 select @policy = s.Policy, @in_flight = s.MaxInFlight
   from rowlease.QueueSettings as s where s.QueueName = @queue;
+exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @words output;
 set @other = (
   select min(q.RequestId) from rowlease.Queue as q
    where q.QueueName = @queue and q.GroupKey = @group and q.GroupKey is not null
@@ -56,14 +57,11 @@ else if @processing >= @in_flight
                                 then concat(@running, N' are running, but more are counted; recount corrects ',
                                             N'that')
                                 else N'as many are running' end);
-else if not exists (
-  select 1 from rowlease.Worker as w
-   where w.HeartbeatTime > dateadd(second, -30, @p_now)
-     and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n))
-  select @p_reason = 'no_worker',
-         @p_words = concat(N'no worker of the queue "', @queue, N'" has sent a heartbeat within 30 s');
+else if @reason is not null
+  select @p_reason = @reason, @p_words = @words;
 else
   select @p_reason = case when @ahead = 0 then 'next' else 'behind' end,
          @p_words = case when @ahead = 0 then N'nothing is ahead of it: the next claim takes it'
                          else concat(@ahead, case when @ahead = 10000 then N' or more' end,
-                                     N' requests are ahead of it (policy ', @policy, N')') end;
+                                     N' requests are ahead of it (policy ', @policy, N')') end
+                    + coalesce(N'; ' + @words, N'');
