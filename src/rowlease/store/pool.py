@@ -92,7 +92,7 @@ class Pool(Generic[C]):
         if wait([opened], max(0.0, seconds)).done:
             return opened.result()
         opened.add_done_callback(self._came_late)
-        raise NotConnected(f"no connection within {seconds:.3g} s")
+        raise NotConnected(f"no connection within {round(seconds, 1):g} s")
 
     def _popped(self) -> C | None:
         with suppress(IndexError):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from rowlease.errors import InvalidRequest, StoreError
+from rowlease.errors import InvalidRequest, StoreConflict, StoreError
 from rowlease.store import deadlines
 from rowlease.store.calls import milliseconds
 from rowlease.store.dsn import redact
@@ -28,6 +28,7 @@ from rowlease.store.postgresql.error_codes import (
     Error,
     callers_error,
     driver_error,
+    is_deadlock,
     is_read_only,
     our_error,
     unencodable,
@@ -44,6 +45,9 @@ from rowlease.store.postgresql.transaction import (
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
+
+#: How often a call is tried while deadlocks end it.
+TRIES = 3
 
 
 class PostgresStore(Store):
@@ -89,10 +93,22 @@ class PostgresStore(Store):
         if key not in self._calls:
             self._calls[key] = call.text(for_psycopg)
         try:
-            with self.connection(self._time_for(name)) as own:
-                return all_rows(own.execute(self._calls[key], call.arguments, binary=True))
+            return self._call_own(self._calls[key], call.arguments, self._time_for(name))
         except UnicodeEncodeError as error:
             raise InvalidRequest(unencodable(error)) from error
+
+    def _call_own(self, text: str, arguments: dict[str, Any], timeout: timedelta) -> list[Any]:
+        """Call on a pooled connection, again after a deadlock: the server rolled the call back."""
+        ends = time.monotonic() + timeout.total_seconds()
+        for tries_left in reversed(range(TRIES)):
+            try:
+                with self.connection(timeout) as own:
+                    return all_rows(own.execute(text, arguments, binary=True))
+            except StoreConflict as error:
+                timeout = timedelta(seconds=ends - time.monotonic())
+                if not tries_left or timeout <= timedelta(0) or not is_deadlock(error.__cause__):
+                    raise
+        raise AssertionError("unreachable")
 
     async def _call_async(
         self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
