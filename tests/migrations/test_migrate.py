@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from click.testing import CliRunner
 import rowlease
 from rowlease.cli.migrate import migrate as migrate_command
 from rowlease.errors import SchemaMismatch, StoreError
+from rowlease.model import NewRequest
 from rowlease.store import Migrated, migrate, migration_sql, open_store, schema_differences
 from rowlease.store import revisions as revisions_module
 from rowlease.store.differences import shipped
@@ -471,11 +473,32 @@ def test_a_deadlock_with_a_worker_is_no_end_of_a_migration(
         worker.execute("set deadlock_timeout = '10min'")  # the migration is what the server ends
         worker.execute("select from rowlease.load")
         database = watcher.info.dbname
-        watcher.execute(f"alter database {database} set deadlock_timeout = '3s'")
+        watcher.execute(f"alter database {database} set deadlock_timeout = '100ms'")
         printed = thread.submit(releases_migrate, new, dsn)
         while watcher.execute("select from pg_locks where not granted").rowcount == 0:
             assert not printed.done(), printed.result()
         worker.execute("select from rowlease.queue")
         assert not printed.done()
         worker.commit()
+        assert "to schema" in printed.result()
+
+
+def test_queues_work_while_a_migration_waits_for_a_long_transaction(
+    dsn: str, repository: Path, tmp_path: Path
+) -> None:
+    """Whoever comes after a migration that waits for a table would wait for it, too."""
+    new = releases(repository, tmp_path).new
+    with (
+        psycopg.connect(dsn) as backup,
+        closing(open_store(dsn, call_timeout=timedelta(seconds=15))) as store,
+        psycopg.connect(dsn, autocommit=True) as watcher,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        backup.execute("select from rowlease.queue")
+        printed = thread.submit(releases_migrate, new, dsn)
+        while watcher.execute("select from pg_locks where not granted").rowcount == 0:
+            assert not printed.done(), printed.result()
+        store.enqueue_many("default", [NewRequest(kind="k")])
+        assert not printed.done()
+        backup.commit()
         assert "to schema" in printed.result()

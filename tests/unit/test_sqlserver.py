@@ -30,7 +30,7 @@ except ConfigError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from rowlease.store.routines import Routine
-from rowlease.store.sqlserver.error_codes import OdbcError, is_deadlock, our_error
+from rowlease.store.sqlserver.error_codes import OdbcError, is_lock_conflict, our_error
 from rowlease.store.sqlserver.migrate import _in_order
 from rowlease.store.sqlserver.procedures import ProcedureCall, _written
 from rowlease.store.sqlserver.store import SqlServerStore
@@ -66,10 +66,11 @@ def test_a_lost_connection_is_known_by_its_number_too() -> None:
     assert not OdbcError.read(driver_error("42000", "no such procedure", 2812)).is_disconnect
 
 
-def test_a_deadlock_is_known_by_its_number() -> None:
-    assert is_deadlock(driver_error("40001", "was chosen as the deadlock victim", 1205))
-    assert not is_deadlock(driver_error("42000", "lock request time out period exceeded", 1222))
-    assert not is_deadlock(None)
+def test_a_lock_that_was_not_granted_is_known_by_its_number() -> None:
+    assert is_lock_conflict(driver_error("40001", "was chosen as the deadlock victim", 1205))
+    assert is_lock_conflict(driver_error("42000", "lock request time out period exceeded", 1222))
+    assert not is_lock_conflict(driver_error("42S02", "invalid object name", 208))
+    assert not is_lock_conflict(None)
 
 
 def test_an_error_of_another_form_is_passed_on_unchanged() -> None:

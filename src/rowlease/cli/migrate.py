@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from rowlease.store import Difference
 
 
+WAITS = "another session holds a table that the migration needs; trying again …"
+
+
 @click.command()
 @dsn_option
 @json_option
@@ -50,7 +53,7 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
             click.echo(migration_sql(found), nl=False)
         return
     with database(dsn) as found:
-        done = bring_up(found)
+        done = bring_up(found, on_retry=lambda _: click.echo(WAITS, err=True))
     where = redact(found)
     if as_json:
         show_json({**done._asdict(), "database": where})

@@ -6,6 +6,9 @@ role of the store that they need: Producing, Consuming, Scheduling, Operating or
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from datetime import timedelta
 
 from rowlease.errors import ConfigError, RowleaseError, StoreConflict
@@ -47,8 +50,8 @@ __all__ = [
     "schema_differences",
 ]
 
-#: How often `migrate` is tried while deadlocks end it.
-MIGRATION_TRIES = 5
+#: Seconds between two tries of a migration that did not get a lock: the least and the most.
+MIGRATION_PAUSE = 1.0, 3.0
 
 
 def open_store(
@@ -90,11 +93,17 @@ def bulk_store(dsn: str, application_name: str) -> BulkStore:
     return PostgresBulkStore(dsn, application_name)
 
 
-def migrate(dsn: str) -> Migrated:
+def migrate(
+    dsn: str, *, on_retry: Callable[[StoreConflict], object] = lambda error: None
+) -> Migrated:
     """Bring the database to this version's schema and routines, in one transaction.
 
     Safe to call again, and from several threads, processes and hosts at once; workers may run
-    meanwhile. A deadlock with one of them rolls everything back, and the migration starts again.
+    meanwhile. If another transaction holds a table for long, or in a deadlock, everything is rolled
+    back and tried again for ten minutes, so that nobody waits for the migration in between.
+
+    Args:
+        on_retry: called with the error before each further try.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -105,19 +114,20 @@ def migrate(dsn: str) -> Migrated:
     """
     check_engine(dsn)
     if is_sqlserver(dsn):
-        from rowlease.store.sqlserver.error_codes import is_deadlock
+        from rowlease.store.sqlserver.error_codes import is_lock_conflict
         from rowlease.store.sqlserver.migrate import migrate as upgrade
     else:
-        from rowlease.store.postgresql.error_codes import is_deadlock
+        from rowlease.store.postgresql.error_codes import is_lock_conflict
         from rowlease.store.postgresql.migrate import migrate as upgrade
-    tries_left = MIGRATION_TRIES
+    ends = time.monotonic() + deadlines.MIGRATION.total_seconds()
     while True:
-        tries_left -= 1
         try:
             return upgrade(dsn)
         except StoreConflict as error:
-            if tries_left == 0 or not is_deadlock(error.__cause__):
+            if time.monotonic() > ends or not is_lock_conflict(error.__cause__):
                 raise
+            on_retry(error)
+        time.sleep(random.uniform(*MIGRATION_PAUSE))
 
 
 def migration_sql(dsn: str) -> str:

@@ -24,8 +24,11 @@ LONG = {
 #: Bulk writes and reads: for one block of a COPY or one fetch of a cursor; and for the whole, at
 #: the server.
 BULK, BULK_AT_SERVER = timedelta(minutes=10), timedelta(hours=2)
-#: One statement of `rowlease migrate`.
+#: One statement of `rowlease migrate`; one lock, because others wait behind a migration that waits;
+#: and all tries that did not get a lock.
 MIGRATE = timedelta(hours=2)
+MIGRATION_LOCK = timedelta(milliseconds=500)
+MIGRATION = timedelta(minutes=10)
 #: Seconds to reach one address of one host of the DSN, with TLS and login.
 CONNECT = 10
 #: Milliseconds between the server's checks, during a call, that its client is still connected, so

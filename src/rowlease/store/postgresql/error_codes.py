@@ -72,6 +72,11 @@ def is_deadlock(error: BaseException | None) -> bool:
     return isinstance(error, psycopg.errors.DeadlockDetected)
 
 
+def is_lock_conflict(error: BaseException | None) -> bool:
+    """Was the transaction rolled back because it did not get a lock?"""
+    return is_deadlock(error) or isinstance(error, psycopg.errors.LockNotAvailable)
+
+
 def _read(error: Error) -> tuple[tuple[Code, ...], str]:
     if isinstance(error, NotConnected):
         return (NOT_CONNECTED,), str(error)

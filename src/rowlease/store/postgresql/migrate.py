@@ -10,8 +10,10 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
+from rowlease.store.calls import milliseconds
 from rowlease.store.comments import comments
 from rowlease.store.deadlines import MIGRATE
+from rowlease.store.deadlines import MIGRATION_LOCK as LOCK_TIMEOUT
 from rowlease.store.differences import Difference, differences, shipped
 from rowlease.store.dsn import redact
 from rowlease.store.postgresql import catalogue
@@ -42,6 +44,7 @@ def migrate(dsn: str) -> Migrated:
     """See `rowlease.store.migrate`."""
     with _transaction(dsn) as connection:
         connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        connection.execute(sa.text(f"set local lock_timeout = {milliseconds(LOCK_TIMEOUT)}"))
         return bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
 
 

@@ -22,7 +22,7 @@ NAMED = ("queue_due", "queue_group_in_flight")
 ABOUT_A_NAME = (547, 2601, 2627)
 #: Errors after which clients should connect again at once, by Azure's documentation.
 SERVER_BUSY = {4060, 10928, 10929, 40143, 40197, 40501, 40613, 49918, 49919, 49920}
-DEADLOCK = 1205
+DEADLOCK, LOCK_TIMEOUT = 1205, 1222
 #: One of possibly several records: `[SQLSTATE] [vendor][driver]...text (number) (ODBC function)`.
 RECORD = re.compile(
     r"\[(\w{5})\] ((?:\[[^\]]*\])*)(.*?) \((-?\d+)\)(?: \((SQL\w+)\))?(?=; \[\w{5}\] |$)", re.DOTALL
@@ -91,9 +91,9 @@ class OdbcError(NamedTuple):
         return (*(name for name in names if name in self.text), self.code, self.state)
 
 
-def is_deadlock(error: BaseException | None) -> bool:
-    """Did the server roll the transaction back to end a deadlock?"""
-    return error is not None and OdbcError.read(error).code == DEADLOCK
+def is_lock_conflict(error: BaseException | None) -> bool:
+    """Was the transaction rolled back because it did not get a lock?"""
+    return error is not None and OdbcError.read(error).code in (DEADLOCK, LOCK_TIMEOUT)
 
 
 def our_error(error: BaseException, where: str, *, migrating: bool = False) -> RowleaseError:

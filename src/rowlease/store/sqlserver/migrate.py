@@ -12,7 +12,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from rowlease.errors import AccessDenied, StoreConflict
+from rowlease.store.calls import milliseconds
 from rowlease.store.deadlines import MIGRATE
+from rowlease.store.deadlines import MIGRATION_LOCK as LOCK_TIMEOUT
 from rowlease.store.differences import Difference, differences
 from rowlease.store.dsn import redact
 from rowlease.store.revisions import (
@@ -160,6 +162,7 @@ def _take_turns(connection: sa.Connection) -> None:
         raise StoreConflict(
             "another `rowlease migrate` did not end within 10 minutes; run it again"
         )
+    connection.exec_driver_sql(f"set lock_timeout {milliseconds(LOCK_TIMEOUT)}")
 
 
 def _routines(connection: sa.Connection) -> dict[str, str]:
