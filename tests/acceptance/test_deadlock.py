@@ -26,11 +26,9 @@ def test_a_victim_of_a_deadlock_is_called_again(dsn: str) -> None:
         other.commit()
         is_victim = False
         while not is_victim:  # on a busy machine the store may look before there is a deadlock
-            first, second = store.enqueue_many(
-                "default", [NewRequest(kind="k"), NewRequest(kind="k")]
-            )
-            other.execute(LOCK, [second.request_id])
-            ids = [first.request_id, second.request_id]
+            both = store.enqueue_many("default", [NewRequest(kind="k"), NewRequest(kind="k")])
+            ids = [each.request_id or 0 for each in both]
+            other.execute(LOCK, ids[1:])
             cancelled = thread.submit(store.cancel, ids)  # locks them in this order
             while watcher.execute("select from pg_locks where not granted").rowcount == 0:
                 assert not cancelled.done(), cancelled.result()

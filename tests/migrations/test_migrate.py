@@ -489,10 +489,10 @@ def test_queues_work_while_a_migration_waits_for_a_long_transaction(
     """Whoever comes after a migration that waits for a table would wait for it, too."""
     new = releases(repository, tmp_path).new
     with (
+        ThreadPoolExecutor(1) as thread,
         psycopg.connect(dsn) as backup,
         closing(open_store(dsn, call_timeout=timedelta(seconds=15))) as store,
         psycopg.connect(dsn, autocommit=True) as watcher,
-        ThreadPoolExecutor(1) as thread,
     ):
         backup.execute("select from rowlease.queue")
         printed = thread.submit(releases_migrate, new, dsn)
