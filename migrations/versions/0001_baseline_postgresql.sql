@@ -184,6 +184,28 @@ create index queue_history_request on rowlease.queue_history (request_id);
 -- Finished requests of days without a partition of their own.
 create table rowlease.queue_history_default partition of rowlease.queue_history default;
 
+-- Attempts that did not complete their request: the newest ten of each.
+--
+-- They are not in `queue`, so that neither a claim nor a completion carries a traceback. A request
+-- that completes at its first attempt writes nothing here. At expires_time, `maintain` looks whether
+-- the request is still in `queue` or in its history.
+create table rowlease.attempt (
+  request_id     bigint       not null,  -- the request
+  lock_token     bigint       not null,  -- the lease's
+  attempt_number integer      not null,  -- from 1; a requeued request counts from 1 again
+  worker_id      varchar(200) not null,  -- the worker that had the lease
+  started_time   timestamptz  not null,  -- the claim, or the start that the worker reported
+  ended_time     timestamptz  not null,
+  outcome        varchar(10)  not null,  -- failed, lease_lost or abandoned
+  error          text,                   -- the first 2,000 characters
+  error_type     varchar(200),           -- the exception's class
+  traceback      text,                   -- the last 6,000 characters
+  expires_time   timestamptz  not null,  -- when `maintain` looks whether it is still needed
+  constraint attempt_pkey primary key (request_id, lock_token),
+  constraint attempt_outcome check (outcome in ('failed', 'lease_lost', 'abandoned'))
+);
+create index attempt_expiring on rowlease.attempt (expires_time);
+
 -- The rows of loads before they are requests.
 --
 -- Unlogged: a crash empties it, and promote then refuses the load, whose row count no longer fits.

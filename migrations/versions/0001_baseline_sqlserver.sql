@@ -179,6 +179,27 @@ create index queue_history_request on rowlease.QueueHistory (RequestId)
 go
 alter table rowlease.QueueHistory set (lock_escalation = disable);
 go
+-- Attempts that did not complete their request: the newest ten of each.
+create table rowlease.Attempt (
+  RequestId     bigint        not null,
+  LockToken     bigint        not null,
+  AttemptNumber int           not null,
+  WorkerId      nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  StartedTime   datetime2(6)  not null,
+  EndedTime     datetime2(6)  not null,
+  Outcome       varchar(10)   collate Latin1_General_100_BIN2 not null,
+  Error         nvarchar(max) null,
+  ErrorType     nvarchar(200) collate Latin1_General_100_BIN2 null,
+  Traceback     nvarchar(max) null,
+  ExpiresTime   datetime2(6)  not null,
+  constraint attempt_pkey primary key clustered (RequestId, LockToken) with (allow_page_locks = off),
+  constraint attempt_outcome check (Outcome in ('failed', 'lease_lost', 'abandoned'))
+);
+go
+create index attempt_expiring on rowlease.Attempt (ExpiresTime) with (allow_page_locks = off);
+go
+alter table rowlease.Attempt set (lock_escalation = disable);
+go
 -- The rows of loads before they are requests.
 create table rowlease.Staging (
   LoadId    nvarchar(100) collate Latin1_General_100_BIN2 not null,

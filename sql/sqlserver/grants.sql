@@ -89,3 +89,4 @@ grant select on rowlease.SchemaInfo to rowlease_reader, rowlease_operator;
 grant select on rowlease.alembic_version to rowlease_reader, rowlease_operator;
 grant select on rowlease.Inbox to rowlease_reader, rowlease_operator;
 grant select on rowlease.Requests to rowlease_reader, rowlease_operator;
+grant select on rowlease.Attempt to rowlease_reader, rowlease_operator;

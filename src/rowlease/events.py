@@ -85,12 +85,18 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """A failed attempt was recorded. `dead` is true if the request became a dead letter."""
+    """A failed attempt was recorded. `dead` is true if the request became a dead letter.
+
+    Attributes:
+        error, error_type, traceback: as in `Failure`. Logs do not have the traceback.
+    """
 
     request: LeasedRequest
     seconds: float
     error: str
     dead: bool
+    error_type: str | None = None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +400,8 @@ def _shown(name: str, value: object) -> list[tuple[str, object]]:
         ]
     if name == "requests" and isinstance(value, tuple):
         return [("count", len(value))]
+    if name == "traceback":
+        return []
     if name == "error" and isinstance(value, str):
         return [(name, value.partition("\n")[0][:300])]
     if isinstance(value, float):

@@ -176,14 +176,20 @@ class Failure(NamedTuple):
     """A worker's report of a failed attempt.
 
     Attributes:
-        error: the text for `last_error`, of which 8,000 characters are kept.
+        error: what went wrong, such as `ValueError: no`. 8,000 characters are kept as `last_error`,
+            and 2,000 of the attempt.
         after: the time until the next attempt; None means the usual back-off.
         dead: true to make the request a dead letter even if attempts are left.
+        error_type: the name of the exception's class, with its module unless that is `builtins`;
+            200 characters are kept. None if there was no exception.
+        traceback: the last 6,000 characters are kept.
     """
 
     error: str
     after: timedelta | None = None
     dead: bool = False
+    error_type: str | None = None
+    traceback: str | None = None
 
 
 class Renewal(NamedTuple):
@@ -307,8 +313,36 @@ class Schedule(NamedTuple):
     changed_time: datetime
 
 
+class Attempt(NamedTuple):
+    """An attempt that did not complete its request, with the columns of the table `attempt`.
+
+    Attributes:
+        attempt_number: its number, from 1; a requeued request counts from 1 again.
+        worker_id: the worker that held the lease.
+        started_time: the claim, or a later time that the worker reported for the start.
+        outcome: `failed`, `lease_lost` (its lease ran out) or `abandoned`.
+        error: as in `Failure`; None if it was abandoned.
+        error_type, traceback: as in `Failure`.
+    """
+
+    attempt_number: int
+    worker_id: str
+    started_time: datetime
+    ended_time: datetime
+    outcome: str
+    error: str | None
+    error_type: str | None
+    traceback: str | None
+
+
 class Request(NamedTuple):
-    """A request, in the column order of the routines `list_requests` and `get_request`."""
+    """A request, in the column order of the routines `list_requests` and `get_request`.
+
+    Attributes:
+        locked_by: the worker that runs it, or has completed it.
+        attempts: those that did not complete it, oldest first, the newest ten; without those that
+            were given up before the task began.
+    """
 
     request_id: int
     queue_name: str
@@ -321,8 +355,16 @@ class Request(NamedTuple):
     num_attempts: int
     #: The JSON text; None if the payload was dropped when the request finished.
     payload: str | None
+    #: The last attempt's `Failure.error`, or why the request is a dead letter.
     last_error: str | None
     result: str | None
+    max_attempts: int
+    requested_time: datetime
+    locked_by: str | None
+    locked_time: datetime | None
+    completion_time: datetime | None
+    load_id: str | None
+    attempts: tuple[Attempt, ...]
 
 
 class QueueState(NamedTuple):

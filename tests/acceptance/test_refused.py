@@ -144,7 +144,7 @@ def test_a_character_that_the_encoding_lacks_fails_only_its_own_request(latin1: 
             look.execute("select request_id, last_error from rowlease.queue").fetchall()
         )
     assert found[returned].startswith("the database refused the result: a text has a character")
-    assert found[raised].startswith("ValueError: 5 \\u20ac\n\nTraceback")
+    assert found[raised] == "ValueError: 5 \\u20ac"
 
 
 @pytest.mark.parametrize(

@@ -286,10 +286,21 @@ def test_a_failing_task_is_retried_and_then_a_dead_letter(store: Store, sql: Sql
     assert str(summary).startswith("0 finished, 3 failed, 1 dead in ")
     assert [event.dead for event in failed] == [False, False, True]
     assert statuses(sql) == {"Failed": 1}
-    error_text = errors(sql)[one]
-    assert error_text.startswith("ValueError: no luck today\n\nTraceback")
-    assert 'raise ValueError("no luck today")' in error_text
-    assert "rowlease/worker" not in error_text
+    assert errors(sql)[one] == "ValueError: no luck today"
+    found = store.get_request(one)
+    assert found
+    assert [(each.attempt_number, each.outcome) for each in found.attempts] == [
+        (1, "failed"),
+        (2, "failed"),
+        (3, "failed"),
+    ]
+    for each, event in zip(found.attempts, failed, strict=True):
+        assert (each.error, each.error_type) == ("ValueError: no luck today", "ValueError")
+        assert (event.error, event.error_type) == (each.error, each.error_type)
+        assert event.traceback == each.traceback
+        assert each.traceback
+        assert 'raise ValueError("no luck today")' in each.traceback
+        assert "rowlease/worker" not in each.traceback
 
 
 def test_a_task_can_ask_for_a_retry_and_for_a_dead_letter(store: Store, sql: Sql) -> None:

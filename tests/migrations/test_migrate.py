@@ -196,7 +196,8 @@ CHANGES = {
         "BEFORE INSERT",
         "not enabled",
     ),
-    "create or replace view rowlease.requests as table rowlease.queue_history": (
+    "create or replace view rowlease.requests as"
+    " select *, null::text as error_line from rowlease.queue_history": (
         "view rowlease.requests",
         "UNION",
         "owner",

@@ -32,6 +32,7 @@ MAX_LINES = 80
 #: Longer routines, and why.
 LONG = {
     "dequeue": "the plain way to claim stands in one place; another call would cost a tenth of it",
+    "fail": "the statement that ends an attempt also keeps it: afterwards the row has no worker",
     "dequeue_lane": "two statements that take; a call for each would copy every row once more",
 }
 #: What a routine can meet only if a caller of its own kind passes what this one never does.

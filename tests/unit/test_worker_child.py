@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import os
 import signal
@@ -55,7 +56,7 @@ def failure(call: Any) -> str:
     """The text of a failure after which the request is tried again."""
     ending = run(call)
     assert isinstance(ending, Failure)
-    assert ending == Failure(ending.error)
+    assert (ending.after, ending.dead) == (None, False)
     return ending.error
 
 
@@ -78,9 +79,9 @@ def test_a_returned_result_and_a_raised_error_become_outcomes() -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (ValueError("no"), "ValueError: no\n\nTraceback (most recent call last):\n"),
-        (KeyboardInterrupt(), "KeyboardInterrupt\n\nTraceback"),
-        (SystemExit(3), "SystemExit: 3\n\nTraceback"),
+        (ValueError("no"), "ValueError: no"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (SystemExit(3), "SystemExit: 3"),
         (Wordless(), "test_worker_child.Wordless: <exception str() failed>"),
         (Nameless(), "Nameless (describing it raised ValueError)"),
         (Retry(after=5), "AttributeError: 'int' object has no attribute 'total_seconds'"),  # type: ignore[arg-type]
@@ -93,20 +94,64 @@ def test_any_exception_becomes_text(error: BaseException, message: str) -> None:
 
 
 def test_a_traceback_begins_with_the_task() -> None:
-    text = failure(raising(ValueError("no")))
-    assert text.count("File ") == 1
-    assert "in call" in text
+    ending = run(raising(ValueError("no")))
+    assert isinstance(ending, Failure)
+    assert ending.traceback
+    assert ending.traceback.count("File ") == 1
+    assert "in call" in ending.traceback
+    assert ending.traceback.endswith("ValueError: no\n")
 
 
-def test_a_long_error_is_cut_to_its_beginning_and_its_end() -> None:
+def test_an_error_has_the_name_of_its_type() -> None:
+    for error, name in [
+        (ValueError("no"), "ValueError"),
+        (json.JSONDecodeError("no", "", 0), "json.decoder.JSONDecodeError"),
+        (Wordless(), "tests.unit.test_worker_child.Wordless"),
+    ]:
+        ending = run(raising(error))
+        assert isinstance(ending, Failure)
+        assert ending.error_type == name
+
+
+def test_a_reason_that_a_task_gives_has_no_type_unless_it_is_an_exception() -> None:
+    assert run(raising(Retry("later"))) == Failure("later")
+    for asked in (Retry(KeyError("x")), DeadLetter(KeyError("x"))):  # type: ignore[arg-type]
+        ending = run(raising(asked))
+        assert isinstance(ending, Failure)
+        assert (ending.error, ending.error_type) == ("KeyError: 'x'", "KeyError")
+
+
+def test_a_long_error_is_cut_to_its_beginning_and_its_traceback_to_its_end() -> None:
     def deep(n: int) -> None:
         if n == 0:
             raise ValueError("x" * 50_000)
         deep(n - 1)
 
-    text = failure(lambda payload: deep(500))
-    assert len(text) == attempt.MAX_ERROR
-    assert text.startswith("ValueError: xxx")
+    ending = run(lambda payload: deep(500))
+    assert isinstance(ending, Failure)
+    assert ending.traceback
+    assert len(ending.error) == attempt.MAX_ERROR
+    assert ending.error.startswith("ValueError: xxx")
+    assert len(ending.traceback) == attempt.MAX_TRACEBACK
+    assert ending.traceback.endswith("x\n")
+
+
+def test_an_error_crosses_the_pipe_in_its_parts() -> None:
+    for failure in (
+        Failure("no", None, False, "a.B", "Traceback\nB: no"),
+        Failure("no", timedelta(seconds=5), False, "B", None),
+        Failure("no", None, True),
+    ):
+        assert wire.unpacked(*wire.packed(failure)) == failure
+    odd = Failure("n\0o", None, False, "B\0", "T\0")
+    assert wire.unpacked(*wire.packed(odd)) == Failure(
+        "n\N{REPLACEMENT CHARACTER}o",
+        error_type="B\N{REPLACEMENT CHARACTER}",
+        traceback="T\N{REPLACEMENT CHARACTER}",
+    )
+    written = wire.unpacked(wire.FAILED, b"a task wrote\0this\0into\0the pipe")
+    assert isinstance(written, Failure)
+    assert written.error == "a task wrote"
 
 
 def test_an_endless_recursion_is_a_failure() -> None:

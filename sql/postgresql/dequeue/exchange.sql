@@ -2,7 +2,8 @@
 -- params:   p_worker_id text, p_queue_names text[], p_limit integer (0: lease nothing),
 --           p_slots integer, p_lease_ms bigint, p_floor text, p_complete_ids bigint[],
 --           p_complete_tokens bigint[], p_results text[], p_fail_ids bigint[],
---           p_fail_tokens bigint[], p_errors text[], p_retries_ms bigint[], p_dead boolean[]
+--           p_fail_tokens bigint[], p_errors text[], p_retries_ms bigint[], p_dead boolean[],
+--           p_error_types text[], p_tracebacks text[]
 -- returns:  the columns of dequeue, dead boolean and outcome text: first one row per completed,
 --           then per failed request with its id, dead and outcome; then what dequeue returns
 -- errors:   as complete, fail and dequeue
@@ -16,7 +17,8 @@ create or replace function rowlease.exchange(
   p_complete_ids bigint[] default '{}', p_complete_tokens bigint[] default '{}',
   p_results text[] default null, p_fail_ids bigint[] default '{}',
   p_fail_tokens bigint[] default '{}', p_errors text[] default null,
-  p_retries_ms bigint[] default null, p_dead boolean[] default null
+  p_retries_ms bigint[] default null, p_dead boolean[] default null,
+  p_error_types text[] default null, p_tracebacks text[] default null
 ) returns table (
   request_id bigint, queue_name text, kind text, priority integer, requested_time timestamptz,
   due_time timestamptz, locked_time timestamptz, lock_expires_time timestamptz, lock_token bigint,
@@ -56,7 +58,8 @@ begin
   if cardinality(p_fail_ids) > 0 then
     for request_id, outcome, dead in
       select f.request_id, f.outcome, f.dead
-        from rowlease.fail(p_fail_ids, p_fail_tokens, p_errors, p_retries_ms, p_dead) f
+        from rowlease.fail(p_fail_ids, p_fail_tokens, p_errors, p_retries_ms, p_dead, p_error_types,
+                           p_tracebacks) f
     loop return next; end loop;
   end if;
   if p_limit > 0 then

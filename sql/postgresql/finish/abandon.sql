@@ -27,7 +27,8 @@ begin
   with given as materialized (
     select g.id, g.token from unnest(p_request_ids, p_lock_tokens) as g(id, token) order by g.id),
   judged as materialized (
-    select g.id, g.token, q.cancel_requested, q.num_abandons >= 9 as counts,
+    select g.id, g.token, q.cancel_requested, q.num_attempts, q.locked_by, q.locked_time,
+           q.started_time, q.num_abandons >= 9 as counts,
            q.num_abandons >= 9 and q.num_attempts >= q.max_attempts and not q.cancel_requested
              as is_dead
       from given g join rowlease.queue q on q.request_id = any(array[g.id])
@@ -47,6 +48,13 @@ begin
       from judged j
      where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
     returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
+  kept as (
+    insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
+                                  ended_time, outcome, expires_time)
+    select j.id, j.token, j.num_attempts, j.locked_by, coalesce(j.started_time, j.locked_time),
+           v_now, 'abandoned', v_now + interval '1 day'
+      from judged j where j.started_time is not null or j.counts
+        on conflict do nothing),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
     select h.queue_name, h.priority, -count(*), count(*) filter (where h.status = 'Pending'),
@@ -59,6 +67,7 @@ begin
          array_agg(distinct h.queue_name) filter (where h.status = 'Pending')
     into v_done, v_cancel, v_queues, v_groups, v_wake
     from handed h;
+  perform rowlease_internal.trim_attempts(v_done);
   perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake);
   return query select * from rowlease_internal.lease_outcomes(p_request_ids, p_lock_tokens, v_done);
 end $$;

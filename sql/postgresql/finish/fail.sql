@@ -1,6 +1,7 @@
 -- fail: report that leased requests failed; each is retried later or becomes a dead letter.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[],
---           p_retries_ms bigint[] (null: the queue's back-off), p_dead boolean[] (never retry)
+--           p_retries_ms bigint[] (null: the queue's back-off), p_dead boolean[] (never retry),
+--           p_error_types text[] (names of exceptions), p_tracebacks text[]
 -- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', and
 --           dead boolean (it is a dead letter now), in the order given
 -- errors:   RL001 arrays of different lengths
@@ -8,8 +9,8 @@
 -- why:      the counters are in the database, so this routine decides whether an attempt is left
 --           and how long to wait. A request whose cancellation was requested is cancelled instead.
 create or replace function rowlease.fail(
-  p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[],
-  p_retries_ms bigint[] default null, p_dead boolean[] default null
+  p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[], p_retries_ms bigint[] default null,
+  p_dead boolean[] default null, p_error_types text[] default null, p_tracebacks text[] default null
 ) returns table (request_id bigint, outcome text, dead boolean)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -30,15 +31,17 @@ declare
   v_dead     bigint[];
 begin
   perform rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_errors),
-                                cardinality(p_retries_ms), cardinality(p_dead));
+                                         cardinality(p_retries_ms), cardinality(p_dead),
+                                         cardinality(p_error_types), cardinality(p_tracebacks));
   with given as materialized (
     select g.id, g.token, left(coalesce(g.error, 'no reason given'), 8000) as error, g.retry_ms,
-           coalesce(g.dead, false) as dead
-      from unnest(p_request_ids, p_lock_tokens, p_errors, p_retries_ms, p_dead)
-           as g(id, token, error, retry_ms, dead)
+           coalesce(g.dead, false) as dead, g.error_type, g.traceback
+      from unnest(p_request_ids, p_lock_tokens, p_errors, p_retries_ms, p_dead, p_error_types,
+                  p_tracebacks) as g(id, token, error, retry_ms, dead, error_type, traceback)
      order by g.id),
   judged as materialized (
-    select g.*, q.cancel_requested,
+    select g.*, q.cancel_requested, q.num_attempts, q.locked_by,
+           coalesce(q.started_time, q.locked_time) as started_time,
            (g.dead or q.num_attempts >= q.max_attempts) and not q.cancel_requested as is_dead,
            case when g.retry_ms is not null then least(greatest(g.retry_ms, 0), c_ten_years)
                 else rowlease_internal.backoff_ms(coalesce(q.retry_base_ms, s.retry_base_ms), s.retry_cap_ms,
@@ -62,6 +65,14 @@ begin
       from judged j
      where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
     returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
+  kept as (
+    insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
+                                  ended_time, outcome, error, error_type, traceback, expires_time)
+    select j.id, j.token, j.num_attempts, j.locked_by, j.started_time, v_now, 'failed',
+           left(j.error, 2000), left(j.error_type, 200), right(j.traceback, 6000),
+           v_now + interval '1 day'
+      from judged j
+        on conflict do nothing),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, pending, failed,
                                       num_failures)
@@ -77,6 +88,7 @@ begin
          array_agg(f.request_id) filter (where f.status = 'Failed')
     into v_done, v_cancel, v_queues, v_groups, v_wake, v_dead
     from failed f;
+  perform rowlease_internal.trim_attempts(v_done);
   if v_dead is not null and rowlease_internal.somebody_waits() then
     perform rowlease_internal.announce_finished(v_dead);
   end if;

@@ -69,7 +69,9 @@ begin
             limit p_limit for update skip locked));
   get diagnostics num_rows = row_count;
   if num_rows > 0 then return next; end if;
-
+  what := 'attempts dropped';
+  num_rows := rowlease_internal.sweep_attempts(v_now, p_limit);
+  if num_rows > 0 then return next; end if;
   what := 'staged rows dropped';
   num_rows := rowlease_internal.sweep_staging(v_now, p_limit * 10)
               + rowlease_internal.sweep_lane(p_limit * 10);

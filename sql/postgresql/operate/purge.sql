@@ -47,7 +47,9 @@ begin
   purged as (
     delete from rowlease.queue q using chosen c
      where q.request_id = c.request_id and not p_dry_run
-    returning q.priority, q.status, q.group_key),
+    returning q.request_id, q.priority, q.status, q.group_key),
+  forgotten as (
+    delete from rowlease.attempt a using purged p where a.request_id = p.request_id),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, failed)
     select p_queue_name, p.priority, -count(*) filter (where p.status = 'Scheduled'),

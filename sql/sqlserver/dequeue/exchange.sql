@@ -3,7 +3,7 @@
 --           p_slots int, p_lease_ms bigint, p_floor nvarchar(max), p_complete_ids nvarchar(max),
 --           p_complete_tokens nvarchar(max), p_results nvarchar(max), p_fail_ids nvarchar(max),
 --           p_fail_tokens nvarchar(max), p_errors nvarchar(max), p_retries_ms nvarchar(max),
---           p_dead nvarchar(max)
+--           p_dead nvarchar(max), p_error_types nvarchar(max), p_tracebacks nvarchar(max)
 -- returns:  the columns of dequeue, dead bit and outcome text: first one row per completed, then
 --           per failed request with its id, dead and outcome; then what dequeue returns
 -- errors:   as complete, fail and dequeue
@@ -16,7 +16,8 @@ create or alter procedure rowlease.exchange
   @p_lease_ms bigint = null, @p_floor nvarchar(max) = null, @p_complete_ids nvarchar(max) = N'[]',
   @p_complete_tokens nvarchar(max) = N'[]', @p_results nvarchar(max) = null,
   @p_fail_ids nvarchar(max) = N'[]', @p_fail_tokens nvarchar(max) = N'[]',
-  @p_errors nvarchar(max) = null, @p_retries_ms nvarchar(max) = null, @p_dead nvarchar(max) = null
+  @p_errors nvarchar(max) = null, @p_retries_ms nvarchar(max) = null, @p_dead nvarchar(max) = null,
+  @p_error_types nvarchar(max) = null, @p_tracebacks nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -44,7 +45,8 @@ begin
 end;
 if exists (select 1 from openjson(@p_fail_ids))
 begin
-  exec rowlease_internal.fail_held @p_fail_ids, @p_fail_tokens, @p_errors, @p_retries_ms, @p_dead;
+  exec rowlease_internal.fail_held @p_fail_ids, @p_fail_tokens, @p_errors, @p_retries_ms, @p_dead,
+                                   @p_error_types, @p_tracebacks;
   set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']'
                  from #held as h);
   insert into @reported (Part, Place, RequestId, Outcome, Dead)

@@ -34,6 +34,13 @@ insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Faile
 select q.QueueName, q.Priority, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead)
   from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
  group by q.QueueName, q.Priority;
+insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
+                              Outcome, ExpiresTime)
+select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),
+       @now, 'abandoned', dateadd(day, 1, @now)
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+ where q.StartedTime is not null or j.Counts = 1;
+exec rowlease_internal.trim_attempts @p_request_ids;
 update q
    set Status = case when j.IsDead = 1 then 'Failed' else 'Pending' end, Returned = 1 - j.IsDead,
        CompletionTime = case when j.IsDead = 1 then @now end,

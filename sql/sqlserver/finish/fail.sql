@@ -1,6 +1,7 @@
 -- fail: report that leased requests failed; each is retried later or becomes a dead letter.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_errors nvarchar(max),
---           p_retries_ms nvarchar(max) (null: the queue's back-off), p_dead nvarchar(max) (never retry)
+--           p_retries_ms nvarchar(max) (null: the queue's back-off), p_dead nvarchar(max) (never retry),
+--           p_error_types nvarchar(max) (names of exceptions), p_tracebacks nvarchar(max)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', and
 --           dead bit (it is a dead letter now), in the order given
 -- errors:   RL001 arrays of different lengths
@@ -9,7 +10,8 @@
 --           and how long to wait. A request whose cancellation was requested is cancelled instead.
 create or alter procedure rowlease.fail
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_errors nvarchar(max),
-  @p_retries_ms nvarchar(max) = null, @p_dead nvarchar(max) = null
+  @p_retries_ms nvarchar(max) = null, @p_dead nvarchar(max) = null,
+  @p_error_types nvarchar(max) = null, @p_tracebacks nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -19,7 +21,8 @@ declare @answer table (Place int not null primary key, RequestId bigint, Outcome
                        Dead bit not null);
 create table #held (RequestId bigint not null primary key);
 begin transaction;
-exec rowlease_internal.fail_held @p_request_ids, @p_lock_tokens, @p_errors, @p_retries_ms, @p_dead;
+exec rowlease_internal.fail_held @p_request_ids, @p_lock_tokens, @p_errors, @p_retries_ms, @p_dead,
+                                 @p_error_types, @p_tracebacks;
 set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
 insert into @answer (Place, RequestId, Outcome, Dead)
 select o.place, o.request_id, o.outcome, o.dead

@@ -13,7 +13,7 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100) = N'', @granted bit, @rows int;
-declare @days int, @staged bigint, @folded bigint, @corrected bigint, @many int = @p_limit * 10;
+declare @days int, @staged bigint, @folded bigint, @corrected bigint, @attempts bigint, @many int = @p_limit * 10;
 declare @done table (Place int identity primary key, What nvarchar(30) not null,
                      NumRows bigint not null);
 begin transaction;
@@ -40,6 +40,8 @@ begin
                       where q.RequestId = Progress.RequestId and q.LockToken = Progress.LockToken
                         and q.LockedBy is not null);
   insert into @done (What, NumRows) values (N'progress dropped', @@rowcount);
+  exec rowlease_internal.sweep_attempts @now, @p_limit, @attempts output;
+  insert into @done (What, NumRows) values (N'attempts dropped', @attempts);
   exec rowlease_internal.sweep_staging @now, @many, @staged output;
   insert into @done (What, NumRows) values (N'staged rows dropped', @staged);
   delete from rowlease.QueueWaiter with (rowlock, readpast)

@@ -66,6 +66,7 @@ begin
          -sum(case when q.Status = 'Pending' then 1 else 0 end),
          -sum(case when q.Status = 'Failed' then 1 else 0 end)
     from @purged as p join rowlease.Queue as q on q.RequestId = p.RequestId group by q.Priority;
+  delete from rowlease.Attempt where RequestId in (select p.RequestId from @purged as p);
   delete from rowlease.Queue where RequestId in (select p.RequestId from @purged as p);
   set @count = @@rowcount;
   exec rowlease_internal.unblock_groups @groups;

@@ -13,9 +13,9 @@ from rowlease.model import (
     Corrected,
     Depth,
     Explanation,
+    Failure,
     Maintained,
     Outcome,
-    Request,
     Schedule,
 )
 from rowlease.store import deadlines
@@ -27,7 +27,7 @@ OUTCOMES = {each.value: each for each in Outcome}
 #: The columns of most results.
 OUTCOME = ("request_id", "outcome")
 
-V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Request, Schedule, Schema)
+V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Schedule, Schema)
 
 
 class Notifications(Protocol):
@@ -158,6 +158,18 @@ def duration(milliseconds: int) -> timedelta:
 def storable(text: str) -> str:
     """Text that any database can store, without NUL and lone surrogates, for errors."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def details_of(failures: Sequence[Failure]) -> dict[str, list[str | None] | None]:
+    """The types and tracebacks of errors as parameters: None if no failure has any."""
+    details = [
+        (f.error_type and storable(f.error_type), f.traceback and storable(f.traceback))
+        for f in failures
+    ]
+    if not any(map(any, details)):
+        return {"p_error_types": None, "p_tracebacks": None}
+    types, tracebacks = zip(*details, strict=True)
+    return {"p_error_types": list(types), "p_tracebacks": list(tracebacks)}
 
 
 def outcomes_of(rows: list[Any]) -> list[Outcome]:

@@ -16,7 +16,15 @@ from rowlease.model import (
     Outcome,
     Renewal,
 )
-from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, milliseconds, outcomes_of, storable
+from rowlease.store.calls import (
+    OUTCOME,
+    OUTCOMES,
+    Calls,
+    details_of,
+    milliseconds,
+    outcomes_of,
+    storable,
+)
 from rowlease.store.transaction import refuse_autocommit, refuse_unless_ok
 
 #: The columns that `dequeue` and `exchange` return.
@@ -82,6 +90,7 @@ class Consuming(Calls):
             p_errors=[storable(failure.error) for _, failure in failed],
             p_retries_ms=[milliseconds(failure.after) for _, failure in failed],
             p_dead=[failure.dead for _, failure in failed],
+            **details_of([failure for _, failure in failed]),
         )
         reported = len(completed) + len(failed)
         outcomes = [OUTCOMES[row[-1]] for row in rows[:reported]]
@@ -138,6 +147,7 @@ class Consuming(Calls):
             p_errors=[storable(f.error) for f in failures],
             p_retries_ms=[milliseconds(f.after) for f in failures],
             p_dead=[f.dead for f in failures],
+            **details_of(failures),
         )
         return [OUTCOMES[outcome] for _, outcome, _ in rows]
 

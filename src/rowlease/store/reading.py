@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
-from rowlease.model import Depth, Explanation, QueueState, Request, WorkerState
+from rowlease.model import Attempt, Depth, Explanation, QueueState, Request, WorkerState
 from rowlease.store.calls import Calls, duration
 
 #: Columns of which QueueState and WorkerState are made.
@@ -50,8 +51,8 @@ class Reading(Calls):
 
     def get_request(self, request_id: int) -> Request | None:
         """One request; None if there is no such request."""
-        found = self._values(Request, "get_request", p_request_id=request_id)
-        return found[0] if found else None
+        rows = self._rows(Request._fields, "get_request", p_request_id=request_id)
+        return _request(rows[0]) if rows else None
 
     def list_requests(
         self,
@@ -62,11 +63,24 @@ class Reading(Calls):
         limit: int = 1000,
     ) -> list[Request]:
         """Requests that match, in the order they were enqueued; for people and tests."""
-        return self._values(
-            Request,
+        rows = self._rows(
+            Request._fields,
             "list_requests",
             p_queue_name=queue,
             p_kind=kind,
             p_statuses=None if statuses is None else list(statuses),
             p_limit=limit,
         )
+        return [_request(row) for row in rows]
+
+
+def _request(row: Sequence[Any]) -> Request:
+    return Request._make((*row[:-1], tuple(map(_attempt, json.loads(row[-1] or "[]")))))
+
+
+def _attempt(fields: dict[str, Any]) -> Attempt:
+    # SQL Server writes neither nulls nor time zones.
+    for name in ("started_time", "ended_time"):
+        time = datetime.fromisoformat(fields[name])
+        fields[name] = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return Attempt._make(map(fields.get, Attempt._fields))

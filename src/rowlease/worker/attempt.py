@@ -1,4 +1,4 @@
-"""Values for how an attempt ended, and the text of a task's error."""
+"""Values for how an attempt ended, and a task's error as data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from rowlease.errors import DeadLetter, Retry, WrongArguments
 from rowlease.model import Failure
 from rowlease.tasks import Task
 
-#: The maximum length of `last_error`, in characters.
-MAX_ERROR = 8000
-#: The maximum length of the exception's message, with which `last_error` begins, in characters.
-MAX_MESSAGE = 2000
+#: The maximum length of an error, in characters.
+MAX_ERROR = 2000
+#: The maximum length of a reason that a task gives, in characters.
+MAX_REASON = 8000
+#: The maximum length of a traceback, in characters. Its end is nearest to the cause.
+MAX_TRACEBACK = 6000
 #: The longest pause before a retry, in seconds. The database cannot store every later due time.
 LONGEST_RETRY = 10 * 365 * 86_400.0
 #: Tracebacks leave out the frames of this package, which mean nothing to the author of a task.
@@ -46,14 +48,14 @@ def failed(task: Task[..., Any], error: BaseException) -> Failure:
     try:
         if issubclass(kind, Retry):
             after = None if raised.after is None else retry_after(raised.after.total_seconds())
-            return Failure(describe(raised.reason), after)
+            return described(raised.reason)._replace(after=after)
         if issubclass(kind, DeadLetter):
-            return Failure(describe(raised.reason), dead=True)
+            return described(raised.reason)._replace(dead=True)
         if issubclass(kind, WrongArguments):
             return Failure(describe(str(error)), dead=True)
     except BaseException as worse:
         error = worse
-    return Failure(describe(error), dead=task.is_hopeless(error))
+    return described(error)._replace(dead=task.is_hopeless(error))
 
 
 def retry_after(seconds: float) -> timedelta | None:
@@ -63,24 +65,43 @@ def retry_after(seconds: float) -> timedelta | None:
     return timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
 
 
+def described(error: object) -> Failure:
+    """An exception, or the reason that a task gave, as a failure; never raises."""
+    if not isinstance(error, BaseException):
+        return Failure(describe(error))
+    try:
+        return Failure(
+            describe(error),
+            error_type=_encodable(_name(type(error))),
+            traceback=_encodable(_traceback(error)),
+        )
+    except BaseException:
+        return Failure(describe(error))
+
+
 def describe(error: object) -> str:
     """The text of an exception, or of the reason that a task gave. Never raises."""
     try:
-        return _encodable(_text(error))
+        if isinstance(error, BaseException):
+            text = "".join(traceback.format_exception_only(error)).strip()[:MAX_ERROR]
+        else:
+            text = str(error)[:MAX_REASON]
+        return _encodable(text)
     except BaseException as worse:
         kind = type(error).__name__
         return _encodable(f"{kind} (describing it raised {type(worse).__name__})")
 
 
-def _text(error: object) -> str:
-    if not isinstance(error, BaseException):
-        return str(error)[:MAX_ERROR]
-    head = "".join(traceback.format_exception_only(error)).strip()[:MAX_MESSAGE]
+def _name(kind: type[BaseException]) -> str:
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def _traceback(error: BaseException) -> str:
     trace = error.__traceback__
     while trace and trace.tb_next and _is_own(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    tail = "".join(traceback.format_exception(type(error), error, trace))
-    return f"{head}\n\n{tail[-(MAX_ERROR - len(head) - 2) :]}"
+    return "".join(traceback.format_exception(type(error), error, trace))[-MAX_TRACEBACK:]
 
 
 def _is_own(file: str) -> bool:

@@ -20,6 +20,7 @@ declare
   v_broken        integer;
   v_dead_groups   text[];
   v_cancelled_ids bigint[];
+  v_started_ids   bigint[];
 begin
   with expired as materialized (
     select q.request_id, q.cancel_requested, q.started_time is not null as started,
@@ -33,7 +34,10 @@ begin
        for no key update skip locked),
   judged as (
     select e.*, case when e.crashes >= s.max_crashes then 'too many crashes: '
-                     when e.attempts >= q.max_attempts then 'no attempts left: ' end as verdict
+                     when e.attempts >= q.max_attempts then 'no attempts left: ' end as verdict,
+           q.lock_token, q.locked_by, q.started_time,
+           format('the lease of %s ran out at %s; its worker was killed, stopped or cut off '
+                  '(crash %s)', q.locked_by, q.lock_expires_time, e.crashes) as error
       from expired e
       join rowlease.queue q on q.request_id = any(array[e.request_id])
       join rowlease.queue_settings s on s.queue_name = p_queue_name),
@@ -42,16 +46,21 @@ begin
        set status = case when j.verdict is null then 'Pending' else 'Failed' end,
            returned = j.verdict is null,
            completion_time = case when j.verdict is not null then p_now end,
-           last_error = case when j.started or j.verdict is not null then coalesce(j.verdict, '')
-             || format('the lease of %s ran out at %s; its worker was killed, stopped or cut off '
-                       '(crash %s)', q.locked_by, q.lock_expires_time, j.crashes)
-             else q.last_error end,
+           last_error = case when j.started or j.verdict is not null
+             then coalesce(j.verdict, '') || j.error else q.last_error end,
            num_crashes = j.crashes, num_attempts = j.attempts,
            num_abandons = case when j.started then 0 else q.num_abandons end,
            locked_by = null, started_time = null, cancel_requested = false
       from judged j
      where q.request_id = any(array[j.request_id]) and q.locked_by is not null
-    returning q.request_id, q.priority, q.status, q.group_key, j.cancel_requested),
+    returning q.request_id, q.priority, q.status, q.group_key, j.cancel_requested, j.started),
+  kept as (
+    insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
+                                  ended_time, outcome, error, expires_time)
+    select j.request_id, j.lock_token, j.attempts, j.locked_by, j.started_time, p_now, 'lease_lost',
+           j.error, p_now + interval '1 day'
+      from judged j where j.started
+        on conflict do nothing),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
     select p_queue_name, b.priority, -count(*), count(*) filter (where b.status = 'Pending'),
@@ -59,9 +68,13 @@ begin
       from broken b group by b.priority)
   select count(*),
          array_agg(b.group_key) filter (where b.status = 'Failed' and b.group_key is not null),
-         array_agg(b.request_id) filter (where b.cancel_requested)
-    into v_broken, v_dead_groups, v_cancelled_ids
+         array_agg(b.request_id) filter (where b.cancel_requested),
+         array_agg(b.request_id) filter (where b.started)
+    into v_broken, v_dead_groups, v_cancelled_ids, v_started_ids
     from broken b;
+  if v_started_ids is not null then
+    perform rowlease_internal.trim_attempts(v_started_ids);
+  end if;
   if v_dead_groups is not null then
     perform rowlease_internal.unblock_groups(
       array_fill(p_queue_name, array[cardinality(v_dead_groups)]), v_dead_groups);

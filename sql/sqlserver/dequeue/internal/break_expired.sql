@@ -19,7 +19,7 @@ declare @expired table (RequestId bigint not null primary key, LockName nvarchar
 declare @taken table (RequestId bigint not null primary key);
 declare @judged table (
   RequestId bigint not null primary key, Started bit not null, CancelRequested bit not null,
-  NumCrashes int not null, NumAttempts int not null, Verdict nvarchar(30));
+  NumCrashes int not null, NumAttempts int not null, Verdict nvarchar(30), Error nvarchar(max));
 insert into @expired (RequestId, LockName)
 select top (@p_limit) q.RequestId,
        case when q.GroupKey is not null then rowlease_internal.lock_name(N'g', q.QueueName, q.GroupKey) end
@@ -45,11 +45,13 @@ output inserted.RequestId into @taken (RequestId)
  where RequestId in (select e.RequestId from @expired as e)
    and Status = 'Processing' and LockExpiresTime <= @p_now
 option (loop join, maxdop 1);
-insert into @judged (RequestId, Started, CancelRequested, NumCrashes, NumAttempts, Verdict)
+insert into @judged (RequestId, Started, CancelRequested, NumCrashes, NumAttempts, Verdict, Error)
 select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
        q.NumAttempts - 1 + x.Started,
        case when q.NumCrashes + x.Started >= s.MaxCrashes then N'too many crashes: '
-            when q.NumAttempts - 1 + x.Started >= q.MaxAttempts then N'no attempts left: ' end
+            when q.NumAttempts - 1 + x.Started >= q.MaxAttempts then N'no attempts left: ' end,
+       concat(N'the lease of ', q.LockedBy, N' ran out at ', rowlease_internal.time_text(q.LockExpiresTime),
+              N'; its worker was killed, stopped or cut off (crash ', q.NumCrashes + x.Started, N')')
   from @taken as t
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = t.RequestId
  inner join rowlease.QueueSettings as s on s.QueueName = q.QueueName
@@ -66,15 +68,21 @@ set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') +
               from @judged as j);
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@ids) as g for json path);
+insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
+                              Outcome, Error, ExpiresTime)
+select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, q.StartedTime, @p_now, 'lease_lost',
+       j.Error, dateadd(day, 1, @p_now)
+  from @judged as j
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
+ where j.Started = 1
+option (loop join, force order, maxdop 1);
+exec rowlease_internal.trim_attempts @ids;
 update q
    set Status = case when j.Verdict is null then 'Pending' else 'Failed' end,
        Returned = case when j.Verdict is null then 1 else 0 end,
        CompletionTime = case when j.Verdict is not null then @p_now end,
        LastError = case when j.Started = 1 or j.Verdict is not null then
-         concat(j.Verdict, N'the lease of ', q.LockedBy, N' ran out at ',
-                rowlease_internal.time_text(q.LockExpiresTime),
-                N'; its worker was killed, stopped or cut off (crash ', j.NumCrashes, N')')
-         else q.LastError end,
+         concat(j.Verdict, j.Error) else q.LastError end,
        NumCrashes = j.NumCrashes, NumAttempts = j.NumAttempts,
        NumAbandons = case when j.Started = 1 then 0 else q.NumAbandons end,
        LockedBy = null, StartedTime = null, CancelRequested = 0

@@ -43,8 +43,17 @@ class DeliveredOutcomes:
             for one, answer, is_dead in zip(failed, answers, dead, strict=True):
                 if answer in ACCEPTED:
                     self._counts.dead += is_dead
-                    error = one.failure.error
-                    self._events.emit(Failed(one.lease.request, one.seconds, error, is_dead))
+                    why = one.failure
+                    self._events.emit(
+                        Failed(
+                            one.lease.request,
+                            one.seconds,
+                            why.error,
+                            is_dead,
+                            why.error_type,
+                            why.traceback,
+                        )
+                    )
 
     def abandoned(self, abandoned: Sequence[Lease], answers: Sequence[Outcome]) -> None:
         with self._lock:

@@ -245,7 +245,12 @@ class Exchanger:
             refusal = Failure(ascii_only(f"the database refused the result: {error}"))
             return [Outcomes(not_done=[NotDone(one.lease, refusal, one.seconds)])]
         for refused in part.not_done:
-            cleaned = refused.failure._replace(error=ascii_only(refused.failure.error))
+            why = refused.failure
+            cleaned = why._replace(
+                error=ascii_only(why.error),
+                error_type=why.error_type and ascii_only(why.error_type),
+                traceback=why.traceback and ascii_only(why.traceback),
+            )
             if cleaned != refused.failure:
                 return [Outcomes(not_done=[refused._replace(failure=cleaned)])]
             self.counts.lost += 1

@@ -21,8 +21,9 @@ REQUEST = struct.Struct("=IHdqqII")
 #: The header of an outcome: the size of the body in bytes, a code, and the run time in seconds.
 OUTCOME = struct.Struct("=IBd")
 #: The codes of outcomes. READY and BROKEN answer the set-up. The body of DONE is the result, if
-#: there is one. The body of FAILED and DEAD is the error. The body of RETRY is SECONDS and the
-#: error. NOT_RUN means that the request was taken back, or that its lease had ended.
+#: there is one. The body of FAILED and DEAD is the error, its type and its traceback, separated by
+#: NUL. The body of RETRY is SECONDS and the same. NOT_RUN means that the request was taken back, or
+#: that its lease had ended.
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
 #: The pause before a retry, in seconds.
 SECONDS = struct.Struct("=d")
@@ -30,6 +31,8 @@ SECONDS = struct.Struct("=d")
 #: copy, because it reads the set-up before it can import this module.
 SET_UP = struct.Struct("=I")
 READ_BYTES = 1 << 16
+#: What NUL in a text becomes: no database stores it.
+NUL = "\N{REPLACEMENT CHARACTER}"
 
 
 def packed(ending: Ending) -> tuple[int, bytes]:
@@ -38,7 +41,8 @@ def packed(ending: Ending) -> tuple[int, bytes]:
         return DONE, b"" if ending.result is None else ending.result.encode()
     if isinstance(ending, NotRun):
         return NOT_RUN, b""
-    text = ending.error.encode()
+    parts = (ending.error, ending.error_type or "", ending.traceback or "")
+    text = "\0".join(part.replace("\0", NUL) for part in parts).encode()
     if ending.after is not None:
         return RETRY, SECONDS.pack(ending.after.total_seconds()) + text
     return (DEAD if ending.dead else FAILED), text
@@ -57,7 +61,8 @@ def unpacked(code: int, body: bytes) -> Ending:
     if code == RETRY and len(body) >= SECONDS.size:
         (seconds,) = SECONDS.unpack_from(body)
         after, body = retry_after(seconds), body[SECONDS.size :]
-    return Failure(body.decode(errors="replace"), after, dead=code == DEAD)
+    error, kind, traceback, *_ = [*body.decode(errors="replace").split("\0"), "", ""]
+    return Failure(error, after, code == DEAD, kind or None, traceback or None)
 
 
 def write(fd: int, code: int, seconds: float, body: bytes) -> None:

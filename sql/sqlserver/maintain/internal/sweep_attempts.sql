@@ -1,0 +1,34 @@
+-- sweep_attempts: drop attempts whose request is gone.
+-- params:   p_now datetime2(6), p_limit int, p_dropped bigint output
+-- returns:  p_dropped -- how many were dropped
+-- errors:   none
+-- locks:    rows of attempt, exclusive, skipping locked ones
+-- why:      an attempt is looked at when its expires_time has come. If its request is in queue, that is
+--           put off for a day; if it is in the history, until its retention has passed. So a request
+--           that is finished after a day costs two looks, and a dead letter one a day.
+create or alter procedure rowlease_internal.sweep_attempts
+  @p_now datetime2(6), @p_limit int, @p_dropped bigint output
+as
+set nocount on;
+set xact_abort on;
+declare @days int = (select max(s.RetentionDays) from rowlease.QueueSettings as s);
+declare @due table (RequestId bigint not null, LockToken bigint not null, Needed datetime2(6),
+                    primary key (RequestId, LockToken));
+insert into @due (RequestId, LockToken)
+select top (@p_limit) a.RequestId, a.LockToken
+  from rowlease.Attempt as a with (readpast, readcommittedlock)
+ where a.ExpiresTime <= @p_now order by a.ExpiresTime;
+update @due
+   set Needed = case when exists (select 1 from rowlease.Queue as q where q.RequestId = [@due].RequestId)
+                     then @p_now
+                     else (select dateadd(day, @days, max(h.CompletionTime))
+                             from rowlease.QueueHistory as h where h.RequestId = [@due].RequestId) end;
+update a set ExpiresTime = dateadd(day, 1, case when d.Needed > @p_now then d.Needed else @p_now end)
+  from @due as d
+ inner join rowlease.Attempt as a with (rowlock) on a.RequestId = d.RequestId and a.LockToken = d.LockToken
+ where d.Needed is not null;
+delete a
+  from @due as d
+ inner join rowlease.Attempt as a with (rowlock) on a.RequestId = d.RequestId and a.LockToken = d.LockToken
+ where d.Needed is null;
+set @p_dropped = @@rowcount;
