@@ -195,7 +195,7 @@ create table rowlease.attempt (
   attempt_number integer      not null,  -- from 1; a requeued request counts from 1 again
   worker_id      varchar(200) not null,  -- the worker that had the lease
   started_time   timestamptz  not null,  -- the claim, or the start that the worker reported
-  ended_time     timestamptz  not null,
+  ended_time     timestamptz  not null,  -- the end of the attempt
   outcome        varchar(10)  not null,  -- failed, lease_lost or abandoned
   error          text,                   -- the first 2,000 characters
   error_type     varchar(200),           -- the exception's class

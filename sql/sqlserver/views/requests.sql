@@ -1,6 +1,6 @@
 -- requests: a view of every request: waiting, running, failed and finished.
 -- params:   none
--- returns:  the columns of queue_history, and error_line, the first line of last_error
+-- returns:  the columns of queue_history, and error_line (the first line of last_error)
 -- errors:   none
 -- locks:    none
 -- why:      one name for unfinished and finished requests.
