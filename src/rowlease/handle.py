@@ -55,7 +55,7 @@ class Handle(Generic[R_co]):
         return found.status if found else None
 
     def read(self) -> Request | None:
-        """All columns of the request; None if it does not exist."""
+        """The request with its payload, attempts, last error and result; None if there is none."""
         return self._store.get_request(self.request_id)
 
     def result(self, timeout: timedelta | None = None) -> R_co:

@@ -30,7 +30,7 @@ class TaskSettings:
         priority: the priority of its requests.
         max_attempts: the most attempts of its requests; None means the queue's setting.
         time_limit: the longest time that one attempt may run. An attempt that takes longer fails,
-            and its process is killed.
+            and its child process, if it has one, is killed.
         soft_time_limit: the time after which SoftTimeLimitExceeded is raised in an attempt.
         retry_base: the pause after the first failed attempt. It doubles after each attempt, and
             half of it is random. None means the queue's setting.

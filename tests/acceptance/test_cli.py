@@ -591,7 +591,7 @@ def test_json_output_is_json_and_nothing_else(run: Run, database: str) -> None:
 def test_depth_shows_names_as_they_are(run: Run, database: str, look: Look) -> None:
     name = "[bold]" + "q" * 90
     look(f"select rowlease.configure_queue('{name}')")
-    assert run("depth", ROWLEASE_DSN=database).stdout == "nothing waits, runs or has failed\n"
+    assert run("depth", ROWLEASE_DSN=database).stdout == "no request waits, runs or has failed\n"
     run("enqueue", "x", "--queue", name, ROWLEASE_DSN=database)
     head, row = run("depth", ROWLEASE_DSN=database).stdout.splitlines()
     assert head.split() == ["queue", "priority", "pending", "scheduled", "processing", "failed"]

@@ -86,7 +86,7 @@ def test_a_queue_s_life(queue: Run, sql: Sql) -> None:
     assert (lines["paused"], lines["pending"], lines["policy"]) == ("true", "2", "aging")
     assert (lines["capacity"], lines["policy_weights"]) == ("none", "[1,2.5]")
     assert printed(queue, "resume", "images") == "queue images: resumed"
-    assert printed(queue, "drain", "images") == "queue images: paused, and nothing runs"
+    assert printed(queue, "drain", "images") == "queue images: paused; no request is running"
 
     assert "2 waiting" in queue("delete", "images").stderr
     assert printed(queue, "delete", "images", "--purge", "--dry-run") == (
@@ -124,7 +124,7 @@ def test_what_programs_read(queue: Run) -> None:
         (("set", "b", "capacity=1"), 2, 'queue "b" does not exist; create it with'),
         (("delete", "b"), 2, 'queue "b" does not exist; create it with'),
         (("drain", "b"), 2, 'queue "b" does not exist; create it with'),
-        (("set", "default"), 2, "name at least one setting, such as capacity=1000"),
+        (("set", "default"), 2, "give at least one setting, such as capacity=1000"),
         (("set", "default", "capacity"), 2, "'capacity' has no value; write capacity=VALUE"),
         (("set", "default", "size=1"), 2, "there is no setting 'size'; the settings are: max_"),
         (("set", "default", "paused=true"), 2, "paused cannot be declared as a setting; use pause"),
@@ -148,7 +148,7 @@ def test_a_drain_that_runs_out_of_time_exits_with_1(queue: Run, dsn: str) -> Non
         held = claimed(client, "default")
         done = queue("drain", "default", "--timeout", "200ms")
         assert (done.returncode, done.stdout) == (
-            1, "queue default: paused, with 1 request still running\n",
+            1, "queue default: paused; 1 request still running\n",
         )  # fmt: skip
         client.store.complete(held)
     assert queue("drain", "default", "--timeout", "0s").returncode == 0
@@ -180,5 +180,5 @@ def test_a_worker_creates_its_queues_if_asked_to(
     assert "queue images: created" in done.stderr
     sql("select rowlease.configure_queue('images', '{\"capacity\": 5}')")
     again = rowlease(*work, "--create-queues").stderr
-    assert "queue images: capacity 5 -> 1000 in the code; `rowlease queue apply` sets it" in again
+    assert "queue images: capacity 5 -> 1000 in the code; to set it, use `rowlease" in again
     assert sql("select capacity from rowlease.queue_settings where queue_name = 'images'") == [(5,)]

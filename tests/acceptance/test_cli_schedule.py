@@ -85,7 +85,7 @@ def test_what_programs_read(schedule: Run) -> None:
         (("add", "a", "* * * * *", "x", "--payload", "{"), 2, "the payload or result is not JSON"),
         (("add", "a", "* * * * *", "x", "--queue", "q"), 2, 'queue "q" does not exist'),
         (("add", "a", "* * * * *", "x", "--catch-up", "0"), 2, "0 is not in the range"),
-        (("pause", "a"), 2, "there is no schedule 'a'; `rowlease schedule list` shows"),
+        (("pause", "a"), 2, "there is no schedule 'a'; `rowlease schedule list` lists"),
         (("resume", "a"), 2, "there is no schedule 'a'"),
         (("remove", "a"), 2, "there is no schedule 'a'"),
         (("remove", "a", "--dry-run"), 2, "there is no schedule 'a'"),

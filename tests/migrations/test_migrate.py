@@ -259,7 +259,7 @@ def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
         "changed: column rowlease.staging.kind: character varying(9); "
         "change it to what the migrations make: text"
     )
-    assert lines[1] == "not of rowlease: index rowlease.mine; drop it, unless it is yours"
+    assert lines[1] == "not part of rowlease: index rowlease.mine; drop it, unless it is yours"
     assert lines[2].startswith(
         "missing: index rowlease.queue_failed; create it as the migrations do: CREATE INDEX"
     )

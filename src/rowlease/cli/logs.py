@@ -1,4 +1,4 @@
-"""The log of the command line on stderr: lines of text, or of JSON."""
+"""The log of the command line: lines of text or JSON on stderr."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO, cast
 
-#: Attributes of every record; all others are an event's fields (`rowlease.events.log`).
+#: The attributes that every log record has. Other attributes are the fields of an event; see
+#: `rowlease.events.log`.
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
-#: Texts (lines of the log) that may wait while stderr is blocked.
+#: The most texts (lines of the log) that may wait while stderr is blocked.
 MOST_WAITING = 10_000
-#: Seconds to write the remaining texts at the end of the process.
+#: The longest time in seconds for writing the remaining texts at the end of the process.
 LAST_WRITES = 2.0
 
 
 class WriteBehind(io.TextIOBase):
-    """A text stream that never makes its callers wait: a thread of its own writes to a descriptor.
+    """A text stream whose callers never wait, because its own thread writes to the descriptor.
 
-    When the buffer is full, texts are dropped and counted until half of it is free. The count is
-    logged after the next successful write. A closed descriptor is not an error. Any thread may
-    write.
+    When the buffer is full, texts are dropped and counted until half of the buffer is free. The
+    count is logged after the next successful write. If the descriptor is closed, texts are dropped
+    without an error. Any thread may write.
 
-    `logging.handlers.QueueListener` would not do: its `stop` waits as long as the write does, and
-    warnings and tracebacks bypass it.
+    `logging.handlers.QueueListener` is no alternative: its `stop` waits until the last write has
+    ended, and warnings and tracebacks do not pass through it.
 
     Args:
-        most: how many texts may wait.
+        fd: the descriptor.
+        most: the most texts that may wait.
     """
 
     encoding = "utf-8"
@@ -67,7 +69,7 @@ class WriteBehind(io.TextIOBase):
         return os.isatty(self._fd)
 
     def drain(self, seconds: float = LAST_WRITES) -> bool:
-        """Wait up to `seconds` until everything is written; return whether it is."""
+        """Wait until everything is written; False if that takes longer than `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._texts, seconds)
 
@@ -75,7 +77,7 @@ class WriteBehind(io.TextIOBase):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._texts)
-                data = self._texts[0]  # removed once written, because `drain` waits for it
+                data = self._texts[0]  # stays in the buffer until it is written: see `drain`
             was_written = self._write(data)
             if was_written:
                 self._log_dropped()
@@ -97,7 +99,7 @@ class WriteBehind(io.TextIOBase):
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
-            except BlockingIOError:  # another process may have made it non-blocking
+            except BlockingIOError:  # another process may have set O_NONBLOCK
                 select.select([], [self._fd], [])
             except OSError:
                 return False
@@ -105,7 +107,7 @@ class WriteBehind(io.TextIOBase):
 
 
 def write_behind_stderr() -> None:
-    """From now on, no thread of this process blocks on stderr."""
+    """Replace stderr, so that no thread of this process blocks on it."""
     if sys.stderr is not None:
         stream = WriteBehind(sys.stderr.fileno())
         sys.stderr = cast("TextIO", stream)
@@ -113,7 +115,7 @@ def write_behind_stderr() -> None:
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: time, level, process, then an event's name and its fields."""
+    """Formats a record as a line of JSON: time, level, process, event, and the event's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {key: value for key, value in vars(record).items() if key not in STANDARD}
@@ -135,17 +137,17 @@ class JsonLines(logging.Formatter):
 
 
 def plain(value: object) -> object:
-    """A value that JSON has no type for: durations become seconds, others text."""
+    """The JSON value for a value of another type: seconds for a duration, else text."""
     return value.total_seconds() if isinstance(value, timedelta) else str(value)
 
 
 def set_up_logging(form: str, level: str, *, with_process: bool = False) -> logging.Logger:
-    """Write to stderr from now on; rowlease's own logger is returned.
+    """Log to stderr, and return rowlease's logger.
 
     Args:
-        form: `text` or `json`.
-        level: the level of rowlease's own lines; other libraries log from `warning` on.
-        with_process: whether lines of text name the process.
+        form: the format, `text` or `json`.
+        level: the level of rowlease's logger. The level of other loggers is `warning`.
+        with_process: true to write the process id into lines of text.
     """
     process = "%(process)d " if with_process else ""
     handler = logging.StreamHandler()

@@ -22,19 +22,20 @@ WAITS = "another session holds a table that the migration needs; trying again â€
     "--sql",
     "as_sql",
     is_flag=True,
-    help="Print the script for psql or sqlcmd, for a DBA to review and apply; change nothing.",
+    help="Only print the script, which a DBA can review and run with psql or sqlcmd.",
 )
 @click.option(
     "--check",
     is_flag=True,
-    help="Compare the database with this release, and say what to do about each difference; exit 1 "
-    "if there is one.",
+    help="Only compare the database with this release. Print each difference with advice, and exit "
+    "with 1 if there is any.",
 )
 def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
-    """Bring a database to this version's tables and routines.
+    """Create or update the tables and routines of this version.
 
-    Safe to run again, and from several hosts at once; workers may run meanwhile. It only adds, in
-    one transaction.
+    You may repeat this command, run it on several hosts at once, and run it while workers work. All
+    changes are made in one transaction. Tables and data are kept. Routines are replaced, and
+    routines that this version no longer has are dropped.
     """
     from rowlease.database import database
     from rowlease.store import migrate as bring_up
@@ -70,7 +71,7 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
 
 
 def show_differences(found: list[Difference], where: str, as_json: bool) -> None:
-    """Print each difference in a line; exit 1 if there is one."""
+    """Print one line for each difference; exit with 1 if there is any."""
     if as_json:
         show_json({"database": where, "differences": [one._asdict() for one in found]})
     else:
@@ -78,7 +79,7 @@ def show_differences(found: list[Difference], where: str, as_json: bool) -> None
             if one.found is None:
                 click.echo(f"missing: {one.object}; {one.advice}")
             elif one.expected is None:
-                click.echo(f"not of rowlease: {one.object}; {one.advice}")
+                click.echo(f"not part of rowlease: {one.object}; {one.advice}")
             else:
                 click.echo(f"changed: {one.object}: {one.found or 'the default'}; {one.advice}")
         count = "1 difference" if len(found) == 1 else f"{len(found) or 'no'} differences"

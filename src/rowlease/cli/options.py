@@ -1,4 +1,4 @@
-"""Options of several commands: durations, the DSN, JSON output."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def duration(text: str) -> timedelta:
-    """`250ms`, `30s`, `5m`, `1h`, `7d`."""
+    """Read a duration: `250ms`, `30s`, `5m`, `1h` or `7d`."""
     number, unit = re.fullmatch(r"([0-9.]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     try:
         return timedelta(seconds=float(number) * UNITS[unit or "s"])
@@ -28,7 +28,7 @@ def duration(text: str) -> timedelta:
 
 
 def named_database(_context: click.Context, _param: click.Parameter, dsn: str | None) -> str | None:
-    """Refuse an empty DSN, as of `--dsn "$UNSET"`: it would use the embedded server."""
+    """Refuse an empty DSN, such as `--dsn "$UNSET"`, which would mean the embedded server."""
     if dsn is not None and not dsn.strip():
         raise ConfigError("--dsn is empty; write postgresql://user:password@host:port/database")
     return dsn
@@ -41,26 +41,26 @@ def dsn_option(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="URL",
         callback=named_database,
         help="postgresql://user:password@host:port/database. Other users of this machine can see "
-        "arguments: give a password by ROWLEASE_DSN, or a file's name by ROWLEASE_DSN_FILE. "
-        "Default: a PostgreSQL server that rowlease starts and stops itself.",
+        "arguments, so set a DSN with a password in ROWLEASE_DSN, or in a file that "
+        "ROWLEASE_DSN_FILE names. Default: a PostgreSQL server that rowlease starts and stops.",
     )(command)
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(
+        command
+    )
 
 
 def dry_run_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
-    )(command)
+    return click.option("--dry-run", is_flag=True, help="Only print what would be done.")(command)
 
 
 def needs_extra(extra: str, *modules: str) -> None:
-    """Refuse a command whose modules are not installed, before it starts anything.
+    """Check that the modules of an extra are installed.
 
     Raises:
-        ConfigError: one is missing; the message names the extra that brings all of them.
+        ConfigError: a module is missing. The message has the command that installs the extra.
     """
     if missing := [module for module in modules if find_spec(module) is None]:
         raise ConfigError(

@@ -17,8 +17,8 @@ from rowlease.cli.options import dsn_option
 def url(dsn: str | None) -> None:
     """Print the URL of the database, with its password.
 
-    It is the database that the other commands use. The embedded server has the same URL at each
-    start, but runs only while a program uses it: keep `rowlease psql` or `rowlease top` open.
+    The other commands use the same database. The embedded server has the same URL at each start. It
+    runs only while a program uses it, so keep `rowlease psql` or `rowlease top` open.
     """
     from rowlease.config import configured_dsn
     from rowlease.database import database
@@ -27,7 +27,7 @@ def url(dsn: str | None) -> None:
         click.echo(found)
     if configured_dsn(dsn) is None:
         click.echo(
-            "The server stops in a second, unless another program uses it, such as `rowlease psql`",
+            "The server stops in a second unless a program uses it, for example `rowlease psql`.",
             err=True,
         )
 
@@ -38,10 +38,10 @@ def url(dsn: str | None) -> None:
 def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
     """Open the database in psql.
 
-    It is the database that the other commands use.
+    The other commands use the same database.
 
     \b
-    ARGUMENTS are psql's:
+    ARGUMENTS are passed to psql:
       rowlease psql -c "select * from rowlease.depth()"
     """
     from rowlease.database import database
@@ -51,7 +51,8 @@ def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
     with database(dsn) as found:
         connection, password = psql_connection(found)
         environment = {**os.environ, **({} if password is None else {"PGPASSWORD": password})}
-        # Ctrl-C is for psql, which cancels its query. A handler is not inherited.
+        # Ctrl-C cancels the query in psql and must not end this process. psql does not inherit
+        # this handler, as it would inherit SIG_IGN.
         before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
             done = subprocess.run(

@@ -24,7 +24,7 @@ COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "ol
 def settings_of(
     _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> QueueSettings:
-    """`capacity=1000`, `max_in_flight=none`, `policy=aging`, `policy_weights=[1,2]`."""
+    """Read settings such as `capacity=1000`, `max_in_flight=none` and `policy_weights=[1,2]`."""
     found: dict[str, Any] = {}
     for one in given:
         name, sign, text = one.partition("=")
@@ -47,12 +47,12 @@ def queue() -> None:
     """Create, change, show, drain or delete queues.
 
     \b
-    SETTING is one of those in docs/operations.md, such as:
-      capacity=1000               how many may wait; none: no limit
-      max_in_flight=20            how many may run at once; none: no limit
-      max_attempts=8              attempts before a request becomes a dead letter
-      policy=weighted             strict, weighted or aging
-      policy_weights=[1,2,4]      for weighted, from priority 0 on
+    docs/operations.md lists all settings. Some of them:
+      capacity=1000               the most requests that may wait, or none
+      max_in_flight=20            the most requests that may run at once, or none
+      max_attempts=8              the attempts before a request becomes a dead letter
+      policy=weighted             the order of claims: strict, weighted or aging
+      policy_weights=[1,2,4]      the weights of priorities 0, 1 and 2
     """
 
 
@@ -73,7 +73,7 @@ def opened(dsn: str | None) -> Iterator[Queues]:
 def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -> None:
     """Create a queue.
 
-    A second call with the same settings changes nothing.
+    If the queue exists with these settings, nothing is changed.
 
     \b
       rowlease queue create images capacity=1000 policy=aging
@@ -101,7 +101,7 @@ def change(
       rowlease queue set images capacity=none max_in_flight=20
     """
     if not settings:
-        raise click.UsageError("name at least one setting, such as capacity=1000")
+        raise click.UsageError("give at least one setting, such as capacity=1000")
     with opened(dsn) as queues:
         changes = queues.set(name, dry_run=dry_run, **settings)
     show_changes(changes, as_json, dry_run, f"queue {name}: unchanged")
@@ -111,7 +111,7 @@ def change(
 @dsn_option
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
-    """Show all queues and how many requests they have."""
+    """Show all queues and the numbers of their requests."""
     from rowlease.top.frame import duration as age
 
     with opened(dsn) as queues:
@@ -135,7 +135,7 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def show(name: str, dsn: str | None, as_json: bool) -> None:
-    """Show what is in a queue, and its settings."""
+    """Show the settings of a queue and the numbers of its requests."""
     from rowlease.queues import shown
     from rowlease.top.frame import duration as age
 
@@ -157,7 +157,7 @@ def show(name: str, dsn: str | None, as_json: bool) -> None:
 def pause(name: str, dsn: str | None, as_json: bool) -> None:
     """Stop claims from a queue.
 
-    Running requests and producers continue.
+    Its running requests and its producers continue.
     """
     with opened(dsn) as queues:
         queues.pause(name)
@@ -177,23 +177,23 @@ def resume(name: str, dsn: str | None, as_json: bool) -> None:
 
 @queue.command()
 @click.argument("name")
-@click.option("--timeout", type=duration, help="How long to wait. Default: until nothing runs.")
+@click.option("--timeout", type=duration, help="The longest time to wait. Default: no limit.")
 @dsn_option
 @json_option
 def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) -> None:
-    """Pause a queue, and wait until nothing runs.
+    """Pause a queue, and wait until none of its requests runs.
 
-    Waiting requests stay, and the queue stays paused, until `rowlease queue resume`. Exits with 1
-    if requests still run when the time is over.
+    The queue stays paused, with its waiting requests, until `rowlease queue resume`. The exit code
+    is 1 if requests still run after the timeout.
     """
     with opened(dsn) as queues:
         running = queues.drain(name, timeout)
     if as_json:
         show_json({"queue_name": name, "paused": True, "processing": running})
     elif running:
-        click.echo(f"queue {name}: paused, with {counted(running)} still running")
+        click.echo(f"queue {name}: paused; {counted(running)} still running")
     else:
-        click.echo(f"queue {name}: paused, and nothing runs")
+        click.echo(f"queue {name}: paused; no request is running")
     if running:
         raise SystemExit(1)
 
@@ -201,7 +201,7 @@ def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) 
 @queue.command()
 @click.argument("name")
 @click.option(
-    "--purge", is_flag=True, help="Delete its waiting requests and dead letters for good, too."
+    "--purge", is_flag=True, help="Also delete its waiting requests and dead letters for good."
 )
 @dry_run_option
 @dsn_option
@@ -209,8 +209,8 @@ def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) 
 def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     """Delete a queue that nothing uses.
 
-    It must have no requests, and no live worker, schedule or staged load may use it. Its finished
-    requests stay in the history until they expire.
+    The queue must have no requests, and no live worker, schedule or staged load may use it. Its
+    history stays until it expires.
     """
     with opened(dsn) as queues:
         count = queues.delete(name, purge=purge, dry_run=dry_run)
@@ -227,16 +227,16 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
 @dsn_option
 @json_option
 def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Create and set the queues that code declares.
+    """Create or change the queues that code declares.
 
-    These are the queues that the module TASKS declares and the queues that its tasks name.
+    These are the queues that the module TASKS declares, and the queues of its tasks.
 
     \b
       images = Queue("images", capacity=1000)      in myapp/tasks.py
       rowlease queue apply myapp.tasks
 
-    Settings that a declaration does not name stay as they are, and so do other queues. --dry-run
-    shows how the database differs from the code, and changes nothing.
+    Other queues, and settings that are not declared, stay as they are. --dry-run only shows the
+    differences between the database and the code.
     """
     from rowlease.task_loading import load_queues
 
@@ -248,10 +248,11 @@ def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 
 
 def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> None:
-    """Create the queues that a worker of TASKS needs, and log how others differ from the code.
+    """Create the missing queues of a worker, and log how its other queues differ from the code.
 
     Args:
-        named: the worker's queues, if its command names them.
+        tasks: the module of the worker's tasks.
+        named: the queues in the worker's command; without any, those of the module.
     """
     from rowlease.queue_settings import Queue
     from rowlease.task_loading import load_queues
@@ -265,7 +266,7 @@ def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> 
             if change.setting is None:
                 logger.info("%s", change)
             else:
-                logger.warning("%s in the code; `rowlease queue apply` sets it", change)
+                logger.warning("%s in the code; to set it, use `rowlease queue apply`", change)
 
 
 def show_changes(changes: list[Change], as_json: bool, dry_run: bool, nothing: str) -> None:
@@ -287,7 +288,7 @@ def done(name: str, as_json: bool, word: str) -> None:
 
 
 def as_data(info: QueueInfo) -> dict[str, Any]:
-    """The queue for programs."""
+    """A queue as JSON data."""
     data = info._asdict()
     oldest = data.pop("oldest")
     settings = data.pop("settings")

@@ -24,17 +24,23 @@ def moment(text: str) -> datetime | timedelta:
 
 
 @click.command()
-@click.option("--queue", "queues", multiple=True, help="Only this one; may be given several times.")
+@click.option(
+    "--queue", "queues", multiple=True, help="Only this queue. May be given several times."
+)
 @click.option(
     "--since",
     type=moment,
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="2026-11-21, 2026-11-21T08:00 (UTC if it names no zone), or how long ago: 90m, 7d.",
+    help="2026-11-21, 2026-11-21T08:00 (UTC unless it has a zone), or a time ago: 90m, 7d.",
 )
 @click.option(
-    "--until", type=moment, default="0s", metavar="TIME", help="As --since. Default: now."
+    "--until",
+    type=moment,
+    default="0s",
+    metavar="TIME",
+    help="The end, in the same form. Default: now.",
 )
 @click.option(
     "--output",
@@ -59,15 +65,16 @@ def report(
 ) -> None:  # fmt: skip
     """Report throughput, waits, runs and failures, as tables and a chart.
 
-    Spark reads history and queue, and counts requests that were completed, cancelled or became dead
-    letters in the window, by the database's clock.
+    Spark reads the history and the queue. It counts the requests that were completed, cancelled or
+    became dead letters between two times of the database's clock.
 
     \b
-    wait  from when a request could first be claimed (requested and due; a retry
-          has a new due time) to its last lease
-    run   from that lease to its completion
+    wait  the time from when the request was enqueued and due to its last lease;
+          each retry has a new due time
+    run   the time from the last lease to the completion
 
-    Percentiles are exact, of times rounded to 0.1 ms. Role: reader. PostgreSQL only.
+    Percentiles are exact, but times are rounded to 0.1 ms. This needs the role reader, and works
+    only with PostgreSQL.
     """
     from rich.console import Console
 
@@ -86,8 +93,8 @@ def report(
     if not made.files:
         where = f" in {' or '.join(queues)}" if queues else ""
         click.echo(
-            f"nothing was completed or failed{where} between {window}; look further back with "
-            "--since 30d, or see what waits with `rowlease depth`"
+            f"no request was completed or failed{where} between {window}; look further back with "
+            "--since 30d, or count waiting requests with `rowlease depth`"
         )
         return
     console = Console()

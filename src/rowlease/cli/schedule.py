@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def schedule() -> None:
     """List, add, pause, resume, remove and fire schedules.
 
-    Workers create the schedules of their tasks (@task(cron=...)) when they start, under the task's
-    name: pause one of those rather than remove it.
+    When workers start, they create the schedules of their tasks (@task(cron=...)), each with the
+    task's name. So pause such a schedule instead of removing it.
     """
 
 
@@ -29,7 +29,7 @@ def schedule() -> None:
 @dsn_option
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
-    """Show every schedule, and when it fires next."""
+    """Show all schedules and their next firings."""
     from rowlease.database import connect
 
     with connect(dsn) as store:
@@ -55,7 +55,7 @@ def next_firing(row: Schedule) -> str:
         return f"next at {shown(row.next_time)}"
     try:
         return f"next at {shown(Cron(row.cron, row.time_zone).following(row.changed_time))}"
-    except ConfigError as error:  # it was not put there by this command
+    except ConfigError as error:  # the row was written by hand
         return f"never ({error})"
 
 
@@ -68,13 +68,13 @@ def shown(time: datetime | None) -> str:
 @click.argument("cron")
 @click.argument("kind")
 @click.option("--queue", default="default", show_default=True)
-@click.option("--time-zone", default="UTC", show_default=True, help="Such as Europe/Berlin.")
+@click.option("--time-zone", default="UTC", show_default=True, help="For example Europe/Berlin.")
 @click.option(
     "--payload",
     metavar="JSON",
     default="{}",
     show_default=True,
-    help="The task's arguments; {scheduled_time} becomes the time of each firing.",
+    help="The task's arguments. {scheduled_time} is replaced with the time of the firing.",
 )
 @click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
 @click.option(
@@ -82,7 +82,7 @@ def shown(time: datetime | None) -> str:
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="How many missed firings are enqueued late, the latest ones.",
+    help="The most missed firings that are enqueued late.",
 )
 @dry_run_option
 @dsn_option
@@ -100,10 +100,10 @@ def add(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Create the schedule NAME, or change it: enqueue the task KIND at the times of CRON.
+    """Create or change the schedule NAME, which enqueues the task KIND at the times of CRON.
 
     \b
-    CRON is minute hour day month weekday:
+    CRON has five fields, minute, hour, day, month and weekday:
       rowlease schedule add nightly "0 3 * * *" clean_up --time-zone Europe/Berlin
     """
     from rowlease.cron import Cron
@@ -140,7 +140,7 @@ def add(
 @dsn_option
 @json_option
 def pause(name: str, dsn: str | None, as_json: bool) -> None:
-    """Stop a schedule from firing; requests that it has enqueued still run."""
+    """Stop a schedule. Requests that it has enqueued still run."""
     act("pause_schedule", name, dsn, as_json, "paused")
 
 
@@ -149,7 +149,7 @@ def pause(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def resume(name: str, dsn: str | None, as_json: bool) -> None:
-    """Let a paused schedule fire again from now on; missed firings are not enqueued."""
+    """Let a paused schedule fire again. Firings missed during the pause are not enqueued."""
     act("resume_schedule", name, dsn, as_json, "resumed")
 
 
@@ -159,9 +159,9 @@ def resume(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Delete a schedule; requests that it has enqueued still run.
+    """Delete a schedule. Requests that it has enqueued still run.
 
-    If a task's code has it, a worker creates it again when it starts.
+    If the schedule is in a task's code, the next worker that starts creates it again.
     """
     if dry_run:
         would(name, dsn, "remove")
@@ -175,7 +175,7 @@ def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Enqueue one firing now; the next planned one does not change."""
+    """Enqueue one request of a schedule now. Its next firing does not change."""
     from rowlease.database import connect
 
     if dry_run:
@@ -219,4 +219,4 @@ def refuse_unknown(outcome: Outcome, name: str) -> None:
 
 
 def unknown(name: str) -> NoReturn:
-    raise InvalidRequest(f"there is no schedule {name!r}; `rowlease schedule list` shows all")
+    raise InvalidRequest(f"there is no schedule {name!r}; `rowlease schedule list` lists them")

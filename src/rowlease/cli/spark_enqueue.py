@@ -13,24 +13,26 @@ from rowlease.cli.options import dsn_option, json_option, show_json
     "--input",
     "source",
     required=True,
-    help="A file, a folder or a URI that Spark reads; each row becomes one request.",
+    help="A file, a folder or a URI that Spark can read. Each row becomes a request.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["parquet", "csv", "json"]),
     required=True,
-    help="csv: the first line names the columns. json: one object per line.",
+    help="For csv, the first line has the names of the columns. For json, each line is an object.",
 )
 @click.option("--queue", default="default", show_default=True)
-@click.option("--payload", metavar="COLUMN", help="JSON text or a struct. Default: the whole row.")
-@click.option("--priority", metavar="COLUMN", help="Whole numbers; bigger is more urgent.")
-@click.option("--dedup-key", metavar="COLUMN", help="A row whose key is live is left out.")
-@click.option("--group-key", metavar="COLUMN", help="Requests of a group run one at a time.")
-@click.option("--due-time", metavar="COLUMN", help="Timestamps; not claimed before them.")
 @click.option(
-    "--load-id", help="Each load id enqueues once: with one, a failed run can be repeated."
+    "--payload",
+    metavar="COLUMN",
+    help="The column with the payload, JSON text or a struct. Default: the whole row.",
 )
+@click.option("--priority", metavar="COLUMN", help="The column with the priority, an integer.")
+@click.option("--dedup-key", metavar="COLUMN", help="The column with the dedup key.")
+@click.option("--group-key", metavar="COLUMN", help="The column with the group key.")
+@click.option("--due-time", metavar="COLUMN", help="The column with the due time, a timestamp.")
+@click.option("--load-id", help="A name for this load. Runs with the same load id enqueue once.")
 @dsn_option
 @json_option
 def spark_enqueue(
@@ -47,10 +49,10 @@ def spark_enqueue(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Enqueue the rows of a file for the task KIND, by the million, all or none.
+    """Enqueue all rows of a large file for the task KIND, or none.
 
-    It starts a Spark session on this machine (needs the extra rowlease[spark]). Under spark-submit
-    it uses the submitted one; see docs/spark.md.
+    The command starts a Spark session on this machine, which needs the extra rowlease[spark]. Under
+    spark-submit it uses the session of spark-submit; see docs/spark.md.
     """
     from rowlease.cli.logs import set_up_logging
     from rowlease.database import connect, database
@@ -84,7 +86,7 @@ def spark_enqueue(
         return
     line = f"{done.num_enqueued:,} of {done.num_rows:,} rows enqueued into {queue}"
     if done.num_duplicates:
-        line += f"; {done.num_duplicates:,} have a dedup key that is live or came before"
+        line += f"; {done.num_duplicates:,} have the dedup key of a live request or another row"
     if done.outcome == "repeat":
-        line += "; an earlier run of this load id has enqueued them"
+        line += "; an earlier run with this load id has enqueued them"
     click.echo(line)

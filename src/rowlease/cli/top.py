@@ -9,19 +9,19 @@ import click
 from rowlease.cli.options import dsn_option, json_option, show_json
 from rowlease.errors import ConfigError
 
-#: Seconds between the two samples that the rates of a single frame need.
+#: Seconds between the two samples from which the rates of a single frame are computed.
 APART = 1.0
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one frame and end.")
+@click.option("--once", is_flag=True, help="Print one frame, and end.")
 @dsn_option
 @json_option
 def top(dsn: str | None, as_json: bool, once: bool) -> None:
-    """Show queues and workers live: depth, rates, ages, busy workers. q leaves.
+    """Show queues and workers live. Press q to leave.
 
-    It reads only counters and small tables, once a second, so it costs the queues nothing. --json
-    prints one frame. Roles: reader, operator or worker.
+    Once a second the command reads counters and small tables, but never the queue itself. With
+    --json it prints one frame. It needs the role reader, operator or worker.
     """
     from rich.console import Console
 

@@ -33,16 +33,16 @@ class RunResult(NamedTuple):
 def named_queues(
     _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> list[str] | dict[str, int] | None:
-    """The queue names in order; if one has a weight, all names with their weights (1 by default).
+    """The names in order; or, if a name has a weight, all names with their weights (default: 1).
 
-    None if no name is given. A name that itself ends in = and digits must be given with a weight.
+    None if there is no name. A name that itself ends in = and digits needs a weight.
     """
     split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
     if not any(match and match[2] for match in split):
         return list(given) or None
     weights = {match[1]: int(match[2] or 1) for match in split if match}
     if len(weights) < len(given):
-        raise click.BadParameter("a queue is given twice")
+        raise click.BadParameter("a queue is given twice; give each queue once")
     return weights
 
 
@@ -54,41 +54,46 @@ def named_queues(
     multiple=True,
     metavar="NAME[=WEIGHT]",
     callback=named_queues,
-    help="May be given several times. Earlier ones are served first; with weights (1 to 1000) each "
-    "gets its share: --queue fast=3 --queue slow=1. Default: the queues that the tasks name.",
+    help="May be given several times. Earlier queues are served first. With weights (1 to 1000), "
+    "each queue gets its share: --queue fast=3 --queue slow=1. Default: the queues of the tasks.",
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
-    help="Slots. Default: the usable cores; 32 threads; 100 coroutines.",
+    help="The number of slots. Default: the usable cores for processes, 32 threads, 100 "
+    "coroutines.",
 )
 @click.option(
     "--executor",
     type=click.Choice(["process", "thread", "coroutine"]),
-    help="What a slot runs its tasks in. Default: process; coroutine if all are `async def`.",
+    help="The kind of slot. Default: process; coroutine if all tasks are `async def`.",
 )
-@click.option("--prefetch", type=click.IntRange(0), help="The most requests to prefetch per slot.")
-@click.option("--lease", type=duration, help="How long a lease lasts. Default: the queue's.")
+@click.option(
+    "--prefetch", type=click.IntRange(0), help="The most requests that each slot prefetches."
+)
+@click.option("--lease", type=duration, help="The time of a lease. Default: the queue's setting.")
 @click.option(
     "--consumer-priority",
     type=int,
     default=0,
     show_default=True,
-    help="Workers with a larger one and free slots get requests first.",
+    help="Workers with a larger priority get requests first while they have free slots.",
 )
 @click.option(
     "--create-queues",
     is_flag=True,
-    help="First create the queues that are missing, as the module of TASKS declares them. Needs "
-    "the role rowlease_operator as well.",
+    help="First create missing queues as the module of TASKS declares them. This also needs the "
+    "role rowlease_operator.",
 )
-@click.option("--burst", is_flag=True, help="End when nothing is left to do.")
+@click.option(
+    "--burst", is_flag=True, help="End when the queues are empty. Scheduled requests do not count."
+)
 @click.option(
     "--grace",
     type=duration,
     default="30s",
     show_default=True,
-    help="How long running tasks may go on after SIGTERM or Ctrl-C. A second signal ends them.",
+    help="The time that running tasks have after SIGTERM or Ctrl-C. A second signal ends them.",
 )
 @click.option(
     "--processes",
@@ -101,13 +106,14 @@ def named_queues(
 @click.option(
     "--health",
     metavar="[HOST:]PORT",
-    help="Answer GET /live and /ready there with 200 or 503. A port alone serves only this host.",
+    help="Answer GET /live and /ready at this address with 200 or 503. Without HOST, only programs "
+    "on this host can connect.",
 )
 @click.option(
     "--health-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PATH",
-    help="Touch this file every second while live, and PATH.ready while ready.",
+    help="Touch this file every second while the worker is live, and PATH.ready while it is ready.",
 )
 @click.option(
     "--log-format",
@@ -123,9 +129,12 @@ def named_queues(
     default="info",
     envvar="ROWLEASE_LOG_LEVEL",
     show_default=True,
-    help="At debug, every request has a line. Also set by ROWLEASE_LOG_LEVEL.",
+    help="The lowest level of lines on stderr; debug logs every request. Also set by "
+    "ROWLEASE_LOG_LEVEL.",
 )
-@click.option("--supervised", type=int, hidden=True, help="The descriptor of the channel.")
+@click.option(
+    "--supervised", type=int, hidden=True, help="The descriptor of the channel to the supervisor."
+)
 @dsn_option
 @json_option
 def worker(
@@ -144,12 +153,12 @@ def worker(
 ) -> None:
     """Claim requests and run the tasks of a module.
 
-    TASKS is `package.module` (every task in it) or `package.module:name`.
-
+    TASKS is `package.module`, for all tasks of the module, or `package.module:name`.
 
     \b
-    SIGTERM, Ctrl-C  drain: claim no more and finish what runs; again: abandon it at once
-    SIGQUIT          write the stacks of all processes to stderr and go on
+    SIGTERM, Ctrl-C  claim no more, and finish the running tasks; a second signal
+                     abandons them at once
+    SIGQUIT          write the stacks of all processes to stderr, and continue
     """
     from rowlease.cli.logs import set_up_logging, write_behind_stderr
     from rowlease.cli.queue import create_missing
@@ -194,12 +203,12 @@ def run_alone(
 
 
 def run_supervised(tasks: str, dsn: str | None, fd: int, settings: WorkerSettings) -> None:
-    """Run one worker of a supervisor, and send it reports."""
+    """Run one worker of a supervisor, and send reports to the supervisor."""
     from rowlease.worker.host.channel import WorkerEnd
     from rowlease.worker.host.health_reporter import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
 
-    # SIGQUIT is handled before anything else, because it would end a worker that starts.
+    # Handle SIGQUIT before anything else: without a handler it would end the process.
     with stacks_on_sigquit(lambda: None), open_worker(tasks, dsn, settings) as worker:
         channel = WorkerEnd(fd, gone=worker.stop)
         with HealthReporter(worker.health.report, [channel], worker.health.changed):
@@ -213,7 +222,7 @@ def run_supervisor(
     health_file: Path | None,
     settings: WorkerSettings,
 ) -> RunResult:
-    """Run several workers, each in its own process with the options of this one."""
+    """Run several workers, each in its own process, with the options of this command."""
     from rowlease.config import configured_dsn
     from rowlease.database import connect, database
     from rowlease.events import Events, log_to
@@ -223,11 +232,11 @@ def run_supervisor(
     log_to(events)
     outlets, interval = outlets_of(health_file)
     environment = dict(os.environ)
-    # -P, because this process did not import rowlease from the working directory either.
+    # With -P, workers do not import rowlease from the working directory; this process did not.
     command = [sys.executable, "-P", "-m", "rowlease", "worker", "--supervised", "{}"]
     with database(dsn) as place:
         with connect(place):
-            pass  # so that an error is reported once, and not by each worker
+            pass  # report an error of the database once, and not in each worker
         if configured_dsn(dsn) is None:
             environment["ROWLEASE_DSN"] = place
         supervisor = Supervisor(
@@ -250,7 +259,7 @@ def run_supervisor(
 
 @contextmanager
 def open_worker(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterator[Worker]:
-    """Make a worker on a store that is closed afterwards."""
+    """Make a worker. Its store is closed at the end of the block."""
     from rowlease.database import connect, database
     from rowlease.store import redact
     from rowlease.task_loading import load_tasks
@@ -266,7 +275,7 @@ def open_worker(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterat
 
 @contextmanager
 def health_probes(address: str | None, report: Callable[[], HealthReport]) -> Iterator[None]:
-    """Answer health probes over HTTP meanwhile, if an address is given."""
+    """Answer health probes over HTTP during the block, if there is an address."""
     if address is None:
         yield
         return
