@@ -701,7 +701,7 @@ BAD_WORKERS = {
     "module without tasks": (["idle"], r"no task in idle"),
     "module that fails": (["broken"], r"RuntimeError: this module is broken"),
     "missing library": (["needy"], r"no_such_library"),
-    "no module": ([""], r"name the module"),
+    "no module": ([""], r"give the module"),
     "nothing": ([], r"Missing argument 'TASKS'"),
     "no slots": (["jobs", "--concurrency", "0"], r"--concurrency"),
     "lease of a word": (["jobs", "--lease", "long"], r"not a duration; write 250ms"),

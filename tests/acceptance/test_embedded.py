@@ -373,10 +373,10 @@ def test_a_port_in_use_is_named_and_nothing_is_made(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"Port {port} .*in use"):
+        with pytest.raises(ConfigError, match=f"port {port} .*in use"):
             embedded(new_home, port=port).__enter__()
         monkeypatch.setenv("ROWLEASE_EMBEDDED_PORT", str(port))
-        with pytest.raises(ConfigError, match=f"Port {port} .*in use"):
+        with pytest.raises(ConfigError, match=f"port {port} .*in use"):
             embedded(new_home).__enter__()
     assert not list(new_home.glob(f"{DATA}*"))
 
@@ -481,7 +481,7 @@ def test_wrong_settings_are_refused_before_anything_runs(
     new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="not usable"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         embedded(tmp_path / "file" / "home").__enter__()
     with pytest.raises(ConfigError, match="1 to 65535"):
         embedded(new_home, port=70_000).__enter__()

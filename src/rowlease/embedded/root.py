@@ -1,12 +1,13 @@
 """Lets root run PostgreSQL, which refuses to start as root.
 
-A script that uses only the standard library; Linux only. `rowlease.embedded` puts it before the
-keeper's command line:
+This script works only on Linux, and uses only the standard library. `rowlease.embedded` puts it
+before the keeper's command line:
 
     python root.py <home> <data folder> <binaries> <command> ...
 
-A user namespace is preferred, because files and processes then still belong to root. If none is
-allowed (Docker forbids them by default), the command runs as `nobody`, which owns the data folder.
+If possible, the command runs in a user namespace, so that files and processes still belong to root.
+If user namespaces are forbidden, as in Docker by default, the command runs as the user `nobody`,
+who becomes the owner of the data folder.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 def run(home: Path, data: Path, binaries: Path, command: list[str]) -> None:
-    nobody = pwd.getpwnam("nobody")  # initdb looks its user up, so the user must exist
+    nobody = pwd.getpwnam("nobody")  # initdb needs a user that exists
     if namespace_suffices(nobody.pw_uid, home, binaries):
         give(home, data, 0, 0)
         enter_namespace(nobody.pw_uid)
@@ -37,12 +38,12 @@ def run(home: Path, data: Path, binaries: Path, command: list[str]) -> None:
 
 
 def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
-    """Try a namespace in a child process, because a process cannot leave one."""
+    """Try a user namespace in a child process, because a process cannot leave a namespace."""
     child = os.fork()
     if child == 0:
         try:
             enter_namespace(uid)
-            # In the namespace root has no rights on files of other users.
+            # In the namespace, root has no rights on files of other users.
             os._exit(0 if os.access(home, os.W_OK) and os.access(binaries, os.X_OK) else 1)
         finally:
             os._exit(1)
@@ -50,7 +51,7 @@ def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
 
 
 def enter_namespace(uid: int) -> None:
-    """Enter a user namespace as `uid`; outside of it nothing changes."""
+    """Enter a user namespace in which this process is the user `uid`."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
@@ -61,8 +62,8 @@ def enter_namespace(uid: int) -> None:
 def become(uid: int, gid: int) -> None:
     """Become another user, but keep the capability to ignore the permissions of files.
 
-    It is needed for a home and binaries below /root. The capability must be ambient to survive
-    exec.
+    PostgreSQL needs this capability if the home or the binaries are below /root. Only an ambient
+    capability survives exec.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
@@ -71,22 +72,25 @@ def become(uid: int, gid: int) -> None:
     os.setresuid(uid, uid, uid)
     mask = 1 << CAP_DAC_OVERRIDE
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    # effective, permitted, inheritable; then the same for capabilities from 32 on
+    # The sets effective, permitted and inheritable: first capabilities 0 to 31, then 32 to 63.
     sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)
     if libc.capset(header, sets) or libc.prctl(
         PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0
     ):
-        sys.stderr.write("No CAP_DAC_OVERRIDE: nobody must be able to read home and binaries.\n")
+        sys.stderr.write(
+            "CAP_DAC_OVERRIDE is not available, so the user nobody must be able to read the home "
+            "and the binaries.\n"
+        )
 
 
 def give(home: Path, data: Path, uid: int, gid: int) -> None:
-    """Change the owner of the data folder if another user made it."""
+    """Change the owner of the data folder, if it belongs to another user."""
     server = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(server, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return  # a server runs, and the keeper will use it, so its files stay as they are
-    folders = home.glob(f"{data.name}*")  # also one that an interrupted initdb has left
+        return  # a server runs, so its files stay as they are
+    folders = home.glob(f"{data.name}*")  # also the folder of an interrupted initdb
     for top in (path for path in folders if path.stat().st_uid != uid):
         for folder, _, files in os.walk(top):
             for path in (folder, *(os.path.join(folder, name) for name in files)):
