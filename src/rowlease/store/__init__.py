@@ -1,7 +1,8 @@
 """The only package that knows a database.
 
-`open_store` gives a `Store`. All other packages use the values of `rowlease.model`, and ask for the
-role of the store that they need: Producing, Consuming, Scheduling, Operating or Reading.
+`open_store` returns a `Store`. All other packages use the values of `rowlease.model`. Their
+functions take the role of the store that they need: Producing, Consuming, Scheduling, Operating or
+Reading.
 """
 
 from __future__ import annotations
@@ -50,20 +51,21 @@ __all__ = [
     "schema_differences",
 ]
 
-#: Seconds between two tries of a migration that did not get a lock: the least and the most.
+#: The shortest and the longest pause, in seconds, before a migration that did not get a lock is
+#: tried again.
 MIGRATION_PAUSE = 1.0, 3.0
 
 
 def open_store(
     dsn: str, *, application_name: str = "rowlease", call_timeout: timedelta = deadlines.CALL
 ) -> Store:
-    """Open the store of a DSN; it connects on first use.
+    """Open the store of a DSN. The store connects on first use.
 
     Args:
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
-        application_name: shown in pg_stat_activity or sys.dm_exec_sessions.
-        call_timeout: how long a call may take before it raises StoreTimeout (more than 0); long
-            routines have more (`rowlease.store.deadlines`); `Store.within` changes it.
+        application_name: the name that pg_stat_activity or sys.dm_exec_sessions shows.
+        call_timeout: how long a call may take before it raises StoreTimeout (more than 0). Some
+            routines may take longer (`rowlease.store.deadlines`). `Store.within` sets another time.
 
     Raises:
         ConfigError: the DSN does not name an engine that rowlease knows.
@@ -98,12 +100,12 @@ def migrate(
 ) -> Migrated:
     """Bring the database to this version's schema and routines, in one transaction.
 
-    Safe to call again, and from several threads, processes and hosts at once; workers may run
+    Safe to call again, and from several threads, processes and hosts at once. Workers may run
     meanwhile. If another transaction holds a table for long, or in a deadlock, everything is rolled
-    back and tried again for ten minutes, so that nobody waits for the migration in between.
+    back and tried again for ten minutes. Between two tries, nobody waits for the migration.
 
     Args:
-        on_retry: called with the error before each further try.
+        on_retry: a function that is called with the error before each further try.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -133,10 +135,9 @@ def migrate(
 def migration_sql(dsn: str) -> str:
     """The script, for psql or sqlcmd, that `migrate` would execute on this database.
 
-    Changes nothing. The script is one transaction, and takes the lock of `migrate`.
+    This call changes nothing. The script is one transaction and takes the lock of `migrate`.
 
-    Raises:
-        As `migrate`.
+    Raises: the same as `migrate`.
     """
     check_engine(dsn)
     if is_sqlserver(dsn):
@@ -151,13 +152,13 @@ def migration_sql(dsn: str) -> str:
 def schema_differences(dsn: str) -> list[Difference]:
     """The differences between a database and this release.
 
-    Compares tables, columns, constraints, indexes, triggers, views, routines and grants. Changes
-    nothing. PostgreSQL needs only the right to connect; SQL Server needs VIEW DEFINITION and the
-    role rowlease_reader.
+    This call compares tables, columns, constraints, indexes, triggers, views, routines and grants,
+    and changes nothing. PostgreSQL requires only the right to connect. SQL Server requires VIEW
+    DEFINITION and the role rowlease_reader.
 
     Raises:
         AccessDenied: the user cannot see all definitions (SQL Server).
-        SchemaMismatch: the database is of another revision.
+        SchemaMismatch: the database has another revision.
         ConfigError, StoreError: as `migrate`.
     """
     check_engine(dsn)
@@ -171,7 +172,7 @@ def schema_differences(dsn: str) -> list[Difference]:
 
 
 def psql_connection(dsn: str) -> tuple[str, str | None]:
-    """The same database for psql: a connection string without the password, and the password.
+    """The DSN for psql: a connection string without the password, and the password.
 
     Raises:
         ConfigError: the DSN cannot be read, or names SQL Server.
@@ -185,7 +186,7 @@ def psql_connection(dsn: str) -> tuple[str, str | None]:
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
-    """The options of Spark's JDBC writer and reader for the same database: url, user, password...
+    """The options of Spark's JDBC writer and reader for this database, such as url and user.
 
     Raises:
         ConfigError: as `open_store`.
@@ -201,10 +202,12 @@ def jdbc_options(dsn: str) -> dict[str, str]:
 
 
 def jdbc_error(dsn: str, state: str, number: int, text: str) -> RowleaseError:
-    """The exception for an error of the database's JDBC driver.
+    """The exception for an error that the database's JDBC driver raised.
 
     Args:
-        state, number, text: of java.sql.SQLException; only the first line of the text.
+        state: the SQLSTATE of the java.sql.SQLException.
+        number: its error code.
+        text: the first line of its message.
     """
     where = redact(dsn)
     if is_sqlserver(dsn):

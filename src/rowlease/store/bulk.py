@@ -1,7 +1,7 @@
-"""Many rows at once, without routines: into the tables `lane` and `staging`, and out of the views.
+"""Writes and reads many rows at once, without routines.
 
-Millions of rows are written by COPY and read by a cursor. No worker sees the rows of a load before
-`promote`.
+Rows are written to the tables `lane` and `staging` by COPY, and read from the views by a cursor. No
+worker sees the rows of a load before `promote`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 
 from rowlease.store.store import Store
 
-#: The columns of the table `lane`, as `copy_part` takes them.
+#: The columns of the blocks that `copy_part` writes to the table `lane`.
 LANE = ("run_number", "part", "priority", "kind", "payload")
 
 
 class Window(NamedTuple):
-    """A window for the time when requests ended; for unfinished ones, when they were last leased.
+    """A range of times when requests ended. For an unfinished request, its last lease counts.
 
     Attributes:
-        since, until: from (included) and to (excluded), as PostgreSQL reads times; None: open.
+        since: the first time, as text that PostgreSQL can read; None means no limit.
+        until: the end, which is excluded; None means no limit.
     """
 
     since: str | None = None
@@ -30,7 +31,7 @@ class Window(NamedTuple):
 
 
 class IdRange(NamedTuple):
-    """A range of request ids, both ends included; None: no rows at all."""
+    """A range of request ids, both ends included. None means that there are no rows."""
 
     first: int | None
     last: int | None
@@ -43,27 +44,28 @@ class BulkStore(Store):
     def copy_part(
         self, load_id: str, run_number: int, part: int, blocks: Iterable[tuple[bytes, Counter[int]]]
     ) -> None:
-        """Write a part of a load into the lane, all of it or nothing.
+        """Write a part of a load into the lane, either all of it or nothing.
 
         Args:
             part: a number that no other attempt has.
-            blocks: rows as CSV, with the columns LANE; and the number of rows of each priority.
+            blocks: rows as CSV with the columns LANE, and each block's number of rows by priority.
 
         Raises:
             InvalidRequest: a payload is not JSON, or a text cannot be stored.
-            LoadLost: another run has taken the load over, or it is promoted.
-            StoreError: from the database.
+            LoadLost: another run has taken the load over, or the load has been promoted.
+            StoreError: the database refused the rows, or is unavailable.
         """
 
     @abstractmethod
     def copy_staged(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
-        """Write rows of a load, all of them or none.
+        """Write rows of a load to `staging`, either all of them or none.
 
         Args:
-            blocks: CSV; each block has whole rows.
+            blocks: whole rows as CSV.
 
         Raises:
-            StoreError, or InvalidRequest for a text that the database cannot store.
+            InvalidRequest: the database cannot store a text.
+            StoreError: the database refused the rows, or is unavailable.
         """
 
     @abstractmethod
@@ -81,8 +83,8 @@ class BulkStore(Store):
         part: IdRange,
         window: Window | None = None,
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows of one range, in one snapshot; fetched in blocks."""
+        """The rows of one range, read in one snapshot and fetched in blocks."""
 
     @abstractmethod
     def now(self) -> datetime:
-        """The time of the database's clock."""
+        """The current time of the database's clock."""

@@ -1,4 +1,4 @@
-"""The common part of all calls of routines; the store of an engine implements `_call`."""
+"""What all calls of routines have in common. The store of each engine implements `_call`."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from rowlease.store import deadlines
 from rowlease.store.revisions import Schema, check_schema
 from rowlease.store.shared_listener import SharedListener
 
-#: Outcomes by their text; a lookup is fifteen times as fast as `Outcome(text)`.
+#: Outcomes by their text. A lookup is fifteen times as fast as `Outcome(text)`.
 OUTCOMES = {each.value: each for each in Outcome}
-#: The columns of most results.
+#: The columns that most routines return.
 OUTCOME = ("request_id", "outcome")
 
 V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Schedule, Schema)
 
 
 class Notifications(Protocol):
-    """Notifications: requests may have been enqueued."""
+    """A connection that waits for notifications that requests may have been enqueued."""
 
     def announce_idle(self, idle: bool) -> None:
-        """Announce that this worker is idle, so that producers notify it, or no longer is."""
+        """Announce whether this worker is idle. Producers notify only idle workers."""
 
     def wait(self, timeout: timedelta) -> bool:
-        """Block until a notification comes (True) or the time is over (False)."""
+        """Block until a notification arrives (True) or the time has passed (False)."""
 
     def close(self) -> None: ...
 
@@ -45,32 +45,33 @@ class Notifications(Protocol):
 class Calls(ABC):
     """The base of every role of a store.
 
-    Synchronous; safe to call from several threads, each call on its own connection out of a small
-    pool. Every call is a transaction of its own, except on the caller's `connection`. Every call
-    has a deadline (`rowlease.store.deadlines`), from the wait for a connection to the last byte of
-    the answer; after it the connection is closed. A call on the caller's connection has the time
-    limits of that connection.
+    Calls are synchronous and may be made from several threads. Each call uses one connection of a
+    small pool and is a transaction of its own, unless the caller passes a `connection`. Each call
+    has a deadline (`rowlease.store.deadlines`), which covers the wait for a connection and the
+    whole answer. A connection whose call misses the deadline is closed. A call on the caller's
+    connection has the time limits of that connection.
 
     Raises:
         StoreTimeout, StoreUnavailable, StoreConflict, SchemaMismatch, AccessDenied, InvalidRequest,
-        QueueFull, RoutineError: see `rowlease.errors`; the driver's exception is the cause.
+        QueueFull, RoutineError: see `rowlease.errors`. The driver's exception is the `__cause__`.
     """
 
     #: The DSN without the password, for messages.
     where: str
-    #: Wakes those who wait for the end of a request: by its id, as text. A notification may be
-    #: missing: of a request whose last worker died. So look now and then.
+    #: Wakes callers that wait for the end of a request. The key is the request's id as text. If the
+    #: last worker of a request died, there is no notification. So callers must also poll.
     finished: SharedListener
-    #: Wakes those who wait for room in a queue: by its name.
+    #: Wakes callers that wait for room in a queue. The key is the queue's name.
     room: SharedListener
-    #: How long a call may take; and the deadline that `within` has set.
+    #: How long a call may take.
     _call_timeout: timedelta
+    #: The time that `within` has set instead, also for long routines.
     _timeout: timedelta | None = None
 
     def within(self, timeout: timedelta) -> Self:
-        """This store with another deadline for every call, also of long routines.
+        """A copy of this store with another deadline for every call, also of long routines.
 
-        It shares the connections, is safe to use from any thread, and costs a microsecond.
+        The copy shares the connections. Making one takes a microsecond and is safe in any thread.
         """
         bounded = copy.copy(self)
         bounded._timeout = timeout
@@ -89,18 +90,18 @@ class Calls(ABC):
     @property
     @abstractmethod
     def can_notify(self) -> bool:
-        """Can producers notify an idle worker, or must it poll? Known after the first call."""
+        """Whether producers can notify idle workers. This is known after the first call."""
 
     @abstractmethod
     def listen(self, queues: Sequence[str]) -> Notifications:
-        """Listen for notifications of these queues, on a connection of its own.
+        """Listen for notifications of these queues, on a separate connection.
 
-        They come when there may be work.
+        A notification means that there may be work.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close every connection; the store cannot be used afterwards."""
+        """Close every connection. The store cannot be used afterwards."""
 
     def _time_for(self, routine: str) -> timedelta:
         return self._timeout or deadlines.of(routine, self._call_timeout)
@@ -109,32 +110,32 @@ class Calls(ABC):
     def _call(
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
-        """All rows of a routine.
+        """All rows that a routine returns.
 
         Args:
-            connection: the caller's; None: one of the pool.
-            columns: those to return, in the routine's order; empty: all.
+            connection: the caller's connection; None means one of the pool.
+            columns: the columns to return, in the routine's order; empty means all.
         """
 
     @abstractmethod
     async def _call_async(
         self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
     ) -> list[Any]:
-        """All rows of a routine that is called on the caller's asyncio connection."""
+        """All rows that a routine returns, called on the caller's asyncio connection."""
 
     def _rows(
         self, columns: tuple[str, ...], name: str, connection: Any = None, /, **arguments: Any
     ) -> list[Any]:
-        """All rows of a routine, with the columns that this version knows.
+        """All rows that a routine returns, with the columns that this version knows.
 
-        A later version may add columns at the end; clients of this version ignore them.
+        A later version may add columns at the end, which clients of this version ignore.
         """
         rows = self._call(name, connection, columns, **arguments)
         wide = rows and len(rows[0]) > len(columns)
         return [row[: len(columns)] for row in rows] if wide else rows
 
     def _values(self, kind: type[V], name: str, /, **arguments: Any) -> list[V]:
-        """All rows of a routine, each as a value of `rowlease.model`."""
+        """All rows that a routine returns, each as a value of `rowlease.model`."""
         rows = self._rows(kind._fields, name, **arguments)
         return [kind._make(row) for row in rows]
 
@@ -146,22 +147,22 @@ def milliseconds(duration: None) -> None: ...
 @overload
 def milliseconds(duration: timedelta | None) -> int | None: ...
 def milliseconds(duration: timedelta | None) -> int | None:
-    """A duration as the routines take it."""
+    """A duration as an argument of a routine."""
     return None if duration is None else round(duration / timedelta(milliseconds=1))
 
 
 def duration(milliseconds: int) -> timedelta:
-    """A duration as the routines return it."""
+    """A duration that a routine returned."""
     return timedelta(milliseconds=milliseconds)
 
 
 def storable(text: str) -> str:
-    """Text that any database can store, without NUL and lone surrogates, for errors."""
+    """The text without NUL and lone surrogates, so that any database can store it."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def details_of(failures: Sequence[Failure]) -> dict[str, list[str | None] | None]:
-    """The types and tracebacks of errors as parameters: None if no failure has any."""
+    """The types and tracebacks of failures as parameters. Both are None if no failure has any."""
     details = [
         (f.error_type and storable(f.error_type), f.traceback and storable(f.traceback))
         for f in failures

@@ -1,9 +1,9 @@
 """The comments of rowlease's objects, which a database shows beside each of them.
 
-Each is written once: a routine's or a view's in the header of its file, a table's above its
-definition in the migrations, and a column's at the end of its line there. A column without one
-means what the first column of that name means. A table or column of SQL Server without one means
-what the same means on PostgreSQL.
+Each comment is written once. The comment of a routine or view is the header of its file. The
+comment of a table is above its definition in the migrations, and the comment of a column is at the
+end of its line there. A column without a comment has that of the first column with the same name. A
+table or column of SQL Server without a comment has that of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from rowlease.store.routines import PUBLIC, Routine, packaged, scripts
 
-#: What no file defines: the schemas, and Alembic's table.
+#: The comments of objects that no file defines: the schemas and Alembic's table.
 OTHERS = {
     "schema rowlease": "The job queue rowlease: its tables and views, and the routines for roles.",
     "schema rowlease_internal": "Routines that only the routines of rowlease call.",
@@ -22,15 +22,18 @@ OTHERS = {
 }
 
 
-#: The first line of what makes a table, a column, or a routine, view or trigger.
+#: The first line of a table.
 TABLE = re.compile(r"create (?:unlogged )?table (rowlease\.\w+)(?: partition of (rowlease\.\w+))?")
+#: A column in a table's definition.
 COLUMN = re.compile(r"  (?!constraint )(\w+) +\w")
+#: A column that a later revision added.
 ADDED = re.compile(r"alter table (rowlease\.\w+) add (?:column )?(?!constraint )(\w+) ")
+#: The first line of a routine, view or trigger.
 MADE = re.compile(r"^create or (?:replace|alter) (\w+) (rowlease\w*\.\w+)", re.MULTILINE)
 
 
 def comments(engine: str) -> dict[str, str]:
-    """The comments by the kind and name of an object, such as `column rowlease.queue.kind`.
+    """The comments, by the kind and name of an object, such as `column rowlease.queue.kind`.
 
     Args:
         engine: "postgresql" or "sqlserver".
@@ -46,7 +49,7 @@ def comments(engine: str) -> dict[str, str]:
     for script in scripts(engine):
         made = MADE.search(script.body)
         if made is None or made[1] == "trigger":
-            continue  # the grants are no object
+            continue  # the file of grants defines no object, and triggers have no comments
         kind = "view" if made[1] == "view" else "routine"
         found[f"{kind} {made[2]}"] = _header(script)
         if kind == "view":
@@ -57,7 +60,7 @@ def comments(engine: str) -> dict[str, str]:
 
 
 def _of_tables(engine: str) -> dict[str, str]:
-    """The tables and columns of the migrations with their comments, empty if they have none."""
+    """The comments of the tables and columns in the migrations; empty if there is none."""
     found: dict[str, str] = {}
     for file in sorted((packaged("migrations") / "versions").glob(f"*_{engine}.sql")):
         table, above = "", list[str]()
@@ -88,10 +91,10 @@ def _header(script: Routine) -> str:
 
 
 def _columns_of_view(script: Routine) -> Iterator[tuple[str, str]]:
-    """The columns of a view and the remarks on them: `name, name (remark), …`.
+    """The columns of a view and their remarks, read from a text such as `name, name (remark)`.
 
-    `the columns of queue` are those of that table. A view that cannot be read lists its columns as
-    params.
+    `the columns of queue` stands for the columns of that table. An inbox, which nobody can read,
+    lists its columns as `params`.
     """
     listed = script.header["params"]
     if listed == "none":

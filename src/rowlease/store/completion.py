@@ -1,7 +1,7 @@
 """Completes a request in the caller's transaction, on the caller's connection.
 
-A running task has no store, only the connection of its effects. Connections are recognised by their
-attributes, so that only libraries in use are imported.
+A running task has no store, only the connection on which it makes its changes. Connections are
+recognised by their attributes, so that no library is imported that the task does not use.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from rowlease.store.transaction import is_for_asyncio, refuse_autocommit, refuse
 
 
 def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, Any, None] | None:
-    """Complete a request; on an asyncio connection the result must be awaited.
+    """Complete a request. On an asyncio connection, the return value must be awaited.
 
     Args:
-        connection: of a library that `Client.bind` or `AsyncClient.bind` knows.
-        result: JSON text.
+        connection: a connection that `Client.bind` or `AsyncClient.bind` accepts.
+        held: the request.
+        result: the result of the task as JSON text, or None.
 
     Raises:
         LeaseLost: the outcome is not `ok`.
-        ConfigError: it is another kind of connection, or in autocommit mode.
-        Exceptions of the library.
+        ConfigError: the connection is of another kind, or in autocommit mode.
+        Exception: any exception of the connection's library.
     """
     if hasattr(connection, "run_sync"):  # SQLAlchemy's AsyncConnection or AsyncSession
         completed: Coroutine[Any, Any, None] = connection.run_sync(_complete, held, result)

@@ -1,4 +1,4 @@
-"""The calls of a worker: claim requests, report outcomes, register. The role `rowlease_worker`."""
+"""The calls of workers, for the role `rowlease_worker`: claims, leases, outcomes, heartbeats."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from rowlease.store.calls import (
 )
 from rowlease.store.transaction import refuse_autocommit, refuse_unless_ok
 
-#: The columns that `dequeue` and `exchange` return.
+#: The columns that `dequeue` returns.
 CLAIMED = (*LeasedRequest._fields, "more", "wait_ms", "floor")
+#: The columns that `exchange` returns.
 EXCHANGED = (*CLAIMED, "dead", "outcome")
 
 
 class Consuming(Calls):
-    """Lease requests and end their leases; see `rowlease.store.Store`."""
+    """Leases requests and ends their leases; see `rowlease.store.Store`."""
 
     def dequeue(
         self,
@@ -45,7 +46,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         floor: str | None = None,
     ) -> Claim:
-        """Claim up to `limit` requests (1 to 10,000); those beyond `slots` are prefetched."""
+        """Claim up to `limit` requests (1 to 10,000). Requests beyond `slots` are prefetched."""
         rows = self._rows(
             CLAIMED,
             "dequeue",
@@ -70,7 +71,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         floor: str | None = None,
     ) -> Exchanged:
-        """Report outcomes and claim up to `limit` (0: none) more, in one round trip and commit."""
+        """Report outcomes and claim up to `limit` requests (0: none), in one transaction."""
         results = [result for _, result in completed]
         rows = self._rows(
             EXCHANGED,
@@ -108,15 +109,15 @@ class Consuming(Calls):
         *,
         connection: Any = None,
     ) -> list[Outcome]:
-        """Finish requests; `results` is JSON text or None for each of them.
+        """Finish requests. `results` has JSON text or None for each request.
 
         Args:
-            connection: the caller's. The requests are finished if and only if its transaction
-                commits, so each effect of that transaction happens exactly once.
+            connection: the caller's connection. The requests are finished if and only if its
+                transaction commits, so each effect of this transaction happens exactly once.
 
         Raises:
-            LeaseLost: on a `connection`, an outcome is not `ok`. Roll back: another worker may own
-                the request, or it was completed before.
+            LeaseLost: with a `connection`, an outcome is not `ok`. Roll back: another worker may
+                own the request, or the request was completed before.
             ConfigError: the `connection` is in autocommit mode.
         """
         if connection is not None:
@@ -138,7 +139,7 @@ class Consuming(Calls):
     def fail(
         self, held: Sequence[Held | LeasedRequest], failures: Sequence[Failure]
     ) -> list[Outcome]:
-        """Report failed attempts; each is retried later or becomes a dead letter."""
+        """Report failed attempts. Each request is retried later or becomes a dead letter."""
         rows = self._rows(
             (*OUTCOME, "dead"),
             "fail",
@@ -152,7 +153,7 @@ class Consuming(Calls):
         return [OUTCOMES[outcome] for _, outcome, _ in rows]
 
     def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
-        """Give leases up, so that the requests wait again; no attempt is counted."""
+        """Give leases up, so that the requests wait again. No attempt is counted."""
         return outcomes_of(
             self._rows(
                 OUTCOME,
@@ -165,14 +166,14 @@ class Consuming(Calls):
     def decline(
         self, held: Sequence[Held | LeasedRequest], errors: Sequence[str]
     ) -> tuple[list[Outcome], list[bool]]:
-        """Give up the leases of requests of unknown kinds; no attempt is counted.
+        """Give up the leases of requests of unknown kinds. No attempt is counted.
 
         Args:
-            errors: the reason for each; it becomes the request's last error.
+            errors: the reason for each request, which becomes its last error.
 
         Returns:
-            The outcomes, and for each request whether it is a dead letter now, because no live
-            worker of its queue has known its kind for the queue's `unknown_kind_seconds`.
+            The outcomes, and whether each request is a dead letter now. It is if no live worker of
+            its queue has known its kind for the queue's `unknown_kind_seconds`.
         """
         rows = self._rows(
             (*OUTCOME, "dead"),
@@ -189,7 +190,7 @@ class Consuming(Calls):
         """Give up a worker's leases in these queues, except those in `held`.
 
         Returns:
-            The requests whose lease was given up, each with its outcome as of `abandon`.
+            The requests whose leases were given up, each with an outcome as `abandon` has it.
         """
         rows = self._rows(
             OUTCOME,
@@ -208,7 +209,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         started: Sequence[bool] | None = None,
     ) -> list[Renewal]:
-        """Renew leases."""
+        """Extend leases. `started` tells for each request whether its task has begun."""
         rows = self._rows(
             Renewal._fields,
             "renew",
@@ -220,10 +221,10 @@ class Consuming(Calls):
         return [Renewal(request_id, Outcome(outcome), until) for request_id, outcome, until in rows]
 
     def report_progress(self, reports: Sequence[tuple[Held | LeasedRequest, float, str]]) -> int:
-        """Store the progress of running requests: a fraction from 0 to 1, and a note.
+        """Store the progress of running requests: a fraction from 0 to 1 and a note.
 
         Returns:
-            The number of requests for which it was stored: those with a valid lease.
+            The number of requests whose lease is valid; only their progress was stored.
         """
         ((kept,),) = self._call(
             "report_progress",
@@ -247,7 +248,7 @@ class Consuming(Calls):
         consumer_priority: int = 0,
         kinds: Sequence[str] | None = None,
     ) -> None:
-        """Report that a worker is alive, what it does, and the kinds it knows (None: maybe all)."""
+        """Report that a worker is alive, its load, and the kinds it knows (None: perhaps all)."""
         self._call(
             "worker_heartbeat",
             p_worker_id=worker_id,
@@ -266,12 +267,12 @@ class Consuming(Calls):
         self._call("remove_worker", p_worker_id=worker_id)
 
     def maintain(self, limit: int = 1000) -> list[Maintained]:
-        """Do one round of housekeeping; the result is empty while another caller does it."""
+        """Do one round of housekeeping. While another caller does it, the result is empty."""
         return self._values(Maintained, "maintain", p_limit=limit)
 
 
 def _claim(rows: list[Any]) -> Claim:
-    """The rows of dequeue: the leased requests, then one row about the call itself."""
+    """The claim in the rows of `dequeue`: the leased requests, then a row about the call."""
     width = len(LeasedRequest._fields)
     more, wait_ms, floor = rows.pop()[width : len(CLAIMED)]
     wait = None if wait_ms is None else timedelta(milliseconds=wait_ms)

@@ -1,16 +1,16 @@
-"""How long a call to the database may take: every call has a deadline on the client's side.
+"""The deadlines of calls to the database. The client enforces them for every call.
 
 The server cancels a call shortly before the client's deadline, so that the client learns that
-nothing was done. The client gives up by itself only if no answer comes.
+nothing was done. The client gives up only if no answer arrives.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-#: One call: it gets a connection from the pool or opens one, sends, and receives the answer.
+#: The default for one call. It covers getting a connection, sending, and receiving the answer.
 CALL = timedelta(seconds=30)
-#: Calls whose work grows with their arguments; the server cancels them later, too.
+#: The deadlines of calls whose work may be large. The server cancels these calls later, too.
 LONG = {
     "maintain": timedelta(minutes=2),
     "cancel": timedelta(minutes=5),
@@ -21,28 +21,32 @@ LONG = {
     "discard_staged": timedelta(minutes=30),
     "promote": timedelta(hours=2),
 }
-#: Bulk writes and reads: for one block of a COPY or one fetch of a cursor; and for the whole, at
-#: the server.
-BULK, BULK_AT_SERVER = timedelta(minutes=10), timedelta(hours=2)
-#: One statement of `rowlease migrate`; one lock, because others wait behind a migration that waits;
-#: and all tries that did not get a lock.
+#: The deadline of one block of a COPY, or of one fetch of a cursor.
+BULK = timedelta(minutes=10)
+#: The time after which the server cancels a whole COPY or read.
+BULK_AT_SERVER = timedelta(hours=2)
+#: The deadline of one statement of `rowlease migrate`.
 MIGRATE = timedelta(hours=2)
+#: How long a migration waits for one lock. While it waits, other transactions queue behind it.
 MIGRATION_LOCK = timedelta(milliseconds=500)
+#: How long a migration that did not get a lock is tried again.
 MIGRATION = timedelta(minutes=10)
-#: Seconds to reach one address of one host of the DSN, with TLS and login.
+#: Seconds to connect to one address of one host of the DSN, including TLS and login.
 CONNECT = 10
-#: Milliseconds between the server's checks, during a call, that its client is still connected, so
-#: that a claim that waited for a lock is not made for a client that has given up.
+#: Milliseconds between the server's checks, during a call, that the client is still connected. So a
+#: claim that waited for a lock is not made for a client that has given up.
 GONE = 1000
-#: Seconds of silence after which a listening session is probed, and seconds for its answer.
-LISTENER_SILENT, LISTENER_ANSWER = 10.0, 5.0
+#: Seconds of silence after which a listening connection is probed.
+LISTENER_SILENT = 10.0
+#: Seconds that the server has to answer the probe.
+LISTENER_ANSWER = 5.0
 
 
 def of(routine: str, call_timeout: timedelta) -> timedelta:
-    """The timeout of a routine in a store whose default is `call_timeout`."""
+    """The deadline of a routine's call in a store whose default is `call_timeout`."""
     return max(call_timeout, LONG.get(routine, call_timeout))
 
 
 def at_server(timeout: timedelta) -> timedelta:
-    """The time after which the server cancels a call with this timeout of the client."""
+    """The time after which the server cancels a call whose client waits for `timeout`."""
     return timeout * 0.95

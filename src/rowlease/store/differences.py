@@ -1,7 +1,7 @@
 """The differences between a database and this release, object by object.
 
-An engine reads what a database holds, as definitions by the kind and name of each object. Here
-they are compared with what this release expects.
+The module of an engine reads the definitions of a database's objects, by kind and name. This module
+compares them with the definitions that this release expects.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from rowlease.store.routines import packaged
 
-#: The table without whose row `rowlease migrate` puts everything of REINSTALLED in place again.
+#: The table in which `rowlease migrate` records what it installed. If its row is missing, `migrate`
+#: installs all objects of the kinds in REINSTALLED again.
 RECORDS = {"postgresql": "rowlease.schema_info", "sqlserver": "rowlease.SchemaInfo"}
+#: The kinds of objects that every migration replaces.
 REINSTALLED = {"routine", "view", "trigger", "grant"}
-#: What to do with an object that is not of this release.
+#: What to do with an object that this release does not have, by kind.
 UNWANTED = {
     "grant": "revoke it", "deny": "revoke it", "revoke": "grant it", "member": "remove it",
 }  # fmt: skip
@@ -26,10 +28,10 @@ class Difference(NamedTuple):
     """One object that differs from this release.
 
     Attributes:
-        object: its kind and name, such as `column rowlease.queue.kind`.
-        expected: its definition in this release; None if the release has no such object.
-        found: its definition in the database; None if it is missing there.
-        advice: what to do.
+        object: the kind and name of the object, such as `column rowlease.queue.kind`.
+        expected: the definition in this release; None if this release has no such object.
+        found: the definition in the database; None if the object is missing there.
+        advice: what to do, as text.
     """
 
     object: str
@@ -41,11 +43,12 @@ class Difference(NamedTuple):
 def differences(
     engine: str, expected: Mapping[str, str], found: Mapping[str, str]
 ) -> list[Difference]:
-    """The differences by the names of the objects.
+    """The differences, sorted by the names of the objects.
 
     Args:
         engine: "postgresql" or "sqlserver".
-        expected, found: definitions by the kind and name of an object.
+        expected: the definitions of this release, by the kind and name of an object.
+        found: the definitions of the database, likewise.
     """
     return [
         Difference(name, wanted, there, _advice(engine, name, wanted, there))
@@ -73,5 +76,5 @@ def shipped(engine: str) -> dict[str, str]:
 
 
 def fingerprint(text: str) -> str:
-    """Stands for the text of a routine."""
+    """A short hash that stands for the text of a routine."""
     return "fingerprint " + hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -6,14 +6,15 @@ import re
 
 from rowlease.errors import ConfigError
 
-#: Hosts with ports, and a database: certainly not a user with a password.
+#: A host with an optional port.
 HOST = r"(\[[^]/]*\]|[^]:/[,]*)(:\d*)?"
+#: Hosts and an optional database. A text that matches cannot contain a password.
 ADDRESS = rf"{HOST}(,{HOST})*(/.*)?"
 POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 
 def is_sqlserver(dsn: str) -> bool:
-    """Does the DSN name SQL Server?"""
+    """Whether the DSN names SQL Server."""
     return dsn.startswith(("mssql://", "mssql+pyodbc://"))
 
 
@@ -21,7 +22,7 @@ def check_engine(dsn: str) -> None:
     """Refuse a DSN of an engine that rowlease does not know.
 
     Raises:
-        ConfigError: it names neither PostgreSQL nor SQL Server.
+        ConfigError: the DSN names neither PostgreSQL nor SQL Server.
     """
     if is_sqlserver(dsn) or dsn.startswith(POSTGRESQL):
         return
@@ -33,7 +34,7 @@ def check_engine(dsn: str) -> None:
 
 
 def redact(dsn: str) -> str:
-    """The DSN without its password, for messages and logs; doubtful parts are masked."""
+    """The DSN without its password, for messages and logs. Doubtful parts are masked."""
     scheme, _, rest = dsn.partition("://")
     if not re.fullmatch(r"[a-z][a-z+]*", scheme) or not rest:
         return "***"

@@ -1,6 +1,6 @@
-"""The exceptions for errors of databases: one table for all engines and drivers.
+"""One table that maps the errors of all engines and drivers to exceptions.
 
-A driver supplies the codes and the text of an error; `our_error` finds the class and the message.
+A driver supplies the codes and the text of an error. `our_error` finds the class and the message.
 
 Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html,
 https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors
@@ -27,20 +27,27 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 
-#: A text is an SQLSTATE, its class (the first two characters), a constraint, or one of the names
-#: below. An integer is an error number of SQL Server.
+#: A text is an SQLSTATE, its class (the first two characters), the name of a constraint, or one of
+#: the names below. An integer is an error number of SQL Server.
 Code = str | int
-#: Names for errors without a code: no connection; no answer before the deadline; the server refused
-#: the connection; a routine rejected the request with its own message.
-NOT_CONNECTED, NO_ANSWER, REFUSED, REJECTED = "not connected", "no answer", "refused", "rejected"
+#: There is no connection.
+NOT_CONNECTED = "not connected"
+#: No answer came before the deadline.
+NO_ANSWER = "no answer"
+#: The server refused the connection.
+REFUSED = "refused"
+#: A routine rejected the request, with its own message.
+REJECTED = "rejected"
 
 
 class Entry(NamedTuple):
     """Errors with the same meaning.
 
     Attributes:
-        sentence: the message; `{text}` is the database's message, `{where}` names the database.
-        migrating: the message for callers of `migrate`.
+        error: the class of the exception.
+        codes: the codes of these errors.
+        sentence: the message. `{text}` is the database's message, and `{where}` names the database.
+        migrating: the message for callers of `migrate`; None means a general one.
     """
 
     error: type[RowleaseError]
@@ -57,7 +64,7 @@ CONFLICT = Entry(
     "{text}",
     "{text} at {where}; run `rowlease migrate` again",
 )
-#: After a failover another server may have the same name.
+#: The server is read-only. After a failover, another server may have the same name.
 STANDBY = Entry(
     StoreUnavailable,
     ("25006",),
@@ -70,8 +77,8 @@ SECONDARY = Entry(
     "the server at {where} is a secondary, or read-only: {text}; name the listener of its "
     "availability group in the DSN",
 )
-#: The connection failed; the server stops, starts or fails; on SQL Server also a failed login or a
-#: missing database.
+#: The connection failed, or the server is stopping, starting or failing. On SQL Server, also a
+#: failed login or a missing database.
 LOST = Entry(
     StoreUnavailable,
     (
@@ -89,7 +96,7 @@ TABLE = (
     CONFLICT,
     STANDBY,
     SECONDARY,
-    # Errors of routines have a message already.
+    # Errors of routines already have a message.
     Entry(QueueFull, ("RL005", 51005), "{text}"),
     Entry(LoadLost, ("RL014", 51014), "{text}"),
     Entry(RoutineError, ("RL001", 51001), "{text}"),
@@ -140,7 +147,7 @@ TABLE = (
         "{text} at {where}; `rowlease migrate` needs a user that may create a schema, roles, "
         "tables and procedures, as db_owner may",
     ),
-    # No such routine, table, schema or column; too few or too many arguments.
+    # A routine, table, schema or column is missing, or a routine has other parameters.
     Entry(
         SchemaMismatch,
         ("42883", "42P01", "3F000", "42703", 201, 207, 208, 2760, 2812, 8144, 8145),
@@ -188,13 +195,13 @@ BY_CODE = {code: entry for entry in TABLE for code in entry.codes}
 def our_error(
     codes: Sequence[Code], text: str, where: str, *, migrating: bool = False
 ) -> RowleaseError:
-    """The exception for an error at a database.
+    """The exception for an error of a database.
 
     Args:
-        codes: the most specific first; the first one in the table decides.
+        codes: the codes of the error, the most specific first. The first one in the table decides.
         text: the database's message.
-        where: names the database without a password.
-        migrating: the caller is `migrate`.
+        where: the DSN without the password.
+        migrating: whether the caller is `migrate`.
     """
     entry = next(filter(None, map(_entry, codes)), None)
     sentence = entry and _sentence(entry, migrating)
@@ -205,7 +212,7 @@ def our_error(
 
 
 def unanswered(seconds: float, where: str) -> RowleaseError:
-    """The exception for a call that had no answer in time."""
+    """The exception for a call that was not answered before its deadline."""
     return our_error((NO_ANSWER,), f"within {seconds:.3g} s", where)
 
 
@@ -216,7 +223,7 @@ def _entry(code: Code) -> Entry | None:
 
 
 def _sentence(entry: Entry, migrating: bool) -> str | None:
-    """The message; None if `migrate` has a general one instead."""
+    """The message; None means the general message of `migrate`."""
     if not migrating or issubclass(entry.error, ConfigError):
         return entry.sentence
     if issubclass(entry.error, StoreUnavailable):

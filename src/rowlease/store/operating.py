@@ -1,5 +1,4 @@
-"""The calls of an operator: cancel, requeue, purge, pause, configure. The role
-`rowlease_operator`."""
+"""The calls of operators, for the role `rowlease_operator`: requests, queues and their settings."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ from rowlease.store.calls import OUTCOME, Calls, milliseconds, outcomes_of
 
 
 class Operating(Calls):
-    """Change queues and waiting requests; see `rowlease.store.Store`."""
+    """Changes queues and waiting requests; see `rowlease.store.Store`."""
 
     def cancel(self, request_ids: Sequence[int]) -> list[Outcome]:
-        """Cancel waiting requests, ask running ones to stop."""
+        """Cancel waiting requests, and ask running requests to stop."""
         return outcomes_of(self._rows(OUTCOME, "cancel", p_request_ids=list(request_ids)))
 
     def requeue(
@@ -29,7 +28,7 @@ class Operating(Calls):
         limit: int = 10_000,
         dry_run: bool = False,
     ) -> list[Enqueued]:
-        """Make dead letters wait again: `ok`, `duplicate` or `not_found` for each."""
+        """Make dead letters wait again; return `ok`, `duplicate` or `not_found` for each."""
         rows = self._rows(
             OUTCOME,
             "requeue",
@@ -64,7 +63,7 @@ class Operating(Calls):
         return int(count)
 
     def pause(self, queue: str) -> None:
-        """Stop claims from a queue; takes effect within one claim."""
+        """Stop claims from a queue. Calls that are under way may still claim."""
         self._call("pause", p_queue_name=queue)
 
     def resume(self, queue: str) -> None:
@@ -72,23 +71,24 @@ class Operating(Calls):
         self._call("resume", p_queue_name=queue)
 
     def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
-        """Create a queue or change its settings; returns all of them."""
+        """Create a queue or change its settings. Return all its settings."""
         ((found,),) = self._call(
             "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings)
         )
         return cast("dict[str, Any]", found)
 
     def delete_queue(self, queue: str, *, purge: bool = False, dry_run: bool = False) -> int:
-        """Delete a queue without requests, live workers, schedules and loads; its history stays.
+        """Delete a queue without requests, live workers, schedules and loads. Its history stays.
 
         Args:
-            purge: purge up to 10,000 requests that wait or have failed, too.
+            purge: whether to purge up to 10,000 waiting or failed requests of the queue first.
+            dry_run: whether to change nothing.
 
         Returns:
-            How many requests were purged; of a dry run, how many would be.
+            The number of requests that were purged, or in a dry run would be.
 
         Raises:
-            InvalidRequest: there is no such queue, or it has some.
+            InvalidRequest: there is no such queue, or the queue cannot be deleted.
             StoreConflict: another transaction was still using queues after 100 ms.
         """
         ((count,),) = self._call(
@@ -99,13 +99,13 @@ class Operating(Calls):
     def recount(self, queue: str | None = None) -> list[Corrected]:
         """Correct the counts of a queue (None: all) whose rows were changed by hand.
 
-        Requests that waited for a request of their group that no longer exists are unblocked. It
-        reads the whole queue and blocks no other call.
+        A request that waits for another one of its group is unblocked if that one no longer exists.
+        This call reads the whole queue and blocks no other call.
 
         Returns:
             The counts that were wrong.
 
         Raises:
-            StoreConflict: `maintain` or another recount has been running for two seconds.
+            StoreConflict: `maintain` or another recount was still running after two seconds.
         """
         return self._values(Corrected, "recount", p_queue_name=queue)

@@ -1,4 +1,4 @@
-"""A connection pool: a connection serves one call, and no call waits for one past its deadline."""
+"""A connection pool. A call uses one connection, and waits for it until its deadline at most."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from contextlib import suppress
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
-#: How many idle connections are kept, and how many may be open at all.
-KEPT, MOST = 5, 33
+#: The maximum number of idle connections that are kept open.
+KEPT = 5
+#: The maximum number of open connections.
+MOST = 33
 
 
 class Connection(Protocol):
@@ -30,10 +32,10 @@ class Pool(Generic[C]):
     """Safe to use from several threads.
 
     Args:
-        connect: opens a connection. It runs in a separate thread, because a name lookup or a DSN
-            with several hosts may take longer than the caller's deadline.
-        is_alive: whether an idle connection is still usable, as far as is known without a round
-            trip; None: all are.
+        connect: a function that opens a connection. It runs in a separate thread, because a name
+            lookup or a DSN with several hosts may take longer than the caller's deadline.
+        is_alive: a function that returns whether an idle connection is still usable, without a
+            round trip. None means that all are.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Pool(Generic[C]):
         self._closed = False
 
     def take(self, seconds: float) -> C:
-        """Check a connection out; the caller gives it back.
+        """Check a connection out. The caller must give it back.
 
         Raises:
             NotConnected: no connection was available in time.
@@ -66,9 +68,9 @@ class Pool(Generic[C]):
             raise
 
     def give_back(self, connection: C, *, is_sound: bool) -> None:
-        """Check a connection in; one that is not sound is closed.
+        """Check a connection in. Close it if it is not sound.
 
-        Then the idle ones are closed, too, because the same fault has probably hit them.
+        In that case all idle connections are closed, too: they probably have the same fault.
         """
         self._places.release()
         if is_sound:
@@ -78,15 +80,14 @@ class Pool(Generic[C]):
             self.close_idle()
 
     def close(self) -> None:
-        """Close the idle connections now, and those in use when they are given back."""
+        """Close the idle connections now, and the others when they are given back."""
         self._closed = True
         self.close_idle()
 
     def open(self, seconds: float) -> C:
         """Open a connection outside the pool.
 
-        Raises:
-            as `take`.
+        Raises: the same as `take`.
         """
         opened = in_thread(self._connect)
         if wait([opened], max(0.0, seconds)).done:
@@ -101,14 +102,14 @@ class Pool(Generic[C]):
 
     def _came_late(self, opened: Future[C]) -> None:
         if opened.exception() is None:
-            self._keep(opened.result())  # the next call need not wait as long
+            self._keep(opened.result())  # for the next call
 
     def _keep(self, connection: C) -> None:
         if len(self._idle) >= KEPT:
             _close(connection)
         else:
             self._idle.append(connection)
-            if self._closed:  # checked last: `close` may run at the same time
+            if self._closed:  # must be checked last, because `close` may run at the same time
                 self.close_idle()
 
     def close_idle(self) -> None:
@@ -119,7 +120,7 @@ class Pool(Generic[C]):
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:
-    """Run it in a daemon thread of its own; the interpreter does not wait for it at exit."""
+    """Run `work` in a new daemon thread, for which the interpreter does not wait at exit."""
     result: Future[T] = Future()
 
     def run() -> None:
@@ -133,5 +134,5 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
 
 
 def _close(connection: Connection) -> None:
-    with suppress(Exception):  # it is discarded anyway
+    with suppress(Exception):  # the connection is discarded anyway
         connection.close()

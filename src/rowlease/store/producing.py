@@ -1,5 +1,4 @@
-"""The calls of a producer: enqueue requests, or stage and promote a load. The role
-`rowlease_producer`."""
+"""The calls of producers, for the role `rowlease_producer`: enqueueing and loads."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ BEGUN = ("outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates")
 
 
 class Producing(Calls):
-    """Enqueue requests, directly or as a staged load; see `rowlease.store.Store`."""
+    """Enqueues requests, directly or as a staged load; see `rowlease.store.Store`."""
 
     def enqueue_many(
         self,
@@ -27,10 +26,10 @@ class Producing(Calls):
         wait: timedelta | None = None,
         waiter_id: int | None = None,
     ) -> list[Enqueued]:
-        """Enqueue all or none; the results are in the order given.
+        """Enqueue all requests or none. The results are in the order of the requests.
 
-        With `wait`, a full queue returns one `full` with the id of a place in line. To keep the
-        place, call again with that id within two seconds.
+        If the queue is full and `wait` is given, the only result is `full`, with the id of a place
+        in line. To keep this place, call again within two seconds with the id as `waiter_id`.
         """
         rows = self._rows(
             OUTCOME,
@@ -68,17 +67,17 @@ class Producing(Calls):
     def begin_load(
         self, load_id: str, queue: str, run_by: str, columns: str | None = None
     ) -> int | Promoted:
-        """Take a load over before its rows are staged; drops the staged rows of an earlier run.
+        """Take a load over before its rows are staged. Drop the staged rows of an earlier run.
 
-        The same run may call again: it gets the same number, and nothing is dropped.
+        A run may call this again: it gets the same number, and nothing is dropped.
 
         Args:
-            run_by: the name of the run, 1 to 200 characters, unique.
-            columns: a description of the rows, the same in every run.
+            run_by: the unique name of the run, 1 to 200 characters.
+            columns: a description of the rows, which must be the same in every run.
 
         Returns:
-            The run's number, for each row and each further call; or, if the load is already
-            promoted, the counts of the promotion.
+            The number of the run, which each row and each further call needs. If the load has
+            already been promoted, the counts of the promotion instead.
 
         Raises:
             LoadLost: a later run has taken the load over from this one.
@@ -95,7 +94,7 @@ class Producing(Calls):
         return int(run_number) if outcome == Outcome.OK else Promoted(Outcome(outcome), *counts)
 
     def report_load(self, load_id: str, run_number: int, num_rows: int) -> None:
-        """Report the number of rows that were written since the last report.
+        """Report the number of rows written since the last report.
 
         Raises:
             LoadLost: another run has taken the load over.
@@ -103,7 +102,7 @@ class Producing(Calls):
         self._call("report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows)
 
     def discard_staged(self, load_id: str, run_number: int, kept_parts: Sequence[int]) -> int:
-        """Drop the rows that a run has staged, except these parts; returns how many.
+        """Drop the rows that a run has staged, except these parts. Return their number.
 
         Raises:
             LoadLost: another run has taken the load over.
@@ -119,7 +118,7 @@ class Producing(Calls):
     def promote(
         self, load_id: str, run_number: int, expected_rows: int, *, kind: str | None = None
     ) -> Promoted:
-        """Move a staged load into the queue, whole or not at all.
+        """Move a staged load into the queue, either all of it or nothing.
 
         Raises:
             LoadLost: another run has taken the load over.

@@ -1,4 +1,4 @@
-"""The calls of a reader: lists, counts, and why a request waits. The role `rowlease_reader`."""
+"""The calls of readers, for the role `rowlease_reader`: lists, counts and explanations."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any, cast
 from rowlease.model import Attempt, Depth, Explanation, QueueState, Request, WorkerState
 from rowlease.store.calls import Calls, duration
 
-#: Columns of which QueueState and WorkerState are made.
+#: The columns for QueueState.
 QUEUE = (*QueueState._fields[:-1], "oldest_ms")
+#: The columns for WorkerState.
 WORKER = (*WorkerState._fields[:-1], "silent_ms")
 
 
 class Reading(Calls):
-    """Read without changing anything; see `rowlease.store.Store`."""
+    """Reads without changing anything; see `rowlease.store.Store`."""
 
     def depth(self, queue: str | None = None) -> list[Depth]:
-        """Counts per queue and priority, highest priority first."""
+        """The counts of each queue and priority, the highest priority first."""
         return self._values(Depth, "depth", p_queue_name=queue)
 
     def explain(self, request_id: int) -> Explanation:
@@ -28,7 +29,7 @@ class Reading(Calls):
         return found
 
     def list_queues(self) -> list[QueueState]:
-        """Every queue: its totals, and how long its oldest request has waited."""
+        """Every queue, with its totals and the waiting time of its oldest request."""
         return [
             QueueState(
                 *(name, bool(paused), finished, failures),
@@ -43,7 +44,7 @@ class Reading(Calls):
         return cast("dict[str, Any]", found)
 
     def list_workers(self) -> list[WorkerState]:
-        """Every registered worker, by host and process."""
+        """Every registered worker, sorted by host and process."""
         return [
             WorkerState._make((*row[:4], tuple(json.loads(row[4])), *row[5:9], duration(row[9])))
             for row in self._rows(WORKER, "list_workers")
@@ -62,7 +63,7 @@ class Reading(Calls):
         *,
         limit: int = 1000,
     ) -> list[Request]:
-        """Requests that match, in the order they were enqueued; for people and tests."""
+        """The requests that match, in the order in which they were enqueued."""
         rows = self._rows(
             Request._fields,
             "list_requests",

@@ -1,4 +1,4 @@
-"""The schema's revisions, and the upgrade of a database to the latest.
+"""The revisions of the schema, and the upgrade of a database to the latest one.
 
 Every client checks the revision when it connects, without loading SQLAlchemy or Alembic.
 """
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 #: Alembic keeps its state in globals, so one thread at a time may use it.
 _alembic = Lock()
 
-#: The revision of the release before this one, whose calls still work after this release has
-#: migrated. It increases with each release that changes a table.
+#: The revision of the previous release. Its clients still work after this release has migrated the
+#: database. This number increases with each release that changes a table.
 OLDEST_CLIENT = "0001"
 
-#: The first line of the output of `rowlease migrate --sql`, and all of it if nothing is to do.
+#: The first line of the output of `rowlease migrate --sql`.
 SCRIPT_TITLE = "-- rowlease migrate: from schema {} to this release's"
+#: The whole output if there is nothing to do.
 NOTHING_TO_DO = "-- rowlease migrate: schema {} and its routines are up to date, nothing to do\n"
 
 
@@ -36,11 +37,11 @@ class Migrated(NamedTuple):
     """The result of `migrate`.
 
     Attributes:
-        from_revision: the schema before; None for an empty database.
-        to_revision: the schema now.
-        routines: how many files of sql/ there are.
-        changed: did this call change anything?
-        newer: was it left unchanged, because a newer release has migrated it?
+        from_revision: the revision before the call; None for an empty database.
+        to_revision: the revision now.
+        routines: the number of files in sql/ for this engine.
+        changed: whether this call changed anything.
+        newer: whether the database was left unchanged because a newer release has migrated it.
     """
 
     from_revision: str | None
@@ -54,8 +55,8 @@ class Schema(NamedTuple):
     """The schema of a database, as every client can see it.
 
     Attributes:
-        revision: of its tables.
-        oldest_client: the oldest revision that a client must know; None if no routines were
+        revision: the revision of the tables.
+        oldest_client: the oldest revision whose clients still work; None if no routines are
             installed yet.
     """
 
@@ -67,9 +68,9 @@ class Installed(NamedTuple):
     """The schema and routines of a database, for `migrate`.
 
     Attributes:
-        schema: its tables.
-        release: the release of its routines; None if none were installed yet.
-        routines_hash: their fingerprint; None likewise.
+        schema: the schema of the tables.
+        release: the release of the routines; None if none are installed yet.
+        routines_hash: a hash of the routines; None if none are installed yet.
     """
 
     schema: Schema
@@ -81,10 +82,10 @@ class Installed(NamedTuple):
         return self.schema.revision
 
     def is_newer(self, where: str) -> bool:
-        """Has a newer release migrated the database?
+        """Whether a newer release has migrated the database.
 
         Raises:
-            SchemaMismatch: it is too new for this release.
+            SchemaMismatch: the database is too new for this release.
         """
         newer = self.revision not in revisions() or is_older(self.release or "")
         if newer:
@@ -92,18 +93,18 @@ class Installed(NamedTuple):
         return newer
 
     def is_current(self, engine: str) -> bool:
-        """Does the database have this release's tables and routines?"""
+        """Whether the database has the tables and routines of this release."""
         return self.revision == revisions()[-1] and self.routines_hash == scripts_hash(engine)
 
 
 def check_schema(schema: Schema | None, where: str) -> None:
     """Raise SchemaMismatch unless this version works with a database's schema.
 
-    It works with its own schema, and with a newer one that allows it: release N runs on the schemas
-    of N and N+1.
+    A version works with its own schema, and with a newer schema that allows it: release N runs on
+    the schemas of releases N and N+1.
 
     Args:
-        schema: of the database; None if it has none.
+        schema: the schema of the database; None if there is none.
         where: the DSN without the password, for messages.
     """
     known = revisions()
@@ -132,7 +133,7 @@ def check_comparable(installed: Installed | None, where: str) -> None:
 
 
 def is_older(release: str) -> bool:
-    """Is this version older than the release whose routines a database has?"""
+    """Whether this version is older than the release whose routines a database has."""
 
     def numbers(text: str) -> list[int]:
         return [int(number) for number in re.findall(r"\d+", text)[:3]]
@@ -142,7 +143,7 @@ def is_older(release: str) -> bool:
 
 
 def own_version() -> str:
-    """The version of rowlease that runs here."""
+    """The version of this rowlease."""
     try:
         return version("rowlease")
     except PackageNotFoundError:
@@ -150,9 +151,9 @@ def own_version() -> str:
 
 
 def revisions() -> list[str]:
-    """The revisions that this version knows, oldest first: the prefixes of their files.
+    """The revisions that this version knows, oldest first: the prefixes of the files' names.
 
-    They are read from the folder, because loading Alembic would double the time of a start.
+    The names are read from the folder, because importing Alembic would double the start-up time.
     """
     files = (packaged("migrations") / "versions").glob("[!_]*.py")
     return sorted(file.stem.partition("_")[0] for file in files)
@@ -165,14 +166,14 @@ def bring_up(
     read: Callable[[sa.Connection], Installed | None],
     put_routines: Callable[[sa.Connection], None],
 ) -> Migrated:
-    """Upgrade a database to this release: tables by Alembic, then routines, if any differ.
+    """Upgrade a database to this release: first the tables by Alembic, then the routines.
 
     Args:
-        connection: in the transaction that holds the migration's lock.
+        connection: a connection whose transaction holds the migration's lock.
         engine: "postgresql" or "sqlserver".
         where: the DSN without the password, for messages.
-        read: reads the schema and routines of the database; None if it has no schema.
-        put_routines: replaces the routines of the database by those of this release.
+        read: a function that reads what is installed in the database; None if it has no schema.
+        put_routines: a function that installs the routines of this release in the database.
     """
     files = len(scripts(engine))
     before = read(connection)
@@ -182,7 +183,7 @@ def bring_up(
     after = read(connection)
     assert after is not None
     from_revision = before.revision if before else None
-    # A new table gets its owner and grants from the scripts.
+    # The scripts of the routines also set the owners and grants of new tables.
     changed = from_revision != after.revision or not after.is_current(engine)
     if changed:
         put_routines(connection)
@@ -201,8 +202,8 @@ def upgrade_sql(dialect: str, revision: str | None) -> str:
     """The script that `upgrade` would execute on a database of this revision.
 
     Args:
-        dialect: "postgresql" or "mssql", whose batches end in a line GO.
-        revision: of the database; None for an empty one.
+        dialect: "postgresql" or "mssql". Each batch for "mssql" ends in a line GO.
+        revision: the revision of the database; None if it is empty.
     """
     from alembic import command
 
@@ -225,10 +226,10 @@ def _config(**attributes: Any) -> Config:
 
 
 def run_script(revision: str) -> None:
-    """Execute the SQL script beside a revision's file, from within that revision.
+    """Execute the SQL script beside a revision's file. Only the revision calls this.
 
-    `0001_baseline.py` has `0001_baseline_postgresql.sql` and `0001_baseline_sqlserver.sql`. A T-SQL
-    script is executed in batches that end in a line `go`, as sqlcmd does.
+    Beside `0001_baseline.py` are `0001_baseline_postgresql.sql` and `0001_baseline_sqlserver.sql`.
+    As in sqlcmd, a T-SQL script is executed in batches, each of which ends in a line `go`.
 
     Args:
         revision: the revision's `__file__`.
@@ -248,7 +249,7 @@ def run_script(revision: str) -> None:
         for batch in text.split("\ngo\n"):
             connection.exec_driver_sql(batch)
     else:
-        # Directly on the driver, because SQLAlchemy would take a % for a placeholder.
+        # This bypasses SQLAlchemy, which would take a % for a placeholder.
         driver = connection.connection.driver_connection
         assert driver is not None
         driver.execute(text)

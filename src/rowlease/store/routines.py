@@ -1,7 +1,7 @@
 """Reads the routines in sql/: their names, headers and bodies.
 
-Every file begins with a header of five fields. Calls are built from `params:`, so that only the
-routine's file defines its arguments.
+Every file begins with a header of five fields. Calls are built from the field `params`, so that
+only the file of a routine defines its parameters.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pathlib import Path
 from rowlease.errors import RowleaseError
 
 FIELDS = ("params", "returns", "errors", "locks", "why")
-#: Routines that a role may call, and helpers: files in a folder `internal` are helpers.
-PUBLIC, INTERNAL = "rowlease", "rowlease_internal"
+#: The schema of the routines that a role may call.
+PUBLIC = "rowlease"
+#: The schema of the helpers: the files in a folder `internal`.
+INTERNAL = "rowlease_internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,12 @@ class Routine:
     """One file of sql/<engine>/.
 
     Attributes:
-        name: file stem and routine name; no two files of an engine share it.
+        name: the name of the routine and of the file, without ".sql"; unique for an engine.
         schema: PUBLIC or INTERNAL.
-        summary: the first line's sentence.
-        header: the five fields, continuation lines joined.
-        params: parameter name to SQL type, in order.
-        body: the whole file.
+        summary: the sentence in the first line.
+        header: the five fields. Continuation lines are joined.
+        params: the SQL type of each parameter, by name and in order.
+        body: the whole text of the file.
     """
 
     name: str
@@ -42,9 +44,9 @@ class Routine:
 
 
 def packaged(folder: str) -> Path:
-    """The folder `sql` or `migrations`: inside the wheel, else at the top of the checkout."""
+    """The folder `sql` or `migrations`, in the checkout or in the installed package."""
     package = Path(__file__).resolve().parents[1]
-    # A checkout wins over a packaged copy beside it: an editable install may leave a stale one.
+    # A checkout comes first: an editable install may have left an outdated copy in the package.
     for root in (package.parents[1] / folder, package / f"_{folder}"):
         if root.is_dir() and (package.parent.name == "src" or root.parent == package):
             return root
@@ -53,7 +55,7 @@ def packaged(folder: str) -> Path:
 
 @cache
 def load_routines(engine: str) -> dict[str, Routine]:
-    """All routines of an engine by name, without the views and grants."""
+    """All routines of an engine by name; views and grants are not among them."""
     root = packaged("sql") / engine
     apart = {root / "views", root / "testing", root}
     files = (path for path in root.rglob("*.sql") if path.parent not in apart)
@@ -61,14 +63,14 @@ def load_routines(engine: str) -> dict[str, Routine]:
 
 
 def scripts(engine: str) -> list[Routine]:
-    """Every file that `rowlease migrate` applies again, in this order."""
+    """Every file that `rowlease migrate` executes, in this order."""
     root = packaged("sql") / engine
     views = map(read_routine, sorted((root / "views").glob("*.sql")))
     return [*load_routines(engine).values(), *views, read_routine(root / "grants.sql")]
 
 
 def scripts_hash(engine: str) -> str:
-    """A fingerprint of all `scripts`, and of the comments on tables (SHA-256, hexadecimal)."""
+    """A hash of all `scripts` and of the comments on tables (SHA-256, hexadecimal)."""
     digest = hashlib.sha256()
     for file in sorted((packaged("migrations") / "versions").glob("*.sql")):
         digest.update(file.read_bytes())
@@ -81,7 +83,7 @@ def read_routine(path: Path) -> Routine:
     """Parse one file.
 
     Raises:
-        ValueError: the header lacks a field, or its first line does not name the file.
+        ValueError: the header lacks a field, or the first line does not name the file.
     """
     body = path.read_text(encoding="utf-8")
     comment = [line[3:] for line in takewhile(lambda line: line[:2] == "--", body.splitlines())]
@@ -99,9 +101,9 @@ def read_routine(path: Path) -> Routine:
 
 
 def _params(field: str) -> dict[str, str]:
-    """`p_name type (remark), variadic p_names type[] -- remark` as names and types.
+    """The names and types in `p_name type (remark), variadic p_names type[] -- remark`.
 
-    A remark follows a space; `nvarchar(max)` has none.
+    A remark in parentheses follows a space, so `nvarchar(max)` has no remark.
     """
     plain = re.sub(r"\s\([^)]*\)", "", field).partition(" -- ")[0]
     pairs = (part.removeprefix(" ").removeprefix("variadic ").split() for part in plain.split(","))

@@ -1,4 +1,4 @@
-"""The calls for schedules: workers plan and fire them, operators create and pause them."""
+"""The calls for schedules. Workers plan and fire them, operators create and pause them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlease.store.calls import OUTCOME, Calls
 
 
 class Scheduling(Calls):
-    """Create, claim and fire schedules; see `rowlease.store.Store`."""
+    """Creates, claims and fires schedules; see `rowlease.store.Store`."""
 
     def put_schedule(
         self,
@@ -25,19 +25,21 @@ class Scheduling(Calls):
         priority: int = 0,
         catch_up: int = 1,
     ) -> tuple[Outcome, datetime]:
-        """Create a schedule, or change the one of this name.
+        """Create a schedule, or change the schedule with this name.
 
         Args:
-            name: 1 to 200 characters.
-            cron: minute hour day month weekday.
+            name: the name of the schedule, 1 to 200 characters.
+            cron: the cron expression: minute, hour, day, month, weekday.
             kind: the task of each firing.
-            time_zone: the expression is in its local time.
-            payload: JSON text; `{scheduled_time}` in it becomes the time of each firing.
-            catch_up: how many missed firings are enqueued late, the latest ones (1 to 1000).
+            time_zone: the time zone of the cron expression.
+            payload: the payload as JSON text. In each firing, `{scheduled_time}` is replaced by its
+                time.
+            catch_up: the maximum number of missed firings to enqueue late, the latest first (1 to
+                1000).
 
         Returns:
-            `ok`, or `repeat` if nothing changed; and the time from which firings are counted if
-            none is planned yet.
+            `ok`, or `repeat` if nothing changed. The second value is the time after which the first
+            firing follows if none is planned yet.
 
         Raises:
             ConfigError: the expression or the time zone is not valid.
@@ -59,7 +61,7 @@ class Scheduling(Calls):
         return Outcome(outcome), changed
 
     def list_schedules(self) -> list[Schedule]:
-        """Every schedule, by name."""
+        """Every schedule, sorted by name."""
         return self._values(Schedule, "list_schedules")
 
     def claim_schedules(
@@ -70,10 +72,10 @@ class Scheduling(Calls):
         lease: timedelta = timedelta(seconds=10),
         limit: int = 100,
     ) -> ScheduleClaim:
-        """Lease the schedules that are due, or not planned yet, to fire them.
+        """Lease the schedules that are due or not planned yet.
 
         Args:
-            kinds: only schedules for these tasks; None takes all.
+            kinds: the tasks whose schedules to lease; None means all.
         """
         rows = self._rows(
             (*DueSchedule._fields, "wait_ms"),
@@ -96,12 +98,12 @@ class Scheduling(Calls):
         due_times: Sequence[datetime] | None = None,
         next_time: datetime | None = None,
     ) -> list[Enqueued]:
-        """Enqueue a leased schedule's firings and plan the next, in one transaction.
+        """Enqueue the firings of a leased schedule and plan the next one, in one transaction.
 
-        Without a token: fire it once, now; the planned firing does not change.
+        Without a token, this call fires the schedule once, now. The planned firing does not change.
 
         Returns:
-            `ok` or `duplicate` for each firing; or one `repeat`, `lease_lost` or `not_found`.
+            `ok` or `duplicate` for each firing, or a single `repeat`, `lease_lost` or `not_found`.
         """
         rows = self._rows(
             OUTCOME,
@@ -114,15 +116,15 @@ class Scheduling(Calls):
         return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
 
     def pause_schedule(self, name: str) -> Outcome:
-        """Stop a schedule from firing: `ok`, `repeat` or `not_found`."""
+        """Stop a schedule from firing. Return `ok`, `repeat` or `not_found`."""
         return self._outcome("pause_schedule", name)
 
     def resume_schedule(self, name: str) -> Outcome:
-        """Let a schedule fire again from now on; missed firings are not enqueued."""
+        """Have a schedule fire again from now on. Missed firings are not enqueued."""
         return self._outcome("resume_schedule", name)
 
     def remove_schedule(self, name: str) -> Outcome:
-        """Delete a schedule: `ok` or `not_found`. A worker whose code has it creates it again."""
+        """Delete a schedule. A worker whose tasks have the schedule creates it again."""
         return self._outcome("remove_schedule", name)
 
     def _outcome(self, routine: str, name: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""One session and one thread that listen for all who wait in this process."""
+"""Shares one listening connection among all callers in this process that wait."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ from contextlib import closing, contextmanager
 from time import monotonic
 from typing import Protocol
 
-#: Seconds after the session has begun to listen at which everybody is woken: for what happened
-#: before, and for a call that had looked for listeners before and committed since.
+#: Times after the session has begun to listen, in seconds. All callers are woken at each of them:
+#: an event may have happened before, or a transaction that saw no listener may have committed
+#: since.
 LOOKS = (0.0, 0.02, 0.2)
-#: Seconds between looks at whether somebody still waits.
+#: Seconds between two checks whether any caller is still waiting.
 TICK = 0.1
-#: Seconds for which the session stays when nobody waits, for those who wait one after the other.
+#: Seconds for which the session stays open when no caller waits. Often another caller follows.
 LINGER = 1.0
-#: Seconds until a session that could not be opened, or was lost, is opened again.
+#: Seconds until a session that failed or could not be opened is opened again.
 REOPEN = 1.0
 
 
 class Session(Protocol):
-    """A session that listens."""
+    """A connection that listens."""
 
     def heard(self, seconds: float) -> list[str]:
-        """The next notifications, or none when the time is over."""
+        """The next notifications; empty if none arrives within `seconds`."""
 
     def close(self) -> None: ...
 
 
 class SharedListener:
-    """Wakes those who wait for notifications.
+    """Wakes callers that wait for notifications.
 
-    The session and its thread exist only while somebody waits. Safe to use from several threads
-    and event loops: no call waits for the database.
+    The session and its thread exist only while a caller waits. Safe to use from several threads and
+    event loops: no call waits for the database.
 
     Args:
-        listen: opens the session.
-        can_listen: whether notifications can come at all.
+        listen: a function that opens the session.
+        can_listen: a function that returns whether the database can send notifications.
 
     Attributes:
-        is_listening: whether they come now; otherwise look more often.
+        is_listening: whether notifications arrive now. If not, callers must poll more often.
     """
 
     def __init__(self, listen: Callable[[], Session], can_listen: Callable[[], bool]) -> None:
@@ -54,15 +55,17 @@ class SharedListener:
 
     @property
     def num_waiting(self) -> int:
-        """How many requests, or queues, are waited for."""
+        """The number of requests or queues for which callers wait."""
         return len(self._waiting)
 
     @contextmanager
     def expecting(self, key: str) -> Iterator[Future[None]]:
-        """A future that is done when there may be news; look once after the block has begun.
+        """A future that is done when a notification has arrived.
+
+        The caller must check once after the block has begun: the event may have happened before.
 
         Args:
-            key: the word of a notification that is waited for.
+            key: the word in a notification that wakes the caller.
         """
         future: Future[None] = Future()
         with self._lock:
@@ -86,7 +89,7 @@ class SharedListener:
         self._closed.set()
         thread = self._thread
         if thread is not None:
-            thread.join(10 * TICK)  # longer only while it connects
+            thread.join(10 * TICK)  # a thread that is connecting may take longer
 
     def _run(self) -> None:
         while self._is_needed():
@@ -94,7 +97,7 @@ class SharedListener:
                 with closing(self._listen()) as session:
                     self._serve(session)
             except Exception:
-                # Those who wait look now and then.
+                # Callers poll meanwhile.
                 self._closed.wait(REOPEN)
             finally:
                 self.is_listening = False
@@ -127,6 +130,6 @@ class SharedListener:
         with self._lock:
             woken = [future for key in keys for future in self._waiting.get(key, ())]
         for future in woken:
-            # One that no longer waits is cancelled.
+            # The future of a caller that no longer waits is cancelled.
             if not future.done() and future.set_running_or_notify_cancel():
                 future.set_result(None)

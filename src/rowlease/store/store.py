@@ -1,4 +1,4 @@
-"""A store: all roles in one class, which each engine implements."""
+"""The class `Store` has all roles. Each engine implements it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rowlease.store.scheduling import Scheduling
 
 
 class Store(Producing, Consuming, Scheduling, Operating, Reading):
-    """The routines of rowlease, on either engine: a method for each.
+    """The routines of rowlease on either engine, with a method for each routine.
 
-    Callers that need only some of them take a role. `rowlease.store.calls.Calls` documents what all
-    calls have in common.
+    A caller that needs only some of the routines takes a role, such as `Producing`.
+    `rowlease.store.calls.Calls` documents what all calls have in common.
     """

@@ -1,6 +1,6 @@
-"""Checks on the caller's own connection, and on a completion in its transaction.
+"""Checks the caller's own connection, and completions that are part of its transaction.
 
-Connections are recognised by their attributes, so that only libraries in use are imported.
+Connections are recognised by their attributes, so that no library is imported that is not in use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rowlease.model import Held, LeasedRequest, Outcome
 
 
 def is_for_asyncio(connection: Any) -> bool:
-    """Is it a connection of SQLAlchemy, asyncpg or psycopg that is awaited?"""
+    """Whether this is an asyncio connection of SQLAlchemy, asyncpg or psycopg."""
     return (
         hasattr(connection, "run_sync")
         or hasattr(connection, "is_in_transaction")
@@ -40,7 +40,7 @@ def _commits_each_statement(connection: Any) -> bool:
         connection = connection.connection()
     if hasattr(connection, "exec_driver_sql"):  # SQLAlchemy's Connection
         connection = connection.connection.dbapi_connection
-    info = getattr(connection, "info", None)  # psycopg's; 0: no transaction is open
+    info = getattr(connection, "info", None)  # psycopg's; 0 means no transaction
     return bool(getattr(connection, "autocommit", False)) and (
         info is None or info.transaction_status == 0
     )

@@ -1,4 +1,4 @@
-"""Values for how an attempt ended, and a task's error as data."""
+"""Values for how an attempt ended, and for the error of a task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowlease.tasks import Task
 MAX_ERROR = 2000
 #: The maximum length of a reason that a task gives, in characters.
 MAX_REASON = 8000
-#: The maximum length of a traceback, in characters. Its end is nearest to the cause.
+#: The maximum length of a traceback, in characters. The end is kept: it is nearest to the cause.
 MAX_TRACEBACK = 6000
 #: The longest pause before a retry, in seconds. The database cannot store every later due time.
 LONGEST_RETRY = 10 * 365 * 86_400.0
@@ -66,7 +66,7 @@ def retry_after(seconds: float) -> timedelta | None:
 
 
 def described(error: object) -> Failure:
-    """An exception, or the reason that a task gave, as a failure; never raises."""
+    """An exception, or the reason that a task gave, as a failure. Never raises."""
     if not isinstance(error, BaseException):
         return Failure(describe(error))
     try:

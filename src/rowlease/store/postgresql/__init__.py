@@ -1,1 +1,1 @@
-"""The wing for PostgreSQL: psycopg 3."""
+"""The store for PostgreSQL, with psycopg 3."""

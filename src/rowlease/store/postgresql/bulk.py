@@ -1,4 +1,4 @@
-"""Many rows at once on PostgreSQL: COPY, and cursors of the server's."""
+"""Writes and reads many rows at once on PostgreSQL, by COPY and server-side cursors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from rowlease.store.bulk import LANE, BulkStore, IdRange, Window
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
 
-#: Rows that a reader holds at once.
+#: The number of rows that one fetch reads.
 FETCHED = 5_000
-#: Which requests are read. By their statuses, the history is left out of the view.
+#: The condition for unfinished requests in the view `requests`, which also has the history.
 UNFINISHED = "status in ('Scheduled', 'Pending', 'Processing', 'Failed')"
-#: What a window looks at. Only by the plain column can partitions of the history be left out.
+#: The time that a window refers to. For the history it must be the plain column, so that PostgreSQL
+#: can skip partitions.
 WHEN = {"queue": "coalesce(completion_time, locked_time)", "queue_history": "completion_time"}
 
 
@@ -40,7 +41,7 @@ class PostgresBulkStore(PostgresStore, BulkStore):
                         copy.write(block)
                         rows += counts
             except psycopg.errors.InvalidTextRepresentation as error:
-                raise InvalidRequest(  # the server's message quotes the payload
+                raise InvalidRequest(  # not the server's message, which quotes the payload
                     f'load "{load_id}" has a payload that is not JSON; nothing was enqueued'
                 ) from error
             if rows:
@@ -88,7 +89,7 @@ class PostgresBulkStore(PostgresStore, BulkStore):
         return cast("datetime", now)
 
     def _bulk(self) -> AbstractContextManager[BoundedConnection]:
-        """A connection for much, in a transaction."""
+        """A connection for many rows, in a transaction."""
         return self.connection(deadlines.BULK, deadlines.BULK_AT_SERVER)
 
 

@@ -1,8 +1,8 @@
-"""What a database holds of rowlease, object by object.
+"""Reads the definitions of rowlease's objects from a database.
 
-The expected state is sql/postgresql/catalogue.json, read from a fresh database and compared with
-one by a test. So `rowlease migrate --check` needs no rights but to connect: PostgreSQL's catalogue
-is open to everybody.
+The expected definitions are in sql/postgresql/catalogue.json; a test compares that file with a
+fresh database. `rowlease migrate --check` requires only the right to connect, because every user
+can read PostgreSQL's catalogue.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import psycopg
 
 from rowlease.store.differences import fingerprint
 
-#: `maintain` creates them for each day, so they differ from database to database.
+#: The history's partitions. `maintain` creates one for each day, so databases differ in them.
 DAILY = r"^queue_history_\d{8}"
 SCHEMAS = ["rowlease", "rowlease_internal"]
 
-#: Each query returns the kind, name and definition of objects. Some versions of PostgreSQL qualify
-#: the names of columns; `_plain` removes that.
+#: Each query returns the kind, name and definition of objects. Some versions of PostgreSQL write
+#: the table before a column's name; `_plain` removes the table.
 QUERIES = (
     """
     select 'schema', n.nspname, 'owner ' || pg_get_userbyid(n.nspowner)
@@ -50,7 +50,7 @@ QUERIES = (
       left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
      where n.nspname = any(%(schemas)s) and c.relkind in ('r', 'p', 'v')
        and a.attnum > 0 and not a.attisdropped and c.relname !~ %(daily)s""",
-    # PostgreSQL 18 also lists NOT NULL here; the query for columns has it.
+    # PostgreSQL 18 also lists NOT NULL here, which the query for columns already has.
     """
     select 'constraint', n.nspname || '.' || r.relname || '.' || c.conname,
            pg_get_constraintdef(c.oid) || case when c.convalidated then '' else ' not valid' end
@@ -83,7 +83,7 @@ QUERIES = (
       join pg_namespace n on n.oid = p.pronamespace
       join pg_language l on l.oid = p.prolang
      where n.nspname = any(%(schemas)s)""",
-    # The rights of the owner depend on the version of PostgreSQL.
+    # The owner's own rights are left out, because they depend on the version of PostgreSQL.
     """
     select 'grant', lower(g.privilege_type) || ' on ' || o.name || ' to '
                     || case g.grantee when 0 then 'public' else pg_get_userbyid(g.grantee) end,
@@ -111,11 +111,11 @@ QUERIES = (
 
 
 def read(connection: psycopg.Connection) -> dict[str, str]:
-    """Every object of rowlease's schemas with its definition; of a routine, its fingerprint."""
+    """The definition of every object of rowlease's schemas; for a routine, its fingerprint."""
     found: dict[str, str] = {}
     given = {"schemas": SCHEMAS, "daily": DAILY}
     with connection.transaction():
-        # With an empty search_path names are written with their schemas.
+        # With an empty search_path, PostgreSQL writes every name with its schema.
         connection.execute("set local search_path = ''")
         for query in QUERIES:
             for kind, name, definition in connection.execute(query, given):
@@ -127,5 +127,5 @@ def read(connection: psycopg.Connection) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """The text without line breaks, and without tables before columns (before PostgreSQL 16)."""
+    """The text without line breaks, and without the tables that PostgreSQL < 16 writes."""
     return re.sub(r"\s+", " ", re.sub(r"\b(?!rowlease)\w+\.(?=\w)", "", text)).strip()

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL whose waits are bounded, direct or through a proxy."""
+"""Connections to PostgreSQL with bounded waits, direct or through a proxy."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Unanswered(psycopg.OperationalError):
 
 
 class BoundedConnection(psycopg.Connection):
-    """A connection whose waits for the server are bounded; after a timeout it closes itself.
+    """A connection whose waits for the server are bounded. After a timeout it closes itself.
 
     Attributes:
-        patience: seconds that a single wait may take: an `execute`, a commit, a block of a COPY or
-            a fetch of a server-side cursor.
+        patience: the longest time that a single wait may take, in seconds. A wait is an `execute`,
+            a commit, a block of a COPY or a fetch of a server-side cursor.
     """
 
     patience: float = deadlines.CALL.total_seconds()
@@ -37,13 +37,13 @@ class BoundedConnection(psycopg.Connection):
         try:
             return super().wait(_until(gen, monotonic() + self.patience), *args, **kwargs)
         except Unanswered:
-            # A late answer would be taken for that of the next call. Closing does not block.
+            # A late answer would be taken for the answer to the next call. Closing does not block.
             self.close()
             raise
 
 
 def _until(gen: PQGen[RV], deadline: float) -> Generator[Any, Any, RV]:
-    """Run `gen` until the deadline; psycopg resumes it at least every 0.1 s."""
+    """Run `gen` until the deadline. psycopg resumes it at least every 0.1 s."""
     try:
         wanted = next(gen)
         while True:
@@ -58,17 +58,18 @@ def _until(gen: PQGen[RV], deadline: float) -> Generator[Any, Any, RV]:
 
 
 def has_no_news(connection: BoundedConnection) -> bool:
-    """Has nothing arrived while the connection was idle? A server that ends a session sends data.
+    """Whether nothing arrived while the connection was idle.
 
-    Without this check, a call would be sent to a session that has ended, and its fate be unknown.
+    A server that ends a session sends data. Without this check, a call might be sent to a session
+    that has ended, and it would be unknown whether the call took effect.
     """
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)
     return not poll.poll(0)
 
 
-#: Session settings that change the meaning of a text or of a routine. They are set on connecting,
-#: and override those of the role, the database and the environment.
+#: Session settings that affect the meaning of texts and routines. They are set on connecting, and
+#: they override the settings of the role, the database and the environment.
 PINNED = {
     "DateStyle": "ISO, MDY",
     "IntervalStyle": "postgres",
@@ -81,9 +82,10 @@ PINNED = {
     "transform_null_equals": "off",
     "xmlbinary": "base64",
 }
+#: The name of the setting for `deadlines.GONE`.
 CHECK_CLIENT = "client_connection_check_interval"
-#: Settings without which requests would be misread. A proxy that pools transactions passes only
-#: the encoding on, so there the database itself must have these.
+#: Settings without which requests would be misread. A proxy that pools transactions forwards only
+#: the encoding, so behind such a proxy the database itself must have these settings.
 NEEDED = (
     "array_nulls",
     "default_transaction_isolation",
@@ -102,7 +104,8 @@ def connect(
     """Open a connection whose waits are bounded.
 
     Args:
-        settings: of the session, set at its start; None: none, for a proxy.
+        settings: the settings of the session, set at its start. None means none, for a proxy.
+        parameters: further parameters of `psycopg.Connection.connect`.
 
     Raises:
         psycopg.Error: the connection fails.
@@ -116,7 +119,7 @@ def connect(
         application_name=application_name,
         client_encoding="UTF8",
         connect_timeout=deadlines.CONNECT,
-        # A dead network must be noticed within a lease, not after TCP's two hours.
+        # A dead network must be noticed within a lease, and not after TCP's default of two hours.
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
@@ -133,12 +136,12 @@ class Connector:
     """Opens connections.
 
     Args:
-        timeout: the patience of its connections; the server cancels a statement a little earlier.
+        timeout: the patience of the connections. The server cancels a statement slightly earlier.
 
     Attributes:
-        is_proxied: there is a proxy such as PgBouncer, which may use another session of the server
-            for each transaction; known after the first connection. Then no state may outlive a
-            transaction: no prepared statements, no LISTEN.
+        is_proxied: whether there is a proxy such as PgBouncer, which may use another session of the
+            server for each transaction. The value is known after the first connection. With a
+            proxy no state may outlive a transaction: no prepared statements and no LISTEN.
     """
 
     def __init__(self, dsn: str, application_name: str, timeout: timedelta) -> None:
@@ -154,11 +157,11 @@ class Connector:
         self._is_known = False
 
     def __call__(self) -> BoundedConnection:
-        """A new connection.
+        """Open a connection.
 
         Raises:
             psycopg.Error: the connection fails.
-            ConfigError: a setting of the database is not the one that rowlease needs, and cannot be
+            ConfigError: rowlease needs another value of a setting of the database, which cannot be
                 changed through the proxy.
         """
         if not self._is_known:
@@ -173,11 +176,11 @@ class Connector:
             connection = self._direct()
         except psycopg.OperationalError as error:
             if CHECK_CLIENT in str(error) and self._settings.pop(CHECK_CLIENT, ""):
-                return self._first()  # a server on Windows lacks the setting
+                return self._first()  # a server on Windows does not have the setting
             if "unsupported startup parameter" not in str(error):  # PgBouncer's text
                 raise
             connection = self._proxied()
-        # A proxy reports a process id of its own, because the session is chosen later.
+        # A proxy reports another process id, because it chooses the session later.
         columns = ", ".join(f"current_setting('{name}')" for name in NEEDED)
         ((pid, *found),) = connection.execute(
             f"select pg_backend_pid(), {columns}", prepare=False
@@ -206,7 +209,7 @@ class Connector:
             autocommit=True,
             prepare_threshold=0,
         )
-        # libpq sends PGTZ and PGDATESTYLE of the environment separately, and they override these.
+        # libpq also sends PGTZ and PGDATESTYLE of the environment, which override our settings.
         for name in ("DateStyle", "TimeZone"):
             if opened.info.parameter_status(name) not in (PINNED[name], None):
                 opened.execute(f"set {name} = {PINNED[name]}")

@@ -1,4 +1,4 @@
-"""Creates a database on a server; `migrate` then creates its schema."""
+"""Creates a database on a server. `migrate` then creates its schema."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from rowlease.store.postgresql.error_codes import our_error
 
 
 def make_database(server_dsn: str, name: str, seconds: float) -> None:
-    """Create a database unless it exists; safe to call from several processes at once.
+    """Create a database unless it exists. Safe to call from several processes at once.
 
     Args:
-        server_dsn: of any database on the server, with a user that may create databases.
+        server_dsn: the DSN of any database on the server, with a user that may create databases.
+        name: the name of the new database.
         seconds: the longest wait for an answer.
 
     Raises:
-        StoreUnavailable: the server does not answer.
+        StoreUnavailable: the server cannot be reached.
         StoreError: any other error of the server.
     """
     exists = "select 1 from pg_database where datname = %s"

@@ -13,10 +13,10 @@ from rowlease.store.dsn import redact
 
 
 def libpq_dsn(dsn: str) -> str:
-    """The DSN as libpq reads it: without SQLAlchemy's driver name.
+    """The DSN for libpq: without SQLAlchemy's driver name.
 
     Raises:
-        ConfigError: it cannot be read. libpq's message is dropped, because it quotes passwords.
+        ConfigError: the DSN cannot be read. libpq's message is dropped, since it quotes passwords.
     """
     text = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
     if not _is_readable(text):
@@ -29,21 +29,21 @@ def libpq_dsn(dsn: str) -> str:
 
 
 def _is_readable(dsn: str) -> bool:
-    # An unescaped @ or / of a password would end up in the host or the database's name.
+    # An unescaped @ or / in a password would end up in the name of the host or database.
     if not re.fullmatch(r"\w+://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", dsn):
         return False
     try:
         parts = conninfo_to_dict(dsn)
         for host in str(parts.get("host") or "").split(","):
             if not host.startswith(("/", "@")):
-                host.encode("idna")  # as the lookup of the host does
+                host.encode("idna")  # the lookup of the host does the same
     except (psycopg.ProgrammingError, UnicodeError):
         return False
     return re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) is not None
 
 
 def without_password(dsn: str) -> tuple[str, str | None]:
-    """A connection string that may be on a command line, and the password for the environment.
+    """A connection string for a command line, and the password for the environment.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -54,7 +54,7 @@ def without_password(dsn: str) -> tuple[str, str | None]:
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
-    """url, user, password and the other options of the PostgreSQL JDBC driver.
+    """The options of the PostgreSQL JDBC driver, such as url, user and password.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -79,9 +79,9 @@ def jdbc_options(dsn: str) -> dict[str, str]:
         "password": parts.get("password", ""),
         "driver": "org.postgresql.Driver",
         "ApplicationName": "rowlease spark",
-        # The server infers the types of texts: the columns are json, timestamptz and varchar.
+        # The server infers the types of texts from the columns: json, timestamptz and varchar.
         "stringtype": "unspecified",
-        # Otherwise an error quotes the rows of a batch, and payloads end up in logs.
+        # Otherwise errors quote the rows of a batch, so that payloads end up in logs.
         "logServerErrorDetail": "false",
         "tcpKeepAlive": "true",
         "connectTimeout": str(deadlines.CONNECT),

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL, psycopg and the JDBC driver, as codes and a text for the table."""
+"""Converts errors of PostgreSQL, psycopg and the JDBC driver to codes and a text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Error = psycopg.Error | NotConnected
 
 
 def our_error(error: Error, where: str, *, migrating: bool = False) -> RowleaseError:
-    """The exception for an error of psycopg; `where` names the database without a password."""
+    """The exception for an error of psycopg. `where` is the DSN without the password."""
     if migrating and isinstance(error, Unanswered):
         late = f"within {deadlines.MIGRATE}"
         return error_messages.our_error([NO_ANSWER], late, where, migrating=True)
@@ -58,22 +58,22 @@ def callers_error(error: BaseException, where: str) -> RowleaseError:
 
 
 def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
-    """The exception for an error of the JDBC driver: SQLSTATE and the text's first line."""
+    """The exception for an error of the JDBC driver, from its SQLSTATE and first line."""
     return error_messages.our_error(*_connecting(state, text.removeprefix("ERROR: ")), where)
 
 
 def is_read_only(error: psycopg.Error) -> bool:
-    """Is the server read-only? Then another one may have its name by now."""
+    """Whether the server is read-only. If so, another server may have its name by now."""
     return error.sqlstate in error_messages.STANDBY.codes
 
 
 def is_deadlock(error: BaseException | None) -> bool:
-    """Did the server roll the transaction back to end a deadlock?"""
+    """Whether the server rolled the transaction back to end a deadlock."""
     return isinstance(error, psycopg.errors.DeadlockDetected)
 
 
 def is_lock_conflict(error: BaseException | None) -> bool:
-    """Was the transaction rolled back because it did not get a lock?"""
+    """Whether the transaction was rolled back because it did not get a lock."""
     return is_deadlock(error) or isinstance(error, psycopg.errors.LockNotAvailable)
 
 
@@ -89,26 +89,26 @@ def _read(error: Error) -> tuple[tuple[Code, ...], str]:
         return known
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return _connecting("", text)
-    # A text that psycopg cannot send.
+    # A DataError means that psycopg cannot send a text.
     return ("22021",) if isinstance(error, psycopg.DataError) else (type(error).__name__,), text
 
 
 def _meaning(
     state: str | None, text: str, hint: str | None, detail: str | None, constraint: str | None
 ) -> tuple[tuple[Code, ...], str] | None:
-    """An error of the server; None if it has no SQLSTATE."""
+    """The codes and text of an error of the server; None if the error has no SQLSTATE."""
     if hint:
         text = f"{text}; {hint}"
     if constraint and constraint in BY_CODE:
         return (constraint,), text
     if state == "22P02":
-        # Of PostgreSQL; an error that a routine raises has no detail.
+        # Only PostgreSQL's own error has a detail. An error that a routine raises has none.
         return (state,) if detail else (REJECTED,), detail or text
     return ((state,), text) if state else None
 
 
 def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:
-    """An error that may have come before the session began; psycopg then has no SQLSTATE."""
+    """The codes and text of an error that may precede the session, and then has no SQLSTATE."""
     _, refused, why = text.partition("FATAL:")
     if not refused:
         return (state or "08000",), text

@@ -1,4 +1,4 @@
-"""Times outside Python's calendar, which PostgreSQL can store and a DBA may have written."""
+"""Reads times beyond the range of Python's `datetime`, which PostgreSQL can store."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import psycopg
 from psycopg.adapt import AdaptersMap, Buffer, Transformer
 from psycopg.types.datetime import TimestamptzBinaryLoader
 
-#: The values for them: a day inside the calendar, so that they exist in every time zone.
-FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+#: The value for all earlier times. It is a day after the earliest `datetime`, so that it exists in
+#: every time zone.
+FIRST = datetime(1, 1, 2, tzinfo=UTC)
+#: The value for all later times, a day before the latest `datetime`.
+LAST = datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def all_rows(cursor: psycopg.Cursor[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """As `fetchall`, with times outside Python's calendar moved to its ends.
+    """The same as `fetchall`, but times out of range become FIRST or LAST.
 
-    Only rows with such a time are read a second time, because a check of every time would slow
-    down every claim.
+    Rows are loaded a second time only if they have such a time, because a check of every time would
+    slow down every claim.
     """
     try:
         return cursor.fetchall()
@@ -39,7 +42,7 @@ class Bounding(TimestamptzBinaryLoader):
 
 
 class Bounded:
-    """A context of psycopg with these loaders."""
+    """A context for psycopg's `Transformer` in which `Bounding` loads times."""
 
     connection = None
     adapters = AdaptersMap(psycopg.adapters)

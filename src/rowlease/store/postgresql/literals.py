@@ -1,4 +1,4 @@
-"""Literals of arrays; psycopg makes the same ones with seven to ten times the work."""
+"""Literals of arrays. psycopg needs seven to ten times as long for the same literals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upgrades a PostgreSQL database to this version: tables by Alembic, then all routines."""
+"""Upgrades a PostgreSQL database to this version: first the tables by Alembic, then routines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from rowlease.store.revisions import (
 from rowlease.store.routines import scripts, scripts_hash
 
 ENGINE = "postgresql"
-#: The advisory lock that makes concurrent migrations take turns.
+#: The advisory lock that lets only one migration run at a time.
 MIGRATION_LOCK = 1919907439
 QUOTE = "'"
 
@@ -78,7 +78,7 @@ def schema_differences(dsn: str) -> list[Difference]:
 def _transaction(dsn: str) -> Iterator[sa.Connection]:
     engine = sa.create_engine(
         "postgresql+psycopg://",
-        # libpq reads the DSN, as for the store; SQLAlchemy would read it differently.
+        # libpq reads the DSN, as it does for the store. SQLAlchemy would read it differently.
         creator=partial(_connection, Connector(libpq_dsn(dsn), "rowlease migrate", MIGRATE)),
         isolation_level="READ COMMITTED",
         poolclass=sa.NullPool,
@@ -94,7 +94,7 @@ def _transaction(dsn: str) -> Iterator[sa.Connection]:
 
 def _connection(connector: Connector) -> psycopg.Connection:
     connection = connector()
-    connection.prepare_threshold = None  # a script has many statements, and runs once
+    connection.prepare_threshold = None  # a script has many statements and runs only once
     return connection
 
 
@@ -111,7 +111,7 @@ def _read(connection: sa.Connection) -> Installed | None:
 
 
 def _put_routines(connection: sa.Connection) -> None:
-    # Directly on the driver: in the files, a % of format() is not a placeholder.
+    # This bypasses SQLAlchemy, which would take a % of format() for a placeholder.
     driver = connection.connection.driver_connection
     assert driver is not None
     for statement in _routines(connection):
@@ -131,7 +131,7 @@ def _routines(connection: sa.Connection) -> list[str]:
         {"names": [f"{script.schema}.{script.name}" for script in files]},
     )
     return [
-        # Routines call each other, so bodies cannot be checked one by one.
+        # Routines call each other, so a body cannot be checked when it is created.
         "set local check_function_bodies = off;",
         "set local client_min_messages = warning;",
         *(script.body for script in files),
@@ -143,6 +143,6 @@ def _routines(connection: sa.Connection) -> list[str]:
         "delete from rowlease.schema_info;",
         "insert into rowlease.schema_info (oldest_client, release, routines_hash, applied_time)"  # noqa: S608 - our own constants
         f" values ('{OLDEST_CLIENT}', '{own_version()}', '{scripts_hash(ENGINE)}', now());",
-        # Creates today's history partition before the first request is finished.
+        # This creates today's history partition before the first request is finished.
         "select rowlease.maintain();",
     ]

@@ -1,4 +1,4 @@
-"""The notifications of PostgreSQL: LISTEN on a connection of its own."""
+"""Receives notifications from PostgreSQL, by LISTEN on a separate connection."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rowlease.store.postgresql.connection import BoundedConnection
 
 
 class PostgresNotifications:
-    """LISTEN on a connection of its own; see `rowlease.store.Notifications`.
+    """Listens on a separate connection; see `rowlease.store.Notifications`.
 
-    An idle worker holds each queue's advisory lock in shared mode; the routine `wake_workers` sends
-    a NOTIFY only while the lock is held. A session that was cut off silently would never get one,
-    so a session that has been silent for a while is probed.
+    An idle worker holds each queue's advisory lock in shared mode. The routine `wake_workers` sends
+    a NOTIFY only while the lock is held. If the connection is cut off silently, no notification
+    ever arrives. So a connection that has been silent for a while is probed.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PostgresNotifications:
 
     def wait(self, timeout: timedelta) -> bool:
         deadline = time.monotonic() + timeout.total_seconds()
-        while True:  # one channel serves all queues, so ignore the others
+        while True:  # one channel serves all queues, so those of other workers are skipped
             left = max(0.0, min(deadline - time.monotonic(), deadlines.LISTENER_ANSWER / 2))
             if any(each in self._queues for each in self.heard(left)):
                 return True
@@ -50,7 +50,7 @@ class PostgresNotifications:
                 return False
 
     def heard(self, seconds: float) -> list[str]:
-        """The next notifications of the channel, or none when the time is over."""
+        """The next notifications of the channel; empty if none arrives within `seconds`."""
         notified = [
             each.payload for each in self._connection.notifies(timeout=seconds, stop_after=1)
         ]

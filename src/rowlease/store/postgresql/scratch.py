@@ -1,4 +1,4 @@
-"""Databases for tests, and their clock; for `rowlease.testing`."""
+"""Creates databases for tests and stops their clocks. `rowlease.testing` uses this."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rowlease.store.postgresql.store import PostgresStore
 from rowlease.store.routines import load_routines, packaged
 from rowlease.store.store import Store
 
-#: A database's clock can be stopped only if its name contains this.
+#: The clock of a database can be stopped only if the database's name contains this.
 TEST = "test"
 
 
 @contextmanager
 def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[str]:
-    """The DSN of a new database, which is dropped after the block, even with clients connected.
+    """The DSN of a new database. It is dropped after the block, even if clients are connected.
 
     Args:
-        server_dsn: of any database on the server, with a user that may create databases.
+        server_dsn: the DSN of any database on the server, with a user that may create databases.
         template: the DSN of a database on the same server to copy (about 15 ms).
     """
     name = f"rowlease_{TEST}_{secrets.token_hex(6)}"
@@ -41,14 +41,14 @@ def scratch_database(server_dsn: str, template: str | None = None) -> Iterator[s
 
 
 def set_clock(store: Store, time: datetime | None) -> None:
-    """Stop the clock of a test database for all its clients, or let it run again (None).
+    """Stop the clock of a test database for all its clients, or start it again (None).
 
     Raises:
         ConfigError: the engine is not PostgreSQL, or the database's name does not contain "test".
         AccessDenied: the store's user does not own the schema.
     """
     if not isinstance(store, PostgresStore):
-        raise ConfigError("the clock can be stopped on PostgreSQL only")
+        raise ConfigError("the clock can be stopped only on PostgreSQL")
     with store.connection() as connection:
         name = connection.info.dbname
         if TEST not in name.lower():

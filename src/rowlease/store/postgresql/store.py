@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: call routines, map rows, map errors. psycopg 3."""
+"""The store for PostgreSQL: calls routines, and converts rows and errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
 
-#: How often a call is tried while deadlocks end it.
+#: How often a call is tried if each try ends in a deadlock.
 TRIES = 3
 
 
@@ -84,7 +84,7 @@ class PostgresStore(Store):
     def _call(
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
-        """Call a routine; on the caller's connection it is part of the transaction."""
+        """Call a routine. On the caller's connection, the call is part of its transaction."""
         call = self._routine(name, columns, arguments)
         if connection is not None:
             with self._translated():
@@ -98,7 +98,7 @@ class PostgresStore(Store):
             raise InvalidRequest(unencodable(error)) from error
 
     def _call_own(self, text: str, arguments: dict[str, Any], timeout: timedelta) -> list[Any]:
-        """Call on a pooled connection, again after a deadlock: the server rolled the call back."""
+        """Call on a pooled connection. Call again after a deadlock, which rolled the call back."""
         ends = time.monotonic() + timeout.total_seconds()
         for tries_left in reversed(range(TRIES)):
             try:
@@ -127,7 +127,7 @@ class PostgresStore(Store):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Translate errors on the caller's connection, of any library."""
+        """Convert errors of the caller's connection, whose library may be any."""
         try:
             yield
         except UnicodeEncodeError as error:
@@ -142,12 +142,14 @@ class PostgresStore(Store):
     def connection(
         self, timeout: timedelta | None = None, at_server: timedelta | None = None
     ) -> Iterator[BoundedConnection]:
-        """A pooled connection in autocommit mode; errors of psycopg in the block are translated.
+        """A pooled connection in autocommit mode. Errors of psycopg in the block are converted.
 
         Args:
-            timeout: to get a connection, and then for each answer; None: the store's.
-            at_server: when the server cancels a statement; None: shortly before `timeout`. If that
-                is later than the store's usual limit, the block is one transaction.
+            timeout: the deadline for getting a connection and then for each answer. None means the
+                store's deadline.
+            at_server: the time after which the server cancels a statement. None means shortly
+                before `timeout`. If this time is longer than the store's default, the block is one
+                transaction.
         """
         timeout = timeout or self._timeout or self._call_timeout
         seconds = timeout.total_seconds()
@@ -170,13 +172,13 @@ class PostgresStore(Store):
             raise unanswered(seconds, self.where) from error
         except psycopg.Error as error:
             is_sound = not is_read_only(error)
-            # After an ERROR the call was rolled back; if the session ended, it may have committed.
+            # After an ERROR the call was rolled back. If the session ended, it may have committed.
             self._raise(error, maybe_done=not _is_idle(own))
         finally:
             self._pool.give_back(own, is_sound=is_sound and _is_idle(own))
 
     def _raise(self, error: Error, *, maybe_done: bool = False) -> NoReturn:
-        """Raise the exception of rowlease for this error, which becomes its cause."""
+        """Raise rowlease's exception for this error, which becomes the `__cause__`."""
         found = our_error(error, self.where)
         if isinstance(found, StoreError):
             found.maybe_done = maybe_done
@@ -194,5 +196,5 @@ class PostgresStore(Store):
 
 
 def _is_idle(connection: BoundedConnection) -> bool:
-    """Can it serve another call? It cannot if it is closed or in a transaction."""
+    """Whether the connection can serve another call: it is open and not in a transaction."""
     return connection.pgconn.transaction_status == TransactionStatus.IDLE

@@ -1,6 +1,6 @@
-"""Calls a routine on the caller's connection to PostgreSQL, through the library it belongs to.
+"""Calls a routine on the caller's connection to PostgreSQL, through the connection's library.
 
-Connections are recognised by their attributes, so that only libraries in use are imported.
+Connections are recognised by their attributes, so that no library is imported that is not in use.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from rowlease.model import Held
 from rowlease.store.postgresql.literals import bigint_array, text_array
 from rowlease.store.transaction import is_for_asyncio
 
-#: What a connection may be, for errors.
+#: The kinds of connections, for errors.
 KINDS = (
     "connection must be a connection of psycopg, psycopg2 or Django, or a Connection or Session of "
     "SQLAlchemy"
 )
+#: The kinds of asyncio connections, for errors.
 ASYNC_KINDS = (
     "connection must be an AsyncConnection of psycopg, a Connection of asyncpg, or an "
     "AsyncConnection or AsyncSession of SQLAlchemy"
@@ -33,9 +34,10 @@ class RoutineCall(NamedTuple):
     """A routine with its arguments.
 
     Attributes:
-        columns: those that are read; empty: all.
-        types: of the parameters.
-        arguments: arrays are literals, as in `rowlease.store.postgresql.literals`.
+        name: the name of the routine.
+        columns: the columns to return; empty means all.
+        types: the SQL types of the parameters, by name.
+        arguments: the arguments, by name. Arrays are literals (see `literals`).
     """
 
     name: str
@@ -44,15 +46,15 @@ class RoutineCall(NamedTuple):
     arguments: dict[str, Any]
 
     def text(self, written: Callable[[str, str], str]) -> str:
-        """The statement; `written` makes a parameter of a name and a type.
+        """The statement, in which `written` writes a parameter with its name and type.
 
-        It names the columns: a prepared `select *` fails when the routine returns another column.
+        The statement names the columns: a prepared `select *` fails when the routine gets a column.
         """
         given = ", ".join(f"{each} => {written(each, self.types[each])}" for each in self.arguments)
         return f"select {', '.join(self.columns) or '*'} from rowlease.{self.name}({given})"  # noqa: S608
 
     def as_text(self) -> dict[str, str | None]:
-        """The arguments as text, which all libraries pass in the same way."""
+        """The arguments as texts, which all libraries pass in the same way."""
         return {name: _text(each) for name, each in self.arguments.items()}
 
 
@@ -75,14 +77,14 @@ def _for_sqlalchemy(name: str, kind: str) -> str:
 
 
 def execute(connection: Any, call: RoutineCall) -> list[Any]:
-    """The rows of a routine.
+    """The rows that a routine returns.
 
     Raises:
-        ConfigError: the connection is not of a library that rowlease knows, or is for asyncio.
-        Exceptions of the library.
+        ConfigError: rowlease does not know the library of the connection, or it is for asyncio.
+        Exception: any exception of the library.
     """
     if isinstance(connection, psycopg.Connection):
-        # A cursor with tuples: the connection may have another row factory.
+        # The connection may have another row factory, so the cursor names its own.
         with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
             return cursor.execute(call.text(for_psycopg), call.arguments).fetchall()
     if is_for_asyncio(connection):
@@ -110,7 +112,7 @@ def execute(connection: Any, call: RoutineCall) -> list[Any]:
 
 
 async def execute_async(connection: Any, call: RoutineCall) -> list[Any]:
-    """As `execute`, on a connection for asyncio."""
+    """The same as `execute`, on an asyncio connection."""
     if isinstance(connection, psycopg.AsyncConnection):
         async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
             await cursor.execute(call.text(for_psycopg), call.arguments)
@@ -127,7 +129,7 @@ async def execute_async(connection: Any, call: RoutineCall) -> list[Any]:
 
 
 def completion(held: Held, result: str | None) -> RoutineCall:
-    """The call that completes a request; its row is the outcome."""
+    """The call that completes a request and returns the outcome."""
     ids, tokens = bigint_array([held.request_id]), bigint_array([held.lock_token])
     arguments = dict(zip(COMPLETE, (ids, tokens, text_array([result])), strict=True))
     return RoutineCall("complete", ("outcome",), COMPLETE, arguments)

@@ -1,1 +1,1 @@
-"""The wing for SQL Server: pyodbc, ODBC driver 18."""
+"""The store for SQL Server, with pyodbc and Microsoft's ODBC driver 18."""

@@ -1,8 +1,8 @@
-"""What a database holds of rowlease, object by object, and what this release expects there.
+"""Reads the definitions of rowlease's objects from a database, and those that this release expects.
 
-Tables and grants are expected as sql/sqlserver/catalogue.json has them: as the scripts declare
-them, read by Microsoft's grammar. Routines, views and triggers are expected as their files have
-them. SQL Server keeps those texts, but spells expressions in its own way: see `comparisons`.
+The expected tables and grants are in sql/sqlserver/catalogue.json, which is made from the scripts
+with Microsoft's grammar. The expected routines, views and triggers are the files in sql/sqlserver.
+SQL Server stores their texts, but rewrites the expressions of tables: see `comparisons`.
 """
 
 from __future__ import annotations
@@ -85,24 +85,24 @@ GRANTS = """
       left join sys.columns as c
              on c.object_id = o.object_id and p.minor_id > 0 and c.column_id = p.minor_id
      where s.name in ('rowlease', 'rowlease_internal') and p.class in (1, 3)"""
-#: What the members of this role lock, nobody else can.
+#: Members of this role can take the application locks of rowlease, and so block its routines.
 MEMBERS = """
     select m.name + ' of ' + r.name as name
       from sys.database_role_members as b
       join sys.database_principals as r on r.principal_id = b.role_principal_id
       join sys.database_principals as m on m.principal_id = b.member_principal_id
      where r.name = 'rowlease_lock'"""
-#: A login without this permission sees no definitions, and few objects.
+#: A login without this permission sees no definitions and only a few objects.
 SEES_ALL = """
     select count(*) from sys.fn_my_permissions(null, 'DATABASE')
      where permission_name = 'VIEW DEFINITION'"""
 COLLATION = "select cast(databasepropertyex(db_name(), 'Collation') as nvarchar(128))"
-#: The kinds of objects, by their type in sys.objects; the others are named as the server does.
+#: The kinds of objects, by their type in sys.objects. For others, the server's name is used.
 KINDS = {
     "U": "table", "V": "view", "TR": "trigger", "P": "routine", "FN": "routine", "IF": "routine",
     "TF": "routine", "F": "constraint",
 }  # fmt: skip
-#: Two spellings of the same, without brackets and parentheses.
+#: Pairs of equivalent expressions, without brackets and parentheses.
 RESPELT = (
     (r"(\w+) between (\S+) and (\S+)", r"\1 >= \2 and \1 <= \3"),
     (r"\bcast (.+) as (\w+)", r"convert \2 \1"),
@@ -111,12 +111,12 @@ RESPELT = (
 
 
 def sees_all(connection: Any) -> bool:
-    """Does the login see every definition of the database?"""
+    """Whether the login can see every definition of the database."""
     return bool(connection.execute(SEES_ALL).fetchval())
 
 
 def read(connection: Any) -> dict[str, str]:
-    """Every object of rowlease's schemas with its definition; of a routine, its fingerprint."""
+    """The definition of every object of rowlease's schemas; for a routine, its fingerprint."""
     return dict(
         described(row)
         for query, described in DESCRIBED.items()
@@ -202,7 +202,7 @@ def _joined(*parts: str | bool | None) -> str:
     return " ".join(part for part in parts if isinstance(part, str) and part)
 
 
-#: The queries, and what describes a row of each.
+#: The queries, and the function that describes a row of each query.
 DESCRIBED: dict[str, Callable[[Any], tuple[str, str]]] = {
     SCHEMAS: _schema,
     OBJECTS: _object,
@@ -216,7 +216,7 @@ DESCRIBED: dict[str, Callable[[Any], tuple[str, str]]] = {
 
 
 def expected(connection: Any) -> dict[str, str]:
-    """The objects of this release, in a database of this collation."""
+    """The definitions of this release, for the collation of this database."""
     collation = str(connection.execute(COLLATION).fetchval())
     found = {
         name: definition.replace("database_default", collation)
@@ -233,7 +233,7 @@ def expected(connection: Any) -> dict[str, str]:
 def module(text: str) -> str:
     """The fingerprint of a routine, view or trigger, without its header.
 
-    SQL Server keeps the batch, but without OR ALTER, and with CREATE for ALTER.
+    SQL Server stores the batch, but with CREATE in place of CREATE OR ALTER and ALTER.
     """
     code = re.sub(r"\A(\s*--[^\n]*\n)*\s*", "", text)
     code = re.sub(r"\A(create\s+or\s+alter|create|alter)\s", "create ", code, flags=re.IGNORECASE)
@@ -241,11 +241,12 @@ def module(text: str) -> str:
 
 
 def comparisons(expression: str) -> str:
-    """The comparisons of an expression, in a form that does not depend on who has spelt them.
+    """The comparisons in an expression, in a form that is the same for equivalent spellings.
 
-    SQL Server respells a CHECK, a filter, a default or a computed column: brackets around names,
-    parentheses around numbers, `a in (1, 2)` as `a = 2 or a = 1`, BETWEEN as two comparisons, CAST
-    as CONVERT. How AND, OR and parentheses join the comparisons is lost.
+    SQL Server rewrites a CHECK, a filter, a default and a computed column. It adds brackets around
+    names and parentheses around numbers. It replaces `a in (1, 2)` by `a = 2 or a = 1`, BETWEEN by
+    two comparisons, and CAST by CONVERT. The result does not show how AND, OR and parentheses
+    combine the comparisons.
     """
     texts: list[str] = []
 

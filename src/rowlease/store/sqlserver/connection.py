@@ -1,4 +1,4 @@
-"""Connections to SQL Server, and the ODBC driver that they need."""
+"""Opens connections to SQL Server, and finds the ODBC driver for them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rowlease.errors import ConfigError
 from rowlease.store import deadlines
 from rowlease.store.sqlserver.dsn import read_dsn
 
-#: Seconds of silence before the first TCP keep-alive probe, and between probes, so that a dead
-#: network is noticed within a lease, not after TCP's two hours.
+#: The seconds of silence before the first TCP keep-alive probe and between probes. A dead network
+#: must be noticed within a lease, and not after TCP's default of two hours.
 KEEP_ALIVE = {"KeepAlive": "10", "KeepAliveInterval": "5"}
-#: Installed drivers that can be used, best first.
+#: The installed drivers that can be used, the best first.
 INSTALLED = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
-#: The PyPI package's folders, by the file that identifies a distribution's family.
+#: The folders of the PyPI package, and the file that identifies each family of distributions.
 FAMILIES = {
     "alpine": "/etc/alpine-release",
     "rhel": "/etc/redhat-release",
     "suse": "/etc/SUSE-brand",
     "debian_ubuntu": "/etc/debian_version",
 }
-#: Names of the same processor.
+#: Sets of names for the same processor.
 MACHINES: tuple[set[str], ...] = ({"x86_64", "amd64", "x64"}, {"arm64", "aarch64"})
 
 
 def odbc_string(dsn: str, application_name: str) -> str:
-    """The connection string, with the password. TLS is verified unless the DSN disables that.
+    """The connection string with the password. TLS is verified unless the DSN disables this.
 
     Raises:
         ConfigError: the DSN cannot be read, or there is no driver.
@@ -48,8 +48,8 @@ def odbc_string(dsn: str, application_name: str) -> str:
         "APP": application_name,
         "Encrypt": "yes",
         **KEEP_ALIVE,
-        # If the driver reconnected, it would hide that a transaction is lost; the store repeats
-        # calls that are safe to repeat.
+        # A driver that reconnects hides the loss of a transaction. The store repeats those calls
+        # that can safely be repeated.
         "ConnectRetryCount": "0",
     }
     if address.user is not None:
@@ -62,10 +62,10 @@ def odbc_string(dsn: str, application_name: str) -> str:
 
 @cache
 def pyodbc() -> ModuleType:
-    """The module, with its pooling off, because the store has a pool.
+    """The module pyodbc without its pooling, because the store has a pool.
 
     Raises:
-        ConfigError: it is not installed, or finds no ODBC driver manager.
+        ConfigError: pyodbc is not installed, or finds no ODBC driver manager.
     """
     try:
         import pyodbc as module
@@ -73,7 +73,7 @@ def pyodbc() -> ModuleType:
         raise ConfigError(
             "SQL Server needs pyodbc and Microsoft's ODBC driver; install rowlease[sqlserver]"
         ) from error
-    except ImportError as error:  # a library of the system is missing, which no Python package has
+    except ImportError as error:  # a system library is missing, which no Python package contains
         raise ConfigError(
             f"pyodbc is installed but cannot be loaded ({error}); install the system's ODBC driver "
             "manager, which is the package unixodbc on Debian and Ubuntu, unixODBC elsewhere"
@@ -84,10 +84,10 @@ def pyodbc() -> ModuleType:
     return found
 
 
-#: Settings that change the meaning of a text or of a procedure; they override those of the login,
-#: of the server's `user options` and of triggers. The procedures set READ COMMITTED again. Without
-#: those from `ansi_nulls` to `numeric_roundabort` SQL Server refuses writes to a table with a
-#: filtered index.
+#: Settings that affect the meaning of texts and procedures. They override the settings of the
+#: login, of logon triggers and of the server's `user options`. The procedures set READ COMMITTED
+#: again. Without the settings from `ansi_nulls` to `numeric_roundabort`, SQL Server refuses writes
+#: to a table with a filtered index.
 SESSION = (
     "set transaction isolation level read committed; set language us_english; set datefirst 7; "
     "set ansi_nulls on; set ansi_padding on; set ansi_warnings on; set arithabort on; "
@@ -97,9 +97,9 @@ SESSION = (
 
 
 def connect(odbc: str) -> Any:
-    """A connection in autocommit, with the settings of SESSION.
+    """Open a connection in autocommit mode, with the settings of SESSION.
 
-    With pyodbc's default, no claim would be committed as long as the connection lives.
+    Without autocommit, pyodbc would not commit a claim until the connection is closed.
 
     Raises:
         pyodbc.Error: the connection fails.
@@ -112,10 +112,10 @@ def connect(odbc: str) -> Any:
 
 @cache
 def driver() -> str:
-    """Microsoft's ODBC driver 18: from PyPI, else an installed one (also 17).
+    """Microsoft's ODBC driver: version 18 from PyPI, else an installed version 18 or 17.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no driver was found.
     """
     for path in _bundled():
         return str(path)
@@ -130,7 +130,7 @@ def driver() -> str:
 
 
 def _bundled() -> Iterator[Path]:
-    """Drivers for this machine in the PyPI package `mssql-python-odbc`, best first."""
+    """The drivers for this machine in the PyPI package `mssql-python-odbc`, the best first."""
     spec: Any = find_spec("mssql_python_odbc")
     if spec is None or spec.origin is None:
         return

@@ -1,10 +1,10 @@
-"""Puts the comments of rowlease's objects into a SQL Server database, as MS_Description."""
+"""Writes the comments of rowlease's objects to a SQL Server database, as MS_Description."""
 
 from __future__ import annotations
 
 from rowlease.store.comments import comments
 
-#: How many rows an INSERT has; SQL Server allows 1,000.
+#: The number of rows of an INSERT. SQL Server allows 1,000.
 ROWS = 500
 INSERT = "insert into @objects (SchemaName, Name, ColumnName, Description) values\n"
 BATCH = """\
@@ -51,7 +51,7 @@ def descriptions() -> str:
 
 
 def _names(name: str) -> list[str | None]:
-    """`column rowlease.Queue.Kind` as schema, object and column, each but the first maybe None."""
+    """The schema, object and column in `column rowlease.Queue.Kind`; the last two may be None."""
     parts = name.partition(" ")[2].split(".")
     return [*parts, None, None][:3]
 

@@ -15,7 +15,7 @@ HOW_TO_WRITE_IT = (
     "write it as mssql://user:password@host:port/database, and @ / : % in a password as "
     "%40 %2F %3A %25"
 )
-#: The options of a DSN, as ODBC spells them. All others are refused: a misspelt
+#: The options that a DSN may have, as ODBC spells them. All others are refused, because a misspelt
 #: TrustServerCertificate must not be ignored.
 OPTIONS = {
     name.lower(): name
@@ -25,7 +25,7 @@ OPTIONS = {
         "TrustServerCertificate",
     )
 }  # fmt: skip
-#: Options that the JDBC driver also has, in its spelling.
+#: The options that the JDBC driver also has, as JDBC spells them.
 JDBC_OPTIONS = {
     "ApplicationIntent": "applicationIntent",
     "Authentication": "authentication",
@@ -42,7 +42,7 @@ class Address:
 
     Attributes:
         host: a name, an address, or `name\\instance`.
-        options: by the names that ODBC uses.
+        options: the options, by the names that ODBC uses.
     """
 
     host: str
@@ -57,9 +57,9 @@ def read_dsn(dsn: str) -> Address:
     """Read `mssql://user:password@host:port/database?Encrypt=...`.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the DSN cannot be read.
     """
-    # An unescaped @ or / of a password would end up in the host or the database's name.
+    # An unescaped @ or / in a password would end up in the name of the host or database.
     if not re.fullmatch(r"mssql(\+pyodbc)?://([^@/?]*@)?[^@/?]+/[^@/?]+(\?[^@]*)?", dsn):
         raise _unreadable(dsn)
     parts = _parts(dsn)
@@ -72,7 +72,7 @@ def read_dsn(dsn: str) -> Address:
     for name, value in pairs:
         if name.lower() not in OPTIONS:
             raise ConfigError(
-                f"the DSN {redact(dsn)!r} has an option that rowlease does not know; it takes "
+                f"the DSN {redact(dsn)!r} has an option that rowlease does not know; use only "
                 f"{', '.join(OPTIONS.values())}; {HOW_TO_WRITE_IT}"
             )
         options[OPTIONS[name.lower()]] = value
@@ -109,7 +109,7 @@ def _decoded(text: str | None) -> str | None:
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:
-    """url, user and password for Microsoft's JDBC driver, with bulk copy for batches of inserts.
+    """The options of Microsoft's JDBC driver. It writes batches of inserts by bulk copy.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -119,7 +119,7 @@ def jdbc_options(dsn: str) -> dict[str, str]:
     properties = {
         "databaseName": address.database,
         "encrypt": "true",
-        # Bulk copy skips triggers and checks; the staging table has none.
+        # Bulk copy skips triggers and checks, but the staging table has none.
         "useBulkCopyForBatchInsert": "true",
         **({"instanceName": instance} if instance else {}),
         **({} if address.user else {"integratedSecurity": "true"}),

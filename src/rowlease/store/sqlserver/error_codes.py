@@ -1,4 +1,4 @@
-"""Errors of SQL Server, pyodbc and Microsoft's JDBC driver, as codes and a text for the table."""
+"""Converts errors of SQL Server, pyodbc and Microsoft's JDBC driver to codes and a text."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from rowlease.store.error_messages import (
 )
 from rowlease.store.pool import NotConnected
 
-#: Constraints and indexes that are codes in the table, and the errors that name one.
+#: The constraints and indexes whose names are codes in `error_messages.TABLE`.
 NAMED = ("queue_due", "queue_group_in_flight")
+#: The errors whose text names a constraint or index.
 ABOUT_A_NAME = (547, 2601, 2627)
-#: Errors after which clients should connect again at once, by Azure's documentation.
+#: The errors after which Azure's documentation tells clients to reconnect.
 SERVER_BUSY = {4060, 10928, 10929, 40143, 40197, 40501, 40613, 49918, 49919, 49920}
-DEADLOCK, LOCK_TIMEOUT = 1205, 1222
-#: One of possibly several records: `[SQLSTATE] [vendor][driver]...text (number) (ODBC function)`.
+#: The error of a transaction that was rolled back to end a deadlock.
+DEADLOCK = 1205
+#: The error of a statement that waited too long for a lock.
+LOCK_TIMEOUT = 1222
+#: One record of a message: `[SQLSTATE] [vendor][driver]...text (number) (ODBC function)`.
 RECORD = re.compile(
     r"\[(\w{5})\] ((?:\[[^\]]*\])*)(.*?) \((-?\d+)\)(?: \((SQL\w+)\))?(?=; \[\w{5}\] |$)", re.DOTALL
 )
@@ -33,10 +37,10 @@ class OdbcError(NamedTuple):
     """An error of the ODBC driver or the server, parsed from an exception of pyodbc.
 
     Attributes:
-        state: SQLSTATE.
-        code: the server's number, or 0.
-        text: the message alone.
-        in_connecting: the connection failed; nothing was sent.
+        state: the SQLSTATE.
+        code: the server's error number, or 0.
+        text: the message without codes.
+        in_connecting: whether the connection could not be opened, so that nothing was sent.
     """
 
     state: str
@@ -53,7 +57,7 @@ class OdbcError(NamedTuple):
         if not records:
             return cls(state, 0, message.strip() or type(error).__name__, False)
         connecting = "(SQLDriverConnect)" in message
-        # A failed login has several records; the first with a number is the reason.
+        # A failed login has several records. The first record with a number has the reason.
         first = next((found for found in records if found.code), records[0])
         return first._replace(in_connecting=connecting)
 
@@ -64,18 +68,18 @@ class OdbcError(NamedTuple):
 
     @property
     def is_disconnect(self) -> bool:
-        """Is the connection unusable now?"""
+        """Whether the connection cannot be used any more."""
         lost = self.state.startswith("08") or self.state in ("HYT01", "01002", "HY010")
         return lost or self.is_late or self.code in (*LOST.codes, *SECONDARY.codes)
 
     @property
     def is_late(self) -> bool:
-        """Did a statement run into its timeout?"""
+        """Whether a statement exceeded its timeout."""
         return self.state == "HYT00" and not self.in_connecting
 
     @property
     def was_rolled_back(self) -> bool:
-        """Did the server roll the transaction back, so that the call can be retried?"""
+        """Whether the server rolled the transaction back, so that the call can be repeated."""
         return self.code in CONFLICT.codes
 
     @property
@@ -92,19 +96,19 @@ class OdbcError(NamedTuple):
 
 
 def is_lock_conflict(error: BaseException | None) -> bool:
-    """Was the transaction rolled back because it did not get a lock?"""
+    """Whether the transaction was rolled back because it did not get a lock."""
     return error is not None and OdbcError.read(error).code in (DEADLOCK, LOCK_TIMEOUT)
 
 
 def our_error(error: BaseException, where: str, *, migrating: bool = False) -> RowleaseError:
-    """The exception for an error of pyodbc; `where` names the database without a password."""
+    """The exception for an error of pyodbc. `where` is the DSN without the password."""
     if isinstance(error, NotConnected):
         return error_messages.our_error((NOT_CONNECTED,), str(error), where)
     return _our_error(OdbcError.read(error), where, migrating)
 
 
 def jdbc_error(state: str, number: int, text: str, where: str) -> RowleaseError:
-    """The exception for an error of the JDBC driver: SQLSTATE, number and the text's first line."""
+    """The exception for an error of the JDBC driver, from its codes and first line."""
     return _our_error(OdbcError(state, number, text, in_connecting=False), where)
 
 

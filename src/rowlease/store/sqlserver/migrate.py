@@ -1,4 +1,4 @@
-"""Upgrades a SQL Server database to this version: tables by Alembic, then all scripts."""
+"""Upgrades a SQL Server database to this version: first the tables by Alembic, then routines."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from rowlease.store.sqlserver.descriptions import descriptions
 from rowlease.store.sqlserver.error_codes import our_error
 
 ENGINE = "sqlserver"
-#: The application lock that makes concurrent migrations take turns.
+#: The application lock that lets only one migration run at a time.
 MIGRATION_LOCK = "rowlease:migrate"
-#: The kinds of objects to drop if their file no longer exists, by their type in sys.objects.
+#: The kinds of objects that are dropped if their file no longer exists, by type in sys.objects.
 KINDS = {
     "P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view",
     "TR": "trigger",
 }  # fmt: skip
-#: The rank of procedures.
+#: The rank of procedures (see `_rank`), which may refer to objects that do not exist yet.
 BOUND_LATER = 2
 
 
@@ -55,14 +55,14 @@ def migrate(dsn: str) -> Migrated:
 
 
 def migration_sql(dsn: str) -> str:
-    """See `rowlease.store.migration_sql`: batches that end in a line GO, for sqlcmd."""
+    """See `rowlease.store.migration_sql`. Each batch ends in a line GO, for sqlcmd."""
     with _connected(dsn) as connection:
         before = _read(connection)
         if before is not None and (before.is_newer(redact(dsn)) or before.is_current(ENGINE)):
             return NOTHING_TO_DO.format(before.revision)
         revision = before.revision if before else None
         batches = [
-            # sqlcmd sets quoted_identifier off, and filtered indexes need it on.
+            # sqlcmd turns quoted_identifier off, but filtered indexes require it.
             f"{SCRIPT_TITLE.format(revision or 'none')}\nset xact_abort, quoted_identifier on;",
             "begin transaction;",
             f"exec sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
@@ -115,9 +115,9 @@ def _connection(odbc: str) -> Any:
 
 @contextmanager
 def _transaction(connection: sa.Connection) -> Iterator[None]:
-    """As `connection.begin()`, but the first error is raised even if the rollback fails, too.
+    """The same as `connection.begin()`, but the first error is raised even if the rollback fails.
 
-    Some errors end the transaction in the server; some engines then refuse a rollback.
+    Some errors end the transaction in the server, and some engines then refuse the rollback.
     """
     transaction = connection.begin()
     try:
@@ -155,7 +155,7 @@ def _take_turns(connection: sa.Connection) -> None:
         "set nocount on; declare @granted int;"
         f" exec @granted = sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
         " @LockOwner = 'Transaction', @LockTimeout = 600000;"
-        # Alembic needs the counts of changed rows.
+        # Alembic reads the numbers of changed rows.
         " select @granted; set nocount off"
     ).scalar()
     if granted is None or granted < 0:
@@ -166,7 +166,7 @@ def _take_turns(connection: sa.Connection) -> None:
 
 
 def _routines(connection: sa.Connection) -> dict[str, str]:
-    """The batches that replace the routines of the database by those of this release, by name."""
+    """The batches, by name, that replace the database's routines by those of this release."""
     files = scripts(ENGINE)
     kept = {(script.schema, script.name.lower()) for script in files}
     found = connection.exec_driver_sql(
@@ -193,7 +193,7 @@ def _routines(connection: sa.Connection) -> dict[str, str]:
 def _in_order(files: list[Routine]) -> list[Routine]:
     """The scripts in the order of their dependencies.
 
-    Views and inline functions are bound when they are created; procedures when they run.
+    Views and inline functions are bound when they are created, procedures when they run.
     """
     ranks = {script.name: _rank(script.body) for script in files}
     by_name = {script.name.lower(): script for script in files}

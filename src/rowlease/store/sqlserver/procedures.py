@@ -1,4 +1,4 @@
-"""Calls of procedures: arguments as pyodbc takes them, and the returned rows."""
+"""Calls procedures: converts arguments for pyodbc, and reads the returned rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rowlease.store.sqlserver.connection import pyodbc
 if TYPE_CHECKING:
     import pyodbc as odbc
 
-#: Integer parameters take numbers below these.
+#: Numbers that are too large for a parameter of each integer type.
 RANGES = {"smallint": 2**15, "int": 2**31, "integer": 2**31, "bigint": 2**63}
 
 
 class ProcedureCall:
-    """A procedure and its arguments, as pyodbc takes them."""
+    """A procedure and its arguments, converted for pyodbc."""
 
     def __init__(self, name: str, params: dict[str, str], arguments: dict[str, Any]) -> None:
         odbc = pyodbc()
@@ -27,7 +27,7 @@ class ProcedureCall:
         places = []
         for param, kind in params.items():
             given = arguments.get(param)
-            # NULL is in the text: for a parameter the driver would ask the server for its type.
+            # For a null parameter, the driver would ask the server for its type.
             places.append("null" if given is None else "?")
             if given is not None:
                 value = _written(param, kind, given)
@@ -36,7 +36,7 @@ class ProcedureCall:
         self._text = f"exec rowlease.{name} {', '.join(places)}"
 
     def rows(self, connection: odbc.Connection) -> list[tuple[Any, ...]]:
-        """The rows of the first result set; all sets are read, so that late errors are raised."""
+        """The rows of the first result set. All sets are read, so that late errors are raised."""
         # The context manager of pyodbc would commit the caller's transaction.
         with closing(connection.cursor()) as cursor:
             if self._sizes:
@@ -46,7 +46,7 @@ class ProcedureCall:
 
 
 def result(cursor: odbc.Cursor) -> list[tuple[Any, ...]]:
-    """The rows of the first result set, after reading all sets; times are UTC."""
+    """Read all result sets. Return the rows of the first one, with times in UTC."""
     rows: list[tuple[Any, ...]] | None = None
     while True:
         if cursor.description is not None:
@@ -61,10 +61,10 @@ def result(cursor: odbc.Cursor) -> list[tuple[Any, ...]]:
 
 
 def _written(param: str, kind: str, value: Any) -> bool | int | str:
-    """An argument as the procedure takes it: arrays as JSON text, times as ISO text in UTC.
+    """An argument converted for the procedure: an array to JSON, a time to ISO text in UTC.
 
     Raises:
-        InvalidRequest: SQL Server would refuse it, or cut it silently.
+        InvalidRequest: SQL Server would refuse the value, or cut it silently.
     """
     if isinstance(value, list | tuple):
         for each in value:
@@ -102,7 +102,7 @@ def _check_text(text: str) -> None:
 
 
 def _iso(time: datetime) -> str:
-    # A time without a zone is UTC, as in a PostgreSQL session of rowlease.
+    # A time without a zone is in UTC, as it is in rowlease's sessions on PostgreSQL.
     try:
         utc = time.astimezone(UTC) if time.tzinfo else time
     except OverflowError as error:

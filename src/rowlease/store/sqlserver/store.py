@@ -1,4 +1,4 @@
-"""The store on SQL Server: call procedures, map rows, map errors. pyodbc, ODBC driver 18."""
+"""The store for SQL Server: calls procedures with pyodbc, and converts rows and errors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from rowlease.store.store import Store
 if TYPE_CHECKING:
     import pyodbc as odbc
 
-#: A call that waits 10 s for a lock (of DDL, or a caller's transaction) fails and is retried.
+#: A call that waits 10 s for a lock, of DDL or of a caller's transaction, fails and is repeated.
 LOCK_TIMEOUT = "set lock_timeout 10000"
-#: Seconds before a call is retried; half of each is random.
+#: The longest pauses before a call is repeated, in seconds. Up to half is taken off at random.
 PAUSES = (0.02, 0.1, 0.3, 1.0)
-#: Calls that are idempotent: a second one returns `repeat`, or changes nothing. Claims are not:
-#: nothing would renew the leases of a lost answer.
+#: Idempotent calls: a second call returns `repeat` or changes nothing. Claims are not among them:
+#: nobody would renew the leases of an answer that was lost.
 REPEATABLE = frozenset({
     "complete", "fail", "abandon", "renew", "report_progress", "begin_load",
     "promote", "discard_staged", "maintain", "depth",
@@ -73,7 +73,7 @@ class SqlServerStore(Store):
     def _call(
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
-        """Call a procedure; on the caller's connection it is part of the transaction."""
+        """Call a procedure. On the caller's connection, the call is part of its transaction."""
         call = ProcedureCall(name, self._routines[name].params, arguments)
         if connection is not None:
             driver = driver_connection(connection)
@@ -98,15 +98,15 @@ class SqlServerStore(Store):
         self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
     ) -> NoReturn:
         raise ConfigError(
-            "SQL Server has no asyncio connection that rowlease knows; bind a pyodbc connection in "
+            "rowlease knows no asyncio connection for SQL Server; bind a pyodbc connection in "
             "a thread: await client.run_sync(lambda sync: sync.bind(connection).enqueue(...))"
         )
 
     def _call_once(self, call: ProcedureCall, seconds: float) -> list[Any]:
-        """Call once, in another thread, because the driver takes three times as long to give up."""
+        """Call once, in another thread, because the driver times out three times as late."""
         ends = time.monotonic() + seconds
         own = self._take(seconds)
-        own.timeout = max(1, math.ceil(seconds))  # after which the driver cancels the call
+        own.timeout = max(1, math.ceil(seconds))  # the driver then cancels the call
 
         def rows() -> list[Any]:
             with self._using(own):
@@ -119,7 +119,7 @@ class SqlServerStore(Store):
         raise unanswered(seconds, self.where)
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
-        """Can a call with this error be repeated without taking effect twice?"""
+        """Whether a call that raised this error can be repeated without taking effect twice."""
         if not error.transient or not isinstance(error.__cause__, pyodbc().Error):
             return False
         found = OdbcError.read(error.__cause__)
@@ -138,7 +138,7 @@ class SqlServerStore(Store):
 
     @contextmanager
     def _using(self, own: odbc.Connection) -> Iterator[None]:
-        """Give the connection back after the block; errors of the driver are translated."""
+        """Give the connection back after the block. Errors of the driver are converted."""
         is_sound = False
         try:
             yield
@@ -146,7 +146,7 @@ class SqlServerStore(Store):
         except pyodbc().Error as error:
             if not OdbcError.read(error).is_disconnect:
                 with suppress(pyodbc().Error):
-                    # XACT_ABORT does so, unless the error came before a procedure's first line.
+                    # XACT_ABORT does this, unless the error precedes the procedure's first line.
                     own.execute("if @@trancount > 0 rollback transaction")
                     is_sound = True
             self._raise(error, is_sent=True)
@@ -154,7 +154,7 @@ class SqlServerStore(Store):
             self._pool.give_back(own, is_sound=is_sound)
 
     def _raise(self, error: odbc.Error | NotConnected, *, is_sent: bool = False) -> NoReturn:
-        """Raise the exception of rowlease for this error, which becomes its cause."""
+        """Raise rowlease's exception for this error, which becomes the `__cause__`."""
         found = our_error(error, self.where)
         if isinstance(found, StoreError):  # after any other error the call was rolled back
             found.maybe_done = is_sent and OdbcError.read(error).is_disconnect
@@ -171,4 +171,4 @@ class SqlServerStore(Store):
         return cast("dict[str, Any]", json.loads(found))
 
     def listen(self, queues: Sequence[str]) -> NoReturn:
-        raise ConfigError("SQL Server sends no notifications; a worker polls there")
+        raise ConfigError("SQL Server sends no notifications; poll instead")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def complete(connection: Any, held: Held, result: str | None) -> str:
-    """Complete a request on a connection of pyodbc or SQLAlchemy; returns the outcome."""
+    """Complete a request on a connection of pyodbc or SQLAlchemy. Return the outcome."""
     given = {
         "p_request_ids": [held.request_id],
         "p_lock_tokens": [held.lock_token],
@@ -27,10 +27,10 @@ def complete(connection: Any, held: Held, result: str | None) -> str:
 
 
 def driver_connection(connection: Any) -> odbc.Connection:
-    """The pyodbc connection of a caller's connection, of pyodbc or SQLAlchemy.
+    """The pyodbc connection of a caller's connection of pyodbc or SQLAlchemy.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the connection is of another kind.
     """
     if hasattr(connection, "run_sync"):
         raise ConfigError(
@@ -41,7 +41,7 @@ def driver_connection(connection: Any) -> odbc.Connection:
         connection = connection.connection()
     if hasattr(connection, "in_transaction") and hasattr(connection, "connection"):
         if not connection.in_transaction():
-            connection.begin()  # as its execute does; else its rollback would not undo the call
+            connection.begin()  # otherwise its rollback would not undo the call
         connection = connection.connection.driver_connection
     if isinstance(connection, pyodbc().Connection):
         return cast("odbc.Connection", connection)

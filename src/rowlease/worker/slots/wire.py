@@ -31,7 +31,7 @@ SECONDS = struct.Struct("=d")
 #: copy, because it reads the set-up before it can import this module.
 SET_UP = struct.Struct("=I")
 READ_BYTES = 1 << 16
-#: What NUL in a text becomes: no database stores it.
+#: The replacement for NUL in a text, which no database can store.
 NUL = "\N{REPLACEMENT CHARACTER}"
 
 
