@@ -62,7 +62,7 @@ def test_on_this_machine_a_pool_is_one_worker(
 def test_a_pool_without_a_database_is_an_error(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ROWLEASE_DSN", "ROWLEASE_DSN_FILE"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigError, match="no database: give dsn="):
+    with pytest.raises(ConfigError, match="no database: pass dsn="):
         work(spark, [known])
 
 

@@ -111,7 +111,11 @@ def test_a_text_the_database_cannot_hold_is_refused(text: str) -> None:
     ("arguments", "error", "says"),
     [
         ({"columns": ["nope"]}, InvalidRequest, "requests have no column 'nope'; they have"),
-        ({"status": "Done"}, InvalidRequest, "'Done' is not a status; they are Scheduled, "),
+        (
+            {"status": "Done"},
+            InvalidRequest,
+            "'Done' is not a status; the statuses are Scheduled, ",
+        ),
         ({"status": []}, InvalidRequest, "status is empty"),
         ({"partitions": 0}, ConfigError, "partitions must be 1 or more"),
     ],

@@ -25,9 +25,9 @@ from rowlease.spark.jdbc_drivers import (
 from rowlease.spark.session import local_session, why_not_started
 
 UNRESOLVABLE = """
-from rowlease.spark import drivers, session
+from rowlease.spark import jdbc_drivers as jdbc, session
 from rowlease.errors import ConfigError
-drivers.POSTGRESQL = drivers.POSTGRESQL._replace(package="org.postgresql:postgresql:0.0.0-nowhere")
+jdbc.POSTGRESQL = jdbc.POSTGRESQL._replace(package="org.postgresql:postgresql:0.0.0-nowhere")
 try:
     session.local_session()
 except ConfigError as error:

@@ -189,7 +189,11 @@ def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again
         ("priority int", {}, "the frame has no column 'payload'"),
         ("payload string", {"kind": ""}, "no kind: add .option"),
         ("payload string", {"queue": ""}, "the option queue is missing"),
-        ("payload string", {"que": "x"}, "no option 'que'; there are dsn, kind, load_id, queue"),
+        (
+            "payload string",
+            {"que": "x"},
+            "no option 'que'; the options are dsn, kind, load_id, queue",
+        ),
         ("payload string", {"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),
         ("payload string", {"dsn": "mssql://a:b@c/d"}, r"mssql://a:\*\*\*@c/d is SQL Server"),
         ("payload string", {"dsn": "postgresql://a:b@c/d?e=f"}, "cannot be read"),
@@ -235,5 +239,7 @@ def test_what_was_written_is_read_back(
     row = history.orderBy("request_id").first()
     assert (row.payload, row.result, row.num_attempts) == ('{"id":0}', '{"done": true}', 1)
     assert row.completion_time >= row.requested_time
-    with pytest.raises(PySparkException, match="option table is 'nope'; there are queue, history"):
+    with pytest.raises(
+        PySparkException, match="option table is 'nope'; the tables are queue, history"
+    ):
         read(table="nope")

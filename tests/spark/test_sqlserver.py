@@ -149,5 +149,5 @@ def test_a_wrong_password_is_one_sentence_without_it(spark: Any, dsn: str) -> No
 
 
 def test_reading_back_says_that_it_is_not_there(spark: Any, dsn: str) -> None:
-    with pytest.raises(ConfigError, match="read back from PostgreSQL only"):
+    with pytest.raises(ConfigError, match="read back only from PostgreSQL"):
         read_requests(spark, dsn)

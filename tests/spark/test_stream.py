@@ -83,9 +83,17 @@ def test_the_formats_own_stream_writer_enqueues_each_batch_once(
 @pytest.mark.parametrize(
     ("options", "overwrite", "says"),
     [
-        ({"stream": ""}, False, "the option stream must have 1 to 80 characters"),
-        ({"stream": "x" * 81}, False, "the option stream must have 1 to 80 characters"),
-        ({"load_id": "x"}, False, "no option 'load_id'; there are checkpointlocation, dsn, kind"),
+        ({"stream": ""}, False, "the option stream must be a unique name of 1 to 80 characters"),
+        (
+            {"stream": "x" * 81},
+            False,
+            "the option stream must be a unique name of 1 to 80 characters",
+        ),
+        (
+            {"load_id": "x"},
+            False,
+            "no option 'load_id'; the options are checkpointlocation, dsn, kind",
+        ),
         ({"queue": ""}, False, "the option queue is missing"),
         ({}, True, "requests can only be added"),
     ],

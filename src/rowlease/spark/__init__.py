@@ -1,9 +1,9 @@
-"""Spark: enqueue a DataFrame in bulk, read requests back, run them on a cluster's executors.
+"""For Spark: enqueues DataFrames, reads requests back, and runs tasks on a cluster's executors.
 
     from rowlease.spark import enqueue, local_session, read_requests, register, work
 
 Raises:
-    ConfigError: on import, where PySpark is not installed.
+    ConfigError: PySpark is not installed (raised on import).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Converts this machine's certificate authorities for a Java runtime with a list of its own.
+"""Converts the certificate authorities that this machine trusts to a Java key store.
 
-Behind a company's proxy or mirror, the machine trusts an authority that is in no bundled list.
-OpenSSL, and so Python, has its list as PEM; Java needs its own format.
+A Java runtime otherwise uses its own bundled list. Behind a company's proxy or mirror, the machine
+trusts an authority that is in no bundled list. OpenSSL reads its list as a PEM file, and Python
+uses OpenSSL; Java needs a key store (JKS).
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ import ssl
 import struct
 from pathlib import Path
 
-#: Java's default password; the list is public.
+#: Java's default password. It protects nothing, because the list is public.
 PASSWORD = "changeit"  # noqa: S105
-MAGIC, VERSION, TRUSTED_CERTIFICATE = 0xFEEDFEED, 2, 2
-#: A constant in the digest of every key store of this format.
+#: The first four bytes of a key store.
+MAGIC = 0xFEEDFEED
+#: The version of the format.
+VERSION = 2
+#: The tag of an entry that is a trusted certificate.
+TRUSTED_CERTIFICATE = 2
+#: A constant that is part of the digest of every key store.
 WHITENER = b"Mighty Aphrodite"
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def machine_bundle() -> Path | None:
-    """The PEM file of the authorities that this machine trusts, if it has one."""
+    """The PEM file of the authorities that this machine trusts, or None."""
     paths = ssl.get_default_verify_paths()
     bundle = os.environ.get(paths.openssl_cafile_env) or paths.cafile
     return Path(bundle) if bundle and Path(bundle).is_file() else None
 
 
 def java_trust_store(pem: str) -> bytes | None:
-    """The certificates of a PEM text as a Java key store (JKS); None if there are none.
+    """A Java key store (JKS) with the certificates of a PEM text; None if there are none.
 
     Source: sun.security.provider.JavaKeyStore, engineStore.
     """

@@ -1,4 +1,4 @@
-"""Makes the columns of `staging` from column arguments, and checks their types."""
+"""Builds the columns of the table `staging` from the arguments of `enqueue`, and checks types."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from rowlease.errors import InvalidRequest
 
-#: The column is a PostgreSQL integer; the queue clamps to its maximum, which is far lower.
+#: The largest priority that the column can store. `promote` clamps to the queue's maximum.
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestColumns:
-    """Where the columns of requests come from: what `enqueue` takes of these names."""
+    """The arguments of `enqueue` that say where the columns of requests come from."""
 
     kind: Any
     priority: Any = None
@@ -26,7 +26,7 @@ class RequestColumns:
 
 
 def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """The columns of `staging` as expressions on the frame; arguments of None are left out.
+    """The columns of `staging` as expressions on the frame. Arguments of None are left out.
 
     Raises:
         InvalidRequest: see `enqueue`.
@@ -53,7 +53,7 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
 
 
 def priority_column(df: Any, given: Any) -> Any:
-    """The priority as an integer column; larger numbers are clamped."""
+    """The priority as an integer column, in which larger numbers are clamped."""
     from pyspark.sql import functions as F
 
     if isinstance(given, bool):
@@ -79,18 +79,18 @@ def payload_column(df: Any, given: Any) -> Any:
     column = payload_source(df, given)
     if type_name(df, column) == "string":
         return column
-    # The payload becomes keyword arguments, so nulls must be in it.
+    # The payload becomes keyword arguments, so it must include nulls.
     return F.to_json(column, {"ignoreNullFields": "false"}).alias("payload")
 
 
 def payload_source(df: Any, given: Any) -> Any:
-    """The column of the payload: text, or a struct or map that becomes JSON."""
+    """The column for the payload: text, or a struct or map that becomes JSON."""
     from pyspark.sql import functions as F
 
     if given is not None:
         return checked(df, "payload", given, ("string", "struct", "map"))
     if not df.columns:
-        raise InvalidRequest("the frame has no columns to make a payload of")
+        raise InvalidRequest("the frame has no columns for a payload")
     whole = F.struct(*(named(column) for column in df.columns))
     return checked(df, "payload", whole, ("struct",))
 
@@ -109,7 +109,7 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
     """A column argument as an expression of one of these types, under the argument's name.
 
     Raises:
-        InvalidRequest: it does not exist, does not fit the frame, or has another type.
+        InvalidRequest: the column does not exist, does not fit the frame, or has another type.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import Column
@@ -142,8 +142,8 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
 
 
 def type_name(df: Any, column: Any) -> str:
-    """The SQL type of an expression on the frame, without parameters; runs no job."""
-    # PySpark also writes its exceptions to stderr, as JSON with the Java stack.
+    """The SQL type of an expression on the frame, without its parameters. Runs no job."""
+    # PySpark also writes the exception to stderr, as JSON with the Java stack.
     noise = logging.getLogger("DataFrameQueryContextLogger")
     was, noise.disabled = noise.disabled, True
     try:
@@ -154,7 +154,7 @@ def type_name(df: Any, column: Any) -> str:
 
 
 def named(column: str) -> Any:
-    """A column of the frame by exactly this name, whatever characters it has."""
+    """The column of the frame with exactly this name, which may contain any characters."""
     from pyspark.sql import functions as F
 
     return F.col(f"`{column.replace('`', '``')}`")

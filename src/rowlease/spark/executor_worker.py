@@ -1,8 +1,9 @@
 """Runs a worker on a Spark executor, with a slot for each of the executor's cores.
 
-It is `rowlease.worker.Worker`, as on any host, in the Python process of a Spark task. Spark's
-daemon has forked that process and may kill it. The worker's child processes then die with it, and
-their requests run again when the leases have run out. Nothing is written to stdout.
+The worker is the same `rowlease.worker.Worker` as on any host. It runs in the Python process of a
+Spark task, which Spark's daemon has forked and may kill. The worker's child processes then die with
+this process, and their requests run again when the leases have run out. Nothing is written to
+stdout.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ from rowlease.worker.time_limits import WORKER_GONE
 logger = logging.getLogger("rowlease")
 
 APPLICATION = "rowlease spark"
-#: Seconds between two checks that the driver is alive, for up to so many executors; for more of
-#: them, longer.
-LOOK, LOOKERS = 1.0, 100
-#: How to ship the modules of tasks to executors.
+#: Seconds between two checks that the driver is alive, in a pool of up to LOOKERS executors.
+LOOK = 1.0
+#: In a larger pool, the time between two checks grows with the number of executors.
+LOOKERS = 100
+#: The advice in errors about modules that executors cannot import.
 BRING = "ship modules to executors with sc.addPyFile, or spark-submit --py-files"
 
 Places = tuple[Place, ...]
@@ -45,17 +47,17 @@ Places = tuple[Place, ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a pool, for every executor; pickled with Spark's task.
+    """The settings of a pool, for every executor. They are pickled with Spark's task.
 
     Attributes:
         pool_id: the driver's id in the table `worker`, where it is registered while the pool runs.
-        tasks: an argument of `load_tasks`; or for each task its module, its name there and its
-            own name.
-        count: executors that the driver found.
-        cores: of each executor.
-        settings: of each executor's worker; where they leave the concurrency open, child processes
-            take the executor's cores.
-        late: seconds that a second attempt waits if the pool has ended: see `run`.
+        dsn: the DSN of the database.
+        tasks: an argument of `load_tasks`, or each task's module, qualified name and task name.
+        count: the number of executors that the driver found.
+        cores: the number of cores of each executor.
+        settings: the settings of each executor's worker. If they name no concurrency, there is one
+            child process for each core of the executor.
+        late: the seconds that a second attempt waits if the pool has ended; see `run`.
     """
 
     pool_id: str
@@ -70,7 +72,7 @@ class Plan:
         """Import the tasks.
 
         Raises:
-            ConfigError, UnknownTask: they cannot be imported.
+            ConfigError, UnknownTask: the tasks cannot be imported.
         """
         if isinstance(self.tasks, str):
             return load_tasks(self.tasks)
@@ -80,7 +82,7 @@ class Plan:
             return Registry(load_places(self.tasks))
         except (KeyError, AttributeError) as error:
             raise ConfigError(
-                f"a task is not at the same place as on the driver: {error}"
+                f"a task is not in the same module as on the driver: {error}"
             ) from error
 
     def worker(self, store: Store, index: int) -> Worker:
@@ -98,7 +100,7 @@ def places(tasks: Tasks) -> str | Places:
     """The tasks by name, so that executors import them instead of unpickling them.
 
     Raises:
-        ConfigError: a task is in no module that another machine can import.
+        ConfigError: a task is not in a module that other machines can import.
     """
     if isinstance(tasks, str):
         return tasks
@@ -115,7 +117,7 @@ def places(tasks: Tasks) -> str | Places:
 
 
 def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
-    """Yield the error that keeps this executor from working, if any; leases nothing."""
+    """Yield the error that keeps this executor from working, if there is one. Lease nothing."""
     try:
         plan.registry()
     except RowleaseError as error:
@@ -130,10 +132,11 @@ def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
 
 
 def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | RowleaseError]:
-    """Work until the driver ends or is silent; yield a summary or an error.
+    """Work until the driver ends or is silent. Yield a summary or an error.
 
-    An attempt that starts after the end of the pool has nothing to do. With speculation it may be
-    the copy of one that still drains, which Spark would kill if the copy ended first, so it waits.
+    An attempt that starts after the end of the pool has nothing to do. With speculation, it may be
+    a copy of an attempt that is still draining. Spark would kill the latter if the copy ended
+    first, so the copy waits.
     """
     from pyspark import TaskContext
 
@@ -153,7 +156,7 @@ def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | Rowlease
 
 
 def raisable(error: RowleaseError, hint: str = "") -> RowleaseError:
-    """The error for the driver to raise, without its cause."""
+    """A copy of the error, without its cause, for the driver to raise."""
     sentence = f"on the executor at {socket.gethostname()}: {error}"
     return type(error)(f"{sentence}; {hint}" if hint else sentence)
 
@@ -161,8 +164,8 @@ def raisable(error: RowleaseError, hint: str = "") -> RowleaseError:
 class SparkDriver:
     """Checks in the database whether the pool's driver is alive.
 
-    So executors need no connection to the driver. Spark cannot ask a task to end: it kills a
-    cancelled task without notice.
+    So executors need no connection to the driver. Spark cannot ask a task to end: it kills a task
+    that is cancelled without notice.
     """
 
     def __init__(self, store: Reading, plan: Plan) -> None:
@@ -171,7 +174,7 @@ class SparkDriver:
         self._heard = time.monotonic()
 
     def is_there(self) -> bool:
-        """Is the driver registered, and has it sent a heartbeat recently?"""
+        """Whether the driver is registered and has sent a heartbeat recently."""
         try:
             rows = self._store.list_workers()
         except StoreError as error:
@@ -186,7 +189,7 @@ class SparkDriver:
 
 @contextmanager
 def stopped_by(driver: SparkDriver, worker: Worker, pause: float) -> Iterator[None]:
-    """Stop the worker when the driver is gone; checks every `pause` seconds."""
+    """Stop the worker when the driver is gone, which is checked every `pause` seconds."""
     ended = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Counts the executors of a session, and runs a Spark job with one task on each."""
+"""Counts the executors of a session, and runs a Spark job with one task on each executor."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from rowlease.errors import ConfigError
 
 #: Seconds that the first executor of a session may take to register.
 PATIENCE = 60.0
-#: Seconds to wait for further executors after one came or went: they register one by one when a
-#: session starts, and a dead one is replaced.
+#: Seconds to wait for further executors after one was added or removed. When a session starts, its
+#: executors register one by one, and a dead executor is replaced.
 SETTLED = 10.0
+#: Seconds between two checks for changes.
 LOOK = 0.1
 
 
@@ -20,8 +21,8 @@ class Executors(NamedTuple):
 
     Attributes:
         num: the number of Spark tasks, one for each executor.
-        cores: the cores of each.
-        shares: whether several tasks run on an executor unless each requests all its cores.
+        cores: the number of cores of each executor.
+        shares: whether an executor runs several tasks, unless each requests all its cores.
     """
 
     num: int
@@ -29,10 +30,10 @@ class Executors(NamedTuple):
     shares: bool
 
     def job(self, sc: Any, function: Any) -> Any:
-        """An RDD with a partition for each executor: the result of `function` for its index.
+        """An RDD with one partition for each executor. `function` makes the rows of a partition.
 
-        Each task requests all cores of an executor (stage-level scheduling), so no other task runs
-        on it meanwhile.
+        Each task requests all cores of its executor (stage-level scheduling), so the executor runs
+        no other task meanwhile.
         """
         rdd = sc.parallelize(range(self.num), self.num).mapPartitionsWithIndex(function)
         if self.shares:
@@ -44,10 +45,13 @@ class Executors(NamedTuple):
 
 
 def executors_of(sc: Any, count: int | None) -> Executors:
-    """The executors of a pool: `count`, or all.
+    """The executors of a pool.
+
+    Args:
+        count: the number of executors; None means all.
 
     Raises:
-        ConfigError: the number is not known, or none registers within a minute.
+        ConfigError: the number is not known, or no executor registers within a minute.
     """
     if count is not None and count < 1:
         raise ConfigError(f"executors is {count}; it must be 1 or more")
@@ -56,7 +60,7 @@ def executors_of(sc: Any, count: int | None) -> Executors:
         return Executors(1, sc.defaultParallelism, shares=False)
     if count is None and conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         raise ConfigError(
-            "this session allocates executors dynamically; set how many the pool uses: executors=10"
+            "this session allocates executors dynamically; set executors=10 for the pool"
         )
     set_cores = conf.get("spark.executor.cores")
     found = [] if set_cores and count else registered(sc, 0.0 if count else SETTLED)
@@ -69,9 +73,9 @@ def executors_of(sc: Any, count: int | None) -> Executors:
 
 
 def registered(sc: Any, settled: float) -> list[int]:
-    """The cores of each executor, once no executor came or went for `settled` seconds.
+    """The cores of each executor, once none was added or removed for `settled` seconds.
 
-    If executors come and go all the time, it returns those that there are after a minute.
+    If executors keep changing, this function returns the current ones after a minute.
     """
     until = time.monotonic() + PATIENCE
     cores: list[int] = []
@@ -91,6 +95,6 @@ def registered(sc: Any, settled: float) -> list[int]:
 
 
 def changed_at(executor: Any) -> float:
-    """When it was added or removed: seconds since 1970 by the driver's clock."""
+    """When an executor was added or removed, in seconds since 1970 by the driver's clock."""
     gone = executor.removeTime()
     return float((gone.get() if gone.isDefined() else executor.addTime()).getTime()) / 1000

@@ -1,4 +1,4 @@
-"""Files as DataFrames, read strictly: a row that cannot be read is an error, not a null."""
+"""Reads files as DataFrames. A row that cannot be read is an error, and not a row of nulls."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
 
-#: Options for each format. Without FAILFAST a malformed line would become a row of nulls.
+#: Spark's options for each format. Without FAILFAST, a malformed line becomes a row of nulls.
 OPTIONS = {
     "parquet": {},
     "csv": {"header": "true", "inferSchema": "true", "mode": "FAILFAST", "escape": '"',
             "multiLine": "true", "enforceSchema": "false"},
     "json": {"mode": "FAILFAST"},
 }  # fmt: skip
-#: Parts of Spark's names for errors of malformed lines and files.
+#: Texts in the names of Spark's errors about malformed lines and files.
 MALFORMED = ("MALFORMED", "FAILED_READ_FILE", "CANNOT_READ_FILE", "INFER_SCHEMA", "CORRUPT")
 
 
 def read_files(session: Any, source: str, form: str) -> Any:
-    """Files as a DataFrame.
+    """Read files as a DataFrame.
 
     Args:
+        session: the Spark session.
         source: a path on this machine, or a URI that Spark can read, such as `s3a://bucket/folder`.
+        form: the format: parquet, csv or json.
 
     Raises:
-        ConfigError: it does not exist, or cannot be read in this format.
+        ConfigError: the source does not exist, or has no columns in this format.
     """
     where = source
     if "://" not in source:
         if not Path(source).exists():
             raise ConfigError(f"the input {source} does not exist")
-        where = (
-            Path(source).resolve().as_uri()
-        )  # otherwise Spark may look into its cluster's default file system
+        # A URI, because Spark may look for a path in the default file system of its cluster.
+        where = Path(source).resolve().as_uri()
     with file_errors(source, form):
         frame = session.read.options(**OPTIONS[form]).format(form).load(where)
     if not frame.columns:
@@ -45,11 +46,11 @@ def read_files(session: Any, source: str, form: str) -> Any:
 
 @contextmanager
 def file_errors(source: str, form: str) -> Iterator[None]:
-    """Translate errors of Spark about malformed files, whose messages would quote a row.
+    """Convert errors of Spark about malformed files, whose messages would quote a row.
 
     Raises:
         InvalidRequest: a row or file is malformed.
-        Any other exception of the block, unchanged.
+        Exception: any other exception of the block, unchanged.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException

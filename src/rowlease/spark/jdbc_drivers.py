@@ -1,4 +1,4 @@
-"""The JDBC drivers: the one for a database, where Spark finds it, and its checksum."""
+"""The JDBC drivers: which one a database needs, where Spark finds it, and its checksum."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ JARS_VARIABLE = "ROWLEASE_JDBC_JARS"
 
 
 class JdbcDriver(NamedTuple):
-    """A JDBC driver, resolved by Spark from Maven Central where ROWLEASE_JDBC_JARS names no jar.
+    """A JDBC driver. Spark downloads it from Maven Central, unless ROWLEASE_JDBC_JARS names jars.
 
     Attributes:
+        database: the name of the database, for messages.
         package: `group:artifact:version`.
-        sha256: of the published jar.
+        class_name: the driver's Java class.
+        sha256: the checksum of the published jar.
     """
 
     database: str
@@ -30,7 +32,7 @@ class JdbcDriver(NamedTuple):
 
     @property
     def jar(self) -> str:
-        """The file name of the jar that Spark has resolved."""
+        """The file name of the jar that Spark downloads."""
         group, artifact, version = self.package.split(":")
         return f"{group}_{artifact}-{version}.jar"
 
@@ -47,20 +49,20 @@ SQLSERVER = JdbcDriver(
     "com.microsoft.sqlserver.jdbc.SQLServerDriver",
     "2d137aa308c78932878952fe3624ea090ecfe644414b8b23e71a305f425698c5",
 )
-#: Annotations for compilers, a dependency of PostgreSQL's driver that is not needed.
+#: A dependency of the PostgreSQL driver that is not needed at run time: annotations for a checker.
 EXCLUDES = "org.checkerframework:checker-qual"
 
 
 def drivers_for(dsn: str | None) -> list[JdbcDriver]:
-    """The drivers of a session: always PostgreSQL's, and last the one for this database."""
+    """The drivers that a session needs: always PostgreSQL's; the last is the database's own."""
     return [POSTGRESQL, SQLSERVER] if dsn is not None and is_sqlserver(dsn) else [POSTGRESQL]
 
 
 def driver_settings(drivers: list[JdbcDriver]) -> dict[str, str]:
-    """The settings by which Spark finds the drivers: jars of ROWLEASE_JDBC_JARS, else Maven.
+    """The settings by which Spark finds the drivers: in ROWLEASE_JDBC_JARS, or else in Maven.
 
     Raises:
-        ConfigError: a jar that the variable names does not exist.
+        ConfigError: the variable names a jar that does not exist.
     """
     named = os.environ.get(JARS_VARIABLE, "")
     jars = [Path(name.strip()) for name in re.split(f"[,{os.pathsep}]", named) if name.strip()]
@@ -68,7 +70,7 @@ def driver_settings(drivers: list[JdbcDriver]) -> dict[str, str]:
         if not jar.is_file():
             raise ConfigError(
                 f"{JARS_VARIABLE} names {jar}, which is not a file; name the jar of the "
-                f"{drivers[-1].database} JDBC driver, several separated by commas"
+                f"{drivers[-1].database} JDBC driver, or several jars separated by commas"
             )
     if jars:
         return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
@@ -82,14 +84,14 @@ def check_driver(session: Any, driver: JdbcDriver) -> None:
     """Check that a running session has the driver.
 
     Raises:
-        ConfigError: it is missing, or the jar from Maven is not the published one.
+        ConfigError: the driver is missing, or the jar from Maven is not the published one.
     """
     from py4j.protocol import Py4JError
 
     jvm = session.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        # `False`: find the class without initializing it.
+        # `False` finds the class without initializing it.
         found = jvm.java.lang.Class.forName(driver.class_name, False, loader)
         source = str(found.getProtectionDomain().getCodeSource().getLocation())
     except Py4JError as error:

@@ -1,4 +1,4 @@
-"""Reads requests, and the results of finished ones, as a DataFrame."""
+"""Reads requests and their results as a DataFrame, over JDBC."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.jdbc import connection_options, database_errors, literal
 from rowlease.store import is_sqlserver
 
-#: Rows that the driver holds at once; PostgreSQL's would read a whole partition into memory.
+#: Rows of one fetch. By default, PostgreSQL's driver reads a whole partition into memory.
 FETCH_SIZE = 10_000
+#: The statuses of requests in the queue.
 LIVE_STATUSES = ("Scheduled", "Pending", "Processing", "Failed")
+#: The statuses of requests in the history.
 FINAL_STATUSES = ("Complete", "Cancelled")
 
 
@@ -27,26 +29,30 @@ def read_requests(
 ) -> Any:
     """The requests of a database as a DataFrame, read in parallel over JDBC.
 
-    Lazy, except for a small query for the range of request ids. Each partition is read in its own
-    transaction: while requests move, the whole is not one instant, and a request that is finished
-    between two reads can be seen twice or not at all. Finished requests do not change.
+    Rows are read lazily; only the range of request ids is read at once. Each partition is read in
+    its own transaction. So while requests change, the result does not show a single moment: a
+    request that finishes between two reads may appear twice or not at all. Finished requests do not
+    change.
 
     Args:
         spark: a session with the PostgreSQL JDBC driver, such as a `local_session`.
         dsn: `postgresql://user:password@host:port/database`.
-        queue: only this queue.
-        load_id: only requests of this load.
-        status: only these: Scheduled, Pending, Processing, Failed, Complete, Cancelled.
-        columns: these columns of the view `requests`, in this order; None takes all.
-        partitions: how many connections read at once; None takes Spark's default parallelism.
+        queue: the queue to read; None means all.
+        load_id: the load whose requests to read; None means all requests.
+        status: the statuses to read: Scheduled, Pending, Processing, Failed, Complete, Cancelled.
+            None means all.
+        columns: the columns of the view `requests` to read, in this order; None means all.
+        partitions: the number of connections that read at once. None means Spark's default
+            parallelism.
 
     Returns:
-        A DataFrame; `payload` and `result` are JSON text, times are timestamps.
+        A DataFrame. `payload` and `result` are JSON text, and times are timestamps.
 
     Raises:
-        InvalidRequest: an unknown column or status.
+        InvalidRequest: a column or status is unknown.
         ConfigError: the DSN cannot be read or names SQL Server, or the session has no JDBC driver.
-        StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: from the database.
+        StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: the database refused the query
+            or cannot be reached.
     """
     from pyspark.sql import functions as F
 
@@ -57,8 +63,8 @@ def read_requests(
     where = f" where {' and '.join(conditions)}" if conditions else ""
     if is_sqlserver(dsn):
         raise ConfigError(
-            "requests are read back from PostgreSQL only; read the view rowlease.Requests of SQL "
-            "Server with Spark's own JDBC source"
+            "requests can be read back only from PostgreSQL; read the view rowlease.Requests of "
+            "SQL Server with Spark's own JDBC source"
         )
     options = {**connection_options(dsn), "fetchsize": str(FETCH_SIZE)}
     with database_errors(dsn, "the requests could not be read"):
@@ -71,7 +77,7 @@ def read_requests(
             options |= {
                 "partitionColumn": "request_id",
                 "lowerBound": str(bounds["first"]),
-                # Spark cuts the range below this; the last partition is open upwards anyway.
+                # Spark divides the range below this bound. The last partition has no upper end.
                 "upperBound": str(bounds["last"] + 1),
                 "numPartitions": str(partitions),
             }
@@ -88,7 +94,7 @@ def read_requests(
 def _selection(
     queue: str | None, load_id: str | None, status: str | Iterable[str] | None
 ) -> tuple[str, list[str]]:
-    """The table to read and the conditions on it."""
+    """The table to read, and the conditions on its rows."""
     conditions = []
     if queue is not None:
         conditions.append(f"queue_name = {literal(queue)}")
@@ -99,11 +105,11 @@ def _selection(
     wanted = {status} if isinstance(status, str) else set(status)
     if unknown := wanted - set(LIVE_STATUSES) - set(FINAL_STATUSES):
         known = ", ".join((*LIVE_STATUSES, *FINAL_STATUSES))
-        raise InvalidRequest(f"{min(unknown)!r} is not a status; they are {known}")
+        raise InvalidRequest(f"{min(unknown)!r} is not a status; the statuses are {known}")
     if not wanted:
-        raise InvalidRequest("status is empty; leave it out to read all")
+        raise InvalidRequest("status is empty; leave it out to read all requests")
     conditions.append(f"status in ({', '.join(literal(word) for word in sorted(wanted))})")
-    # Finished requests are not in the queue.
+    # The history alone has all finished requests.
     return (
         "rowlease.queue_history" if wanted <= set(FINAL_STATUSES) else "rowlease.requests",
         conditions,

@@ -1,4 +1,4 @@
-"""A Spark job with a task on each executor, which can be awaited without blocking signals."""
+"""A Spark job with a task on each executor. Waiting for it does not block signals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlease.worker import Summary
 
 #: Seconds to wait for Spark after a job was cancelled.
 CANCELLED = 10.0
-#: Python's error on an executor that lacks rowlease, or a module of it.
+#: The start of Python's error on an executor that lacks rowlease or one of its modules.
 LACKING = "No module named 'rowlease"
 
 
@@ -21,7 +21,7 @@ class Job:
     """Starts the job in a thread, because a main thread that waits for Spark gets no signals.
 
     Args:
-        function: of `rowlease.spark.executor_worker`.
+        function: `check` or `run` of `rowlease.spark.executor_worker`.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Job:
         self._thread.start()
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait at most so long for its end; has it ended?"""
+        """Wait up to `seconds` for the end of the job; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Have Spark kill the job, if it still runs."""
+        """Have Spark kill the job if it is still running."""
         if self._thread.is_alive():
             self._sc.cancelJobGroup(self._pool_id)
             self._thread.join(CANCELLED)
 
     def results(self) -> tuple[list[Summary], list[RowleaseError]]:
-        """The summaries of the executors, and the errors of those that did not work.
+        """The summaries of the executors, and the errors of those that could not work.
 
         Raises:
-            ConfigError: Python on the executors lacks rowlease.
+            ConfigError: executors cannot import rowlease.
             RowleaseError: Spark ended the job.
         """
         if self._error is not None:
@@ -64,8 +64,8 @@ class Job:
                     "spark-submit --archives"
                 ) from self._error
             raise RowleaseError(
-                f"Spark ended the pool's job: {why}; requests that it had leased run again when "
-                "their leases have run out"
+                f"Spark ended the pool's job: {why}; the requests that the pool had leased run "
+                "again when their leases have run out"
             ) from self._error
         return (
             [one for one in self._results if isinstance(one, Summary)],
@@ -81,7 +81,7 @@ class Job:
 
 
 def reason(error: Exception) -> str:
-    """The significant line of an exception of PySpark: the Python error of a task, else Spark's."""
+    """The main line of an exception of PySpark: a task's Python error, or else Spark's error."""
     thrown = getattr(error, "java_exception", None)
     text = str(thrown.getMessage() if thrown is not None else error).strip()
     lines = [line for line in text.partition("\n\tat ")[0].splitlines() if line.strip()]

@@ -1,7 +1,7 @@
 """A Spark cluster as the worker pool: its executors lease requests and run them.
 
-The driver decides by the queues' counters and the clock when the pool ends. It has a row in the
-table `worker`; when that is gone, the executors drain.
+The driver decides when the pool ends, by the queues' counters and the clock. The driver has a row
+in the table `worker`. When this row is gone, the executors drain.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from rowlease.worker.time_limits import HEARTBEAT, POOL_SHUTDOWN
 
 logger = logging.getLogger("rowlease")
 
-#: Seconds between two checks of the queues, and between two progress reports.
-CHECK_EVERY, REPORT_EVERY = 0.5, 5.0
+#: Seconds between two checks of the queues.
+CHECK_EVERY = 0.5
+#: Seconds between two progress reports.
+REPORT_EVERY = 5.0
 
 
 def work(
@@ -56,50 +58,52 @@ def work(
     grace: timedelta = timedelta(seconds=30),
     progress: Callable[[PoolProgress], object] = log_progress,
 ) -> Summary:
-    """Lease and run requests on the executors of a session; returns when the pool has ended.
+    """Lease and run requests on the executors of a session. Return when the pool has ended.
 
-    It is one Spark job with one task for each executor. The task requests all cores of the executor
-    and runs a worker with as many slots, in child processes. If an executor dies, its leases run
-    out, and others run its requests. Spark starts its task again where there is room.
+    The pool is one Spark job with one task for each executor. Each task requests all cores of its
+    executor and runs a worker with a slot for each core, in child processes. If an executor dies,
+    its leases run out, and other executors run its requests. Spark starts the task of the dead
+    executor again when another executor is free.
 
-    In the main thread SIGTERM and Ctrl-C drain the pool; a second one cancels the Spark job. If
+    In the main thread, SIGTERM and Ctrl-C drain the pool; a second signal cancels the Spark job. If
     Spark ends the job or the application, tasks are killed at once, and their requests run again
     when the leases have run out.
 
     Args:
-        spark: a session, whose executors have rowlease installed and reach the database.
-        tasks: `package.module` or `package.module:name`, imported on the executors; or tasks, whose
-            module is imported there.
-        queues: as for `rowlease.Worker`. If None, the driver imports the tasks to find theirs.
-        dsn: the database, as executors reach it. None takes ROWLEASE_DSN or ROWLEASE_DSN_FILE of
-            the driver.
-        until_drained: end when no request waits or runs in the queues, on any worker. The pool does
-            not wait for scheduled requests (also retries) and paused queues.
-        duration: end after this time at the latest.
-        executors: how many; None takes all, once none came or went for 10 seconds. If there are
-            fewer, the rest starts when there is room.
-        concurrency: slots of each executor; None takes its cores, 32 for threads, 100 for
-            coroutines.
-        executor, prefetch, lease, consumer_priority: as for `rowlease.Worker`. Short leases let
-            requests of a lost executor run again soon.
-        grace: how long running tasks may go on when the pool ends; then they are abandoned.
-        progress: called every 5 seconds on the driver with the progress; `print` will do.
+        spark: a session whose executors have rowlease and can reach the database.
+        tasks: `package.module` or `package.module:name`, or tasks. Executors import the module.
+        queues: the same as for `rowlease.Worker`. If None, the driver imports the tasks to find
+            their queues.
+        dsn: a DSN under which executors reach the database. None means ROWLEASE_DSN or
+            ROWLEASE_DSN_FILE of the driver.
+        until_drained: whether to end when no request waits or runs in the queues, on any worker.
+            The pool does not wait for scheduled requests (also retries) and paused queues.
+        duration: the time after which the pool ends in any case.
+        executors: the number of executors. None means all, once none was added or removed for 10
+            seconds. If there are fewer, the remaining tasks start when executors become free.
+        concurrency: the number of slots of each executor. None means one for each of its cores, 32
+            for threads, or 100 for coroutines.
+        executor, prefetch, lease, consumer_priority: the same as for `rowlease.Worker`. With short
+            leases, the requests of a lost executor run again soon.
+        grace: how long running tasks may go on when the pool ends, before they are abandoned.
+        progress: a function that the driver calls with the progress every 5 seconds, for example
+            `print`.
 
     Returns:
-        The sums of the workers' summaries; `seconds` of the longest. The work of executors that
-        died is not included.
+        The sums of the workers' summaries, with the `seconds` of the longest run. The work of
+        executors that died is not included.
 
     Raises:
         ConfigError, UnknownTask: an argument is wrong, or executors cannot import the tasks.
             Nothing was leased.
         InvalidRequest: a queue does not exist. Nothing was leased.
         StoreError: the driver or the executors cannot work with the database.
-        RowleaseError: Spark ended the job; its requests run again when the leases have run out.
+        RowleaseError: Spark ended the job. Its requests run again when the leases have run out.
     """
     place = configured_dsn(dsn)
     if place is None:
         raise ConfigError(
-            "no database: give dsn='postgresql://user:password@host/database', with a host that "
+            "no database: pass dsn='postgresql://user:password@host/database', with a host that "
             "the executors can reach"
         )
     if duration is not None and duration <= timedelta(0):
@@ -120,7 +124,7 @@ def work(
     with closing(open_store(place, application_name=APPLICATION)) as store:
         store.check_schema()
         for name in names:
-            store.depth(name)  # raises if it does not exist, before Spark starts anything
+            store.depth(name)  # raises if the queue does not exist, before Spark starts a job
         sc = spark.sparkContext
         found = executors_of(sc, executors)
         patience = grace.total_seconds() + POOL_SHUTDOWN
@@ -140,7 +144,7 @@ def work(
 
 
 class Pool:
-    """Runs the job: sends the driver's heartbeats, reports progress, and drains it."""
+    """Runs the job of a pool: sends the driver's heartbeats, reports progress, and drains."""
 
     def __init__(
         self,
@@ -164,11 +168,13 @@ class Pool:
         duration: timedelta | None,
         patience: float,
     ) -> Summary:
-        """Check, start, watch, drain.
+        """Check the executors, start the job, watch it and drain it.
 
         Args:
-            start: starts a job with a function for each executor.
-            patience: seconds that the executors may take to drain.
+            start: a function that starts a job. Its argument is the function for each executor.
+            until_drained: the same as for `work`.
+            duration: the same as for `work`.
+            patience: the seconds that the executors may take to drain.
         """
         with stopped_by_signals(self._stop):
             checking = start(check)
@@ -217,7 +223,7 @@ class Pool:
                     return
 
     def _drain(self, job: Job, patience: float) -> None:
-        """Have the executors drain; cancel the job if stopped twice, or if it takes too long."""
+        """Have the executors drain. Cancel the job if stopped twice, or if it takes too long."""
         began, is_removed = time.monotonic(), False
         while not job.ends_within(CHECK_EVERY):
             if self._num_stops > 1 or time.monotonic() - began > patience:
@@ -230,7 +236,7 @@ class Pool:
                     is_removed = True
 
     def _beat(self) -> None:
-        """Send the driver's heartbeat: that of a worker without slots and queues."""
+        """Send the driver's heartbeat, as a worker without slots and queues."""
         self._store.worker_heartbeat(
             self._pool_id,
             host=socket.gethostname(),
@@ -244,7 +250,7 @@ class Pool:
 
     @contextmanager
     def _patient(self) -> Iterator[None]:
-        """Ignore a database that is away; the next check tries again."""
+        """Ignore transient errors of the database in the block. The next check tries again."""
         try:
             yield
         except StoreError as error:

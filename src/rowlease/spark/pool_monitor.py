@@ -1,4 +1,4 @@
-"""The progress of a pool, from the counters in the database."""
+"""Reads the progress of a pool from the counters in the database."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ class PoolProgress(NamedTuple):
     """The progress of a pool.
 
     Attributes:
-        seconds: since it began.
-        finished, failed: requests completed and attempts failed in its queues meanwhile, by
-            any worker.
-        rate: requests completed per second, since the previous progress.
-        pending, processing: how many wait now, and how many are leased.
-        slots, busy: of the pool's workers, from their heartbeats.
+        seconds: the time since the pool began.
+        finished: the requests completed in its queues since then, by any worker.
+        failed: the attempts failed in its queues since then, by any worker.
+        rate: the requests completed per second since the previous progress.
+        pending: the requests that are waiting now.
+        processing: the requests that are leased now.
+        slots: the slots of the pool's workers, from their heartbeats.
+        busy: how many of these slots run tasks.
     """
 
     seconds: float
@@ -47,10 +49,10 @@ def log_progress(progress: PoolProgress) -> None:
 
 
 class PoolMonitor:
-    """Reads the counters of the queues and workers of a pool.
+    """Reads the counters of a pool's queues and workers.
 
     Args:
-        prefix: of the ids of its workers.
+        prefix: the start of the ids of the pool's workers.
     """
 
     def __init__(self, store: Reading, queues: Sequence[str], prefix: str) -> None:
@@ -60,7 +62,7 @@ class PoolMonitor:
         self._began = self._before = (time.monotonic(), *self._totals())
 
     def is_drained(self) -> bool:
-        """Does no request run, and none wait except in paused queues?"""
+        """Whether no request runs, and none waits except in paused queues."""
         waiting = set()
         for each in self._store.depth():
             if each.queue_name in self._queues:
@@ -73,7 +75,7 @@ class PoolMonitor:
         return all(each.paused for each in self._store.list_queues() if each.queue_name in waiting)
 
     def progress(self) -> PoolProgress:
-        """The progress now."""
+        """The current progress."""
         (began, *first), (before, done, _) = self._began, self._before
         self._before = at, finished, failed = (time.monotonic(), *self._totals())
         depths = [each for each in self._store.depth() if each.queue_name in self._queues]

@@ -1,4 +1,4 @@
-"""Reports the progress of a load to the ledger and the log while Spark writes its rows."""
+"""Reports the progress of a load to the database and the log while Spark writes its rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PAUSE = 1.0
 
 
 class Reporter:
-    """Counts rows and reports them, at most once a second; errors of a report are ignored.
+    """Counts rows and reports them at most once a second. Errors of a report are ignored.
 
     Raises:
-        LoadLost: from `add` and `report`: another run has taken the load over.
+        LoadLost: another run has taken the load over (raised by `add` and `report`).
     """
 
     def __init__(self, store: Producing, load_id: str, run_number: int) -> None:
@@ -52,15 +52,15 @@ class Reporter:
         except RowleaseError as error:
             logger.debug("load %s: its rows could not be reported: %s", self._load_id, error)
         rate = self._rows / max(self._reported_at - self._began, 1e-3)
-        logger.info("load %s: %s rows staged, %.0f a second", self._load_id, self._rows, rate)
+        logger.info("load %s: %s rows staged (%.0f/s)", self._load_id, self._rows, rate)
 
 
 @contextmanager
 def reported(context: Any, store: Producing, load_id: str, run_number: int) -> Iterator[None]:
-    """Report the rows of Spark jobs that are started in this block, as their tasks end.
+    """Report the rows of the Spark jobs that start in this block, as their tasks end.
 
     Raises:
-        LoadLost: another run has taken the load over; the jobs were cancelled.
+        LoadLost: another run has taken the load over, and the jobs were cancelled.
     """
     tag = f"rowlease-{uuid.uuid4().hex}"
     reporter = Reporter(store, load_id, run_number)
@@ -94,7 +94,7 @@ def reported(context: Any, store: Producing, load_id: str, run_number: int) -> I
 
 
 def records_written(context: Any, tag: str) -> int:
-    """Rows that tasks of tagged jobs have written so far, by the driver's metrics."""
+    """The rows that tasks of tagged jobs have written so far, by the driver's metrics."""
     from py4j.protocol import Py4JError
 
     driver = context._jsc.sc()
@@ -102,6 +102,6 @@ def records_written(context: Any, tag: str) -> int:
     for job in driver.statusTracker().getJobIdsForTag(tag):
         info = context.statusTracker().getJobInfo(job)
         for stage in info.stageIds if info else ():
-            with suppress(Py4JError):  # a stage that has not begun
+            with suppress(Py4JError):  # the stage has not begun
                 rows += driver.statusStore().lastStageAttempt(stage).outputRecords()
     return rows

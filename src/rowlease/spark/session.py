@@ -26,17 +26,19 @@ from rowlease.spark.jdbc_drivers import (
 )
 from rowlease.worker.cores import usable_cores
 
-#: Marks of a failed download in the stderr of Spark's start.
+#: Texts in Spark's stderr that show a failed download.
 NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)
-#: Lines of that text with the reason.
+#: The texts in Spark's stderr that give the reason for a failed download.
 REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not found)")
 
-#: Held while drivers are resolved, in the user's cache folder; and seconds to wait for it at most.
-RESOLVING, RESOLVING_PATIENCE = "resolving.lock", 300.0
+#: The lock file in the user's cache folder that is held while drivers are downloaded.
+RESOLVING = "resolving.lock"
+#: The longest wait for this lock, in seconds.
+RESOLVING_PATIENCE = 300.0
 
 #: spark-submit sets this variable for a Python program.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: Logs the JVM's output after its start, at level INFO.
+#: Gets the JVM's output after its start, at level INFO.
 log = logging.getLogger("rowlease.spark")
 
 
@@ -51,24 +53,24 @@ def local_session(
 ) -> Any:
     """Start a Spark session inside this process, on 127.0.0.1 only.
 
-    A process has one Spark session: if one is running, it is returned as it is. JAVA_HOME and
-    PYSPARK_PYTHON are set in this process's environment, so that Spark's scripts and workers use
-    the same Java and Python.
+    A process has only one Spark session. If a session is running, it is returned unchanged. This
+    function sets JAVA_HOME and PYSPARK_PYTHON in the environment of this process, so that Spark's
+    scripts and workers use the same Java and Python.
 
     Args:
-        app_name: its name in Spark.
-        cores: tasks that run at once; None takes the cores this process may use.
-        memory: the JVM's heap, as Spark writes sizes.
-        settings: further Spark settings; they win over the ones set here.
-        dsn: a database whose JDBC driver is needed; None: PostgreSQL's.
-        jdbc: False: without a JDBC driver; `format("rowlease")` needs none.
+        app_name: the name of the application in Spark.
+        cores: the number of tasks that run at once. None means the cores that this process may use.
+        memory: the size of the JVM's heap, such as "2g".
+        settings: further settings of Spark, which override those that this function sets.
+        dsn: the database whose JDBC driver is needed; None means PostgreSQL's driver.
+        jdbc: whether the session needs a JDBC driver. `format("rowlease")` needs none.
 
     Returns:
-        A pyspark.sql.SparkSession; its owner stops it.
+        A pyspark.sql.SparkSession, which the caller stops.
 
     Raises:
-        ConfigError: there is no Java; a jar of ROWLEASE_JDBC_JARS does not exist; a JDBC driver
-            cannot be resolved from Maven or is not in the running session; or the JVM does not
+        ConfigError: there is no Java, a jar of ROWLEASE_JDBC_JARS does not exist, a JDBC driver
+            cannot be downloaded from Maven or is not in the running session, or the JVM does not
             start.
     """
     from pyspark import SparkConf, SparkContext
@@ -88,7 +90,7 @@ def local_session(
         "spark.driver.memory": memory,
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
-        # Shuffles of a local session are small; Spark's 200 partitions would only add tasks.
+        # Shuffles of a local session are small. Spark's 200 partitions would only add tasks.
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -108,14 +110,14 @@ def local_session(
 
 @contextmanager
 def resolving() -> Iterator[None]:
-    """Hold a lock of this user while drivers are resolved.
+    """Hold a lock of this user while drivers are downloaded.
 
-    Ivy does not lock its cache: of two processes that download at once, one finds an incomplete
-    file and reports that no repository has the driver.
+    Ivy does not lock its cache. If two processes download at once, one of them may find an
+    incomplete file and report that no repository has the driver.
     """
     try:
         lock = FileLock(user_cache_path("rowlease", ensure_exists=True) / RESOLVING)
-    except OSError:  # then Ivy's cache cannot be written either, which Ivy reports
+    except OSError:  # Ivy cannot write its cache either, and reports that
         yield
         return
     with closing(lock):
@@ -125,7 +127,7 @@ def resolving() -> Iterator[None]:
 
 @contextmanager
 def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
-    """The running session, or that of spark-submit, or a local one.
+    """The running session, or the session of spark-submit, or a local session.
 
     Raises:
         ConfigError: see `local_session`.
@@ -149,16 +151,16 @@ def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
 
 
 def _launch_jvm(conf: Any, drivers: list[JdbcDriver]) -> None:
-    """Start Spark's JVM as PySpark would, but read its output.
+    """Start Spark's JVM as PySpark does, but read the output of the JVM.
 
-    PySpark reports only that the JVM has ended; the reason is in the JVM's stderr.
+    PySpark reports only that the JVM has ended. The reason is in the JVM's stderr.
     """
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None:
-        return  # A JVM outlives its sessions.
+        return  # the JVM of an earlier session is still running
     output = JvmOutput()
     try:
         with no_orphans():
@@ -204,7 +206,7 @@ def no_orphans() -> Iterator[None]:
 
 
 class JvmOutput:
-    """A pipe that keeps the output of a JVM while it starts, and logs later output."""
+    """A pipe for the output of a JVM. It keeps output of the start and logs later output."""
 
     def __init__(self) -> None:
         outlet, self.inlet = os.pipe()
@@ -224,20 +226,20 @@ class JvmOutput:
                     self._lines.append(line)
 
     def started(self) -> None:
-        """Log the output from now on; only the JVM keeps the pipe open."""
+        """Log the output from now on. Only the JVM keeps the pipe open."""
         os.close(self.inlet)
         self._logging = True
         self._lines.clear()
 
     def close(self) -> str:
-        """The output of a JVM that has ended."""
+        """Close the pipe and return the output of a JVM that has ended."""
         os.close(self.inlet)
         self._reader.join(timeout=5)
         return "".join(self._lines)
 
 
 def why_not_started(output: str, drivers: list[JdbcDriver]) -> ConfigError:
-    """The error for a JVM that ended before Spark was up, from its output."""
+    """The error for a JVM that ended before Spark had started, from the JVM's output."""
     if NOT_RESOLVED.search(output):
         reason = next((a or b for a, b in REASONS.findall(output)), "no repository has it")
         packages = " and ".join(driver.package for driver in drivers)

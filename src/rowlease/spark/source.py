@@ -1,7 +1,7 @@
 """`df.write.format("rowlease")` and `spark.read.format("rowlease")`, without a JDBC driver.
 
-Each task copies its rows into the table `staging`, as a part of its own. The driver then promotes
-the parts of the tasks that Spark counts, in one step.
+Each attempt of a Spark task writes its rows by COPY, as a separate part. The driver then promotes
+the parts of the attempts that Spark counts, in one step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rowlease.spark.load import named_load
 from rowlease.spark.source_reader import SCHEMAS, RequestReader
 from rowlease.spark.source_writer import ArrowParts, Parts, StreamParts
 
-#: The columns that a frame may have, and their types.
+#: The columns that a frame may have, and the types of each.
 WRITTEN = {
     "payload": ("string",),
     "kind": ("string",),
@@ -33,13 +33,13 @@ WRITTEN = {
 }
 WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id"}
 STREAM_OPTIONS = {"dsn", "queue", "kind", "stream", "checkpointlocation"}
-#: Characters of a stream's name: with `/` and the number of a batch it is a load id.
+#: The maximum length of a stream's name. The load id is this name, `/` and a batch's number.
 MAX_STREAM = 80
 READ_OPTIONS = {"dsn", "table", "queue", "load_id", "status", "partitions"}
 
 
 def register(spark: Any) -> None:
-    """Register the format `rowlease` in a session; it may be called again."""
+    """Register the format `rowlease` in a session. Safe to call again."""
     spark.dataSource.register(RowleaseSource)
 
 
@@ -64,7 +64,7 @@ class RowleaseSource(DataSource):
         return RequestReader(self._dsn(), self._table(), equal, int(given))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """Options: dsn, queue, kind (for rows that name none), load_id."""
+        """Options: dsn, queue, kind (for rows without one), load_id."""
         self._check(WRITE_OPTIONS)
         if overwrite:
             raise ConfigError('requests can only be added; write with .mode("append")')
@@ -72,7 +72,7 @@ class RowleaseSource(DataSource):
         return ArrowParts(parts, named_load(self.options.get("load_id")), schema_text(schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        """Options: dsn, queue, kind (for rows that name none), stream (its name)."""
+        """Options: dsn, queue, kind (for rows without one), stream (the name of the stream)."""
         self._check(STREAM_OPTIONS)
         if overwrite:
             raise ConfigError('requests can only be added; write with .outputMode("append")')
@@ -80,8 +80,8 @@ class RowleaseSource(DataSource):
         stream = self.options.get("stream", "")
         if not 1 <= len(stream) <= MAX_STREAM:
             raise ConfigError(
-                f'the option stream must have 1 to {MAX_STREAM} characters: .option("stream", '
-                '"clicks"), which no other stream has'
+                f"the option stream must be a unique name of 1 to {MAX_STREAM} characters; "
+                'add .option("stream", "clicks")'
             )
         return StreamParts(parts, stream)
 
@@ -103,7 +103,7 @@ class RowleaseSource(DataSource):
     def _table(self) -> str:
         table = self.options.get("table", "requests")
         if table not in SCHEMAS:
-            raise ConfigError(f"option table is {table!r}; there are {', '.join(SCHEMAS)}")
+            raise ConfigError(f"option table is {table!r}; the tables are {', '.join(SCHEMAS)}")
         return str(table)
 
     def _dsn(self) -> str:
@@ -115,10 +115,10 @@ class RowleaseSource(DataSource):
         return dsn
 
     def _check(self, known: set[str]) -> None:
-        """Refuse unknown options; Spark passes their names in lower case."""
+        """Refuse unknown options. Spark passes the names of options in lower case."""
         if unknown := sorted(set(self.options) - known - {"path"}):
             raise ConfigError(
-                f"there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}"
+                f"there is no option {unknown[0]!r}; the options are {', '.join(sorted(known))}"
             )
 
 
@@ -126,13 +126,13 @@ def check_columns(schema: Any) -> None:
     """Check that a frame has the columns of a request.
 
     Raises:
-        InvalidRequest: the message names the column.
+        InvalidRequest: a column is unknown, missing or of another type.
     """
     for field in schema.fields:
         if field.name not in WRITTEN:
             raise InvalidRequest(
                 f"requests have no column {field.name!r}; they have {', '.join(WRITTEN)}: "
-                "drop it, or put it into payload with to_json"
+                "drop the column, or put it into payload with to_json"
             )
         found = field.dataType.typeName().partition("(")[0]
         if found not in WRITTEN[field.name]:

@@ -1,4 +1,4 @@
-"""Reads requests in ranges of their ids, one Spark task for each."""
+"""Reads requests in ranges of their ids. Each Spark task reads one range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _schema(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
-#: What can be read: `requests` is queue and history together.
+#: The columns of the tables that can be read. `requests` is the queue and the history together.
 SCHEMAS = {
     "queue": _schema(_COLUMNS),
     "history": _schema({**_COLUMNS, "result": "string"}),
@@ -37,10 +37,14 @@ APPLICATION = "rowlease spark"
 
 
 class RequestReader(DataSourceReader):
-    """One read. Each range has its own snapshot, so the whole is not one instant.
+    """Reads requests. Each range has its own snapshot, so the result does not show one moment.
 
     Args:
-        columns: SQL expressions; None takes all columns.
+        table: a key of `SCHEMAS`.
+        equal: the values that rows must have, by column.
+        count: the number of ranges.
+        columns: SQL expressions to read; None means all columns.
+        window: the range of times to read; None means all times.
     """
 
     def __init__(

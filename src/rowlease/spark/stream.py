@@ -1,4 +1,4 @@
-"""The micro-batches of a stream as loads: each is enqueued once, even if Spark replays it."""
+"""Enqueues the micro-batches of a stream. Each is enqueued once, even if Spark replays it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ def batch_sink(
 ) -> Callable[[Any, int], None]:
     """Make a sink: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
 
-    The load id is the stream's name, `/` and the number of the batch, so a batch that is replayed
-    after a crash changes nothing. With a new checkpoint Spark counts from 0 again: give the stream
-    another name, or its batches are taken as repeated ones. PostgreSQL only.
+    The load id of a batch is the stream's name, `/` and the number of the batch. So a batch that is
+    replayed after a crash changes nothing. With a new checkpoint, Spark counts from 0 again. In
+    that case give the stream another name, or its batches look like repeated ones. PostgreSQL only.
 
     Args:
-        dsn, queue, kind, priority, payload, dedup_key, group_key, due_time: as `enqueue`.
-        stream: a unique name of 1 to 80 characters.
+        dsn, queue, kind, priority, payload, dedup_key, group_key, due_time: the same as for
+            `enqueue`.
+        stream: the unique name of the stream, 1 to 80 characters.
 
     Returns:
-        A function of a batch and its number. It raises InvalidRequest for wrong columns, and
-        Spark's exceptions for errors of `format("rowlease")`.
+        A function that takes a batch and its number. It raises InvalidRequest for wrong columns,
+        and Spark's exceptions for errors of `format("rowlease")`.
 
     Raises:
         InvalidRequest: the stream's name is empty or too long.

@@ -1,7 +1,7 @@
-"""The format `rowlease-times`: when requests waited, ran and failed, in a window of time.
+"""The format `rowlease-times`: when requests waited, ran and failed, in a range of times.
 
-It is `format("rowlease")` without payloads and results, which may be large, and with a window that
-the database applies.
+It is like `format("rowlease")`, but without payloads and results, which may be large. The database
+applies the range of times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rowlease.spark.source_reader import RequestReader
 from rowlease.store import Window
 
 OPTIONS = {"dsn", "table", "queue", "since", "until", "partitions"}
-#: Only the first line of an error; the rest is a traceback.
+#: The type of each column, and the SQL expression for it. Only the first line of an error is read.
 COLUMNS = {
     "queue_name": ("string", "queue_name"),
     "kind": ("string", "kind"),
@@ -32,7 +32,7 @@ COLUMNS = {
 
 
 def register_times(spark: Any) -> None:
-    """Register the format in a session; it may be called again."""
+    """Register the format in a session. Safe to call again."""
     spark.dataSource.register(TimesSource)
 
 
