@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from rowlease.client import Client
 from rowlease.codec import encode
+from rowlease.enqueue_call import EnqueueCall
 from rowlease.errors import (
     AccessDenied,
     ConfigError,
@@ -34,7 +35,7 @@ from rowlease.errors import (
 )
 from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
 from rowlease.requests import CALL_OPTIONS, OPTIONS, untyped_request
-from rowlease.sending import RETRY_FOR
+from rowlease.sending import RETRY_FOR, send
 from rowlease.store import open_store
 from rowlease.tasks import Task
 
@@ -547,6 +548,22 @@ def test_without_time_for_others_there_is_one_try(
         client.enqueue_untyped("x")
     assert line.timeout == timedelta(0)  # the store's own
     assert not clock.pauses
+
+
+@pytest.mark.parametrize("retry_for", [RETRY_FOR, timedelta(0)])
+def test_a_call_that_found_no_thread_in_time_is_not_sent(
+    retry_for: timedelta, clock: Clock
+) -> None:
+    line: Any = Line()
+    steps = send(line, EnqueueCall([untyped_request("x")], {}), retry_for)
+    attempt = next(steps)
+    clock.now += RETRY_FOR.total_seconds()
+    with pytest.raises(StoreUnavailable, match="all threads of the client were busy") as late:
+        attempt()
+    assert not late.value.maybe_done
+    with pytest.raises(StoreUnavailable):
+        steps.throw(late.value)
+    assert not line.calls
 
 
 @pytest.mark.parametrize("retry_for", [30, None, timedelta(seconds=-1)])
