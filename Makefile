@@ -27,7 +27,7 @@ help: ## Say what there is
 demo: $(VENV)/ready ## The main job on real data, end to end (ROWS=20000 shortens it)
 	rowlease demo $(if $(ROWS),--rows $(ROWS))
 
-test: $(VENV)/ready check ## Everything that guards the promises
+test: $(VENV)/ready $(VENV)/spark-classes.jsa check ## Everything that guards the promises
 	$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/ready ## Unit tests, and the core of the contract on PostgreSQL: a minute
@@ -66,6 +66,11 @@ $(VENV)/ready: pyproject.toml tests/tsql/scriptdom.txt
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
 	  $(PIP) --no-deps --require-hashes --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
 	@touch $@
+
+# With it, each of the many JVMs of the tests starts in half the processor time.
+$(VENV)/spark-classes.jsa: $(VENV)/ready
+	@echo "Preparing the classes of Spark, so that the JVMs of tests start faster …"
+	@$(PYTHON) -m tests.spark.jvm
 
 $(VENV)/docs: $(VENV)/ready
 	@echo "Installing what builds the site …"
