@@ -165,7 +165,8 @@ def named_as_its_file(file: File) -> Iterator[tuple[Node, str]]:
     ):
         for node in file.tree.walk(kind):
             name = node.get(role)
-            if (schema_of(name), name_of(name)) != (file.schema, file.name.lower()):
+            wanted = file.name.replace("_", "") if kind.endswith("ViewStatement") else file.name
+            if (schema_of(name), name_of(name)) != (file.schema, wanted.lower()):
                 yield node, f"the file {file.name} makes {file.schema}.{file.name}"
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from rowlease.errors import AccessDenied, StoreConflict
 from rowlease.store.calls import milliseconds
+from rowlease.store.comments import MADE
 from rowlease.store.deadlines import MIGRATE
 from rowlease.store.deadlines import MIGRATION_LOCK as LOCK_TIMEOUT
 from rowlease.store.differences import Difference, differences
@@ -168,7 +169,7 @@ def _take_turns(connection: sa.Connection) -> None:
 def _routines(connection: sa.Connection) -> dict[str, str]:
     """The batches, by name, that replace the database's routines by those of this release."""
     files = scripts(ENGINE)
-    kept = {(script.schema, script.name.lower()) for script in files}
+    kept = {made[2].lower() for script in files if (made := MADE.search(script.body))}
     found = connection.exec_driver_sql(
         "select s.name, rtrim(o.type), o.name from sys.objects as o"
         " join sys.schemas as s on s.schema_id = o.schema_id where s.name in (?, ?)",
@@ -177,7 +178,7 @@ def _routines(connection: sa.Connection) -> dict[str, str]:
     stale = [
         f"drop {KINDS[kind]} {schema}.[{name.replace(']', ']]')}];"
         for schema, kind, name in found.all()
-        if kind in KINDS and (schema, name.lower()) not in kept
+        if kind in KINDS and f"{schema}.{name}".lower() not in kept
     ]
     return {
         **{script.name: script.body for script in _in_order(files)},

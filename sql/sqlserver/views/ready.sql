@@ -1,0 +1,32 @@
+-- ready: a view of the requests that claims take next: of each queue, the first 1,000.
+-- params:   none
+-- returns:  queue_name, place (the order in which claims take them; 1 is the next), request_id, kind,
+--           priority, due_time, waiting_seconds (since it was due)
+-- errors:   none
+-- locks:    none
+-- why:      it shows the order of the policy strict, and no queue that is paused. The parts of a queue
+--           are each read in the order of an index, so the cost does not depend on how many requests
+--           wait. Columns of the settings come first, so that a filter on queue_name reads one queue.
+create or alter view rowlease.Ready as
+select r.QueueName, r.Place, r.RequestId, r.Kind, r.Priority, r.DueTime, r.WaitingSeconds
+  from (
+    select s.QueueName,
+           row_number() over (partition by s.QueueName
+                              order by w.Priority desc, w.DueTime, w.RequestId) as Place,
+           w.RequestId, w.Kind, w.Priority, w.DueTime,
+           datediff_big(millisecond, w.DueTime, n.Now) / 1000 as WaitingSeconds
+      from (select rowlease.now() as Now) as n
+     cross join rowlease.QueueSettings as s
+     cross apply (
+       select p.RequestId, p.Kind, p.Priority, p.DueTime
+         from (select top (1000) q.RequestId, q.Kind, q.Priority, q.DueTime from rowlease.Queue as q
+                where q.QueueName = s.QueueName and q.Status = 'Pending' and q.GroupBlocked = 0
+                order by q.Priority desc, q.DueTime, q.RequestId) as p
+       union all
+       select d.RequestId, d.Kind, d.Priority, d.DueTime
+         from (select top (1000) q.RequestId, q.Kind, q.Priority, q.DueTime from rowlease.Queue as q
+                where q.QueueName = s.QueueName and q.Status = 'Scheduled' and q.DueTime <= n.Now
+                  and q.GroupBlocked = 0
+                order by q.DueTime) as d) as w
+     where s.Paused = 0) as r
+ where r.Place <= 1000;

@@ -1,0 +1,17 @@
+-- schedules: a view of the schedules: when each fires next, and what became of its last request.
+-- params:   none
+-- returns:  schedule_name, cron, time_zone, queue_name, kind, priority, paused, next_time, left_seconds
+--           (until next_time; below 0 if it is late), last_time, last_request_id, last_status (the
+--           status of that request; null: it was purged, or there is none)
+-- errors:   none
+-- locks:    none
+-- why:      it finds the last request of each schedule by its id.
+create or alter view rowlease.Schedules as
+select s.ScheduleName, s.Cron, s.TimeZone, s.QueueName, s.Kind, s.Priority, s.Paused, s.NextTime,
+       datediff_big(millisecond, n.Now, s.NextTime) / 1000 as LeftSeconds,
+       s.LastTime, s.LastRequestId,
+       coalesce((select q.Status from rowlease.Queue as q where q.RequestId = s.LastRequestId),
+                (select top (1) h.Status from rowlease.QueueHistory as h
+                  where h.RequestId = s.LastRequestId)) as LastStatus
+  from (select rowlease.now() as Now) as n
+ cross join rowlease.Schedule as s;

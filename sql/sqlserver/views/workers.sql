@@ -1,0 +1,15 @@
+-- workers: a view of the workers: what they do, and whether they are alive.
+-- params:   none
+-- returns:  worker_id, host, pid, version, queue_names, kinds, slots, busy, consumer_priority,
+--           started_time, heartbeat_time, alive (a heartbeat within 30 s), silent_seconds (since the
+--           last heartbeat)
+-- errors:   none
+-- locks:    none
+-- why:      there are few workers. One that was killed stays in the list for an hour.
+create or alter view rowlease.Workers as
+select w.WorkerId, w.Host, w.Pid, w.Version, w.QueueNames, w.Kinds, w.Slots, w.Busy,
+       w.ConsumerPriority, w.StartedTime, w.HeartbeatTime,
+       cast(case when w.HeartbeatTime > dateadd(second, -30, n.Now) then 1 else 0 end as bit) as Alive,
+       datediff_big(millisecond, w.HeartbeatTime, n.Now) / 1000 as SilentSeconds
+  from (select rowlease.now() as Now) as n
+ cross join rowlease.Worker as w;

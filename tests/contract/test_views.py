@@ -1,0 +1,190 @@
+"""What a DBA sees in the views by a plain SELECT: the same on both engines."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.model import Failure, NewRequest
+from rowlease.store.comments import _columns_of_view
+from rowlease.store.routines import scripts
+from tests.contract.sessions import Clock, PostgresSession, Session
+from tests.contract.test_9_lane import promoted
+
+VIEWS = {
+    file.name: [name for name, _ in _columns_of_view(file)]
+    for file in scripts("postgresql")
+    if f"create or replace view rowlease.{file.name}" in file.body
+    and file.name not in ("inbox", "requests")
+}
+
+
+def seen(store: Session, view: str, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+    """Rows of a view as they are at the time of the test's clock, ordered by the columns."""
+    names = ", ".join(map(store.spelt, columns))
+    match = " and ".join(f"{store.spelt(name)} = '{value}'" for name, value in where.items())
+    places = ", ".join(str(place + 1) for place in range(len(columns)))
+    return store.execute(
+        f"select {names} from rowlease.{store.spelt(view)} where {match or '1 = 1'}"
+        f" order by {places}"
+    )
+
+
+def beat(store: Session, name: str, busy: int = 1) -> None:
+    store.worker_heartbeat(
+        name, host="h", pid=1, version="1", queues=["default"], slots=2, busy=busy
+    )
+
+
+def test_a_view_has_the_columns_that_its_header_lists(store: Session) -> None:
+    assert len(VIEWS) == 9
+    for view, columns in VIEWS.items():
+        names = ", ".join(map(store.spelt, columns))
+        assert (
+            store.execute(f"select {names} from rowlease.{store.spelt(view)}") == []
+        )  # of an empty database
+
+
+def test_ready_has_the_requests_in_the_order_of_claims(store: Session, clock: Clock) -> None:
+    first, second = store.put(2)
+    store.abandon(store.claim())  # it keeps its place, in another index
+    store.put(delay=timedelta(hours=1))
+    (soon,) = store.put(delay=timedelta(seconds=1), priority=3)
+    clock.advance(seconds=2)
+    (urgent,) = store.put(priority=5)
+    store.put(2, group_key="g", priority=9)
+    store.configure_queue("other")
+    store.put(2, "other")
+    store.pause("other")
+    ((place, request, kind, waiting), *rest) = seen(
+        store, "ready", "place", "request_id", "kind", "waiting_seconds", queue_name="default"
+    )
+    assert (place, kind, waiting) == (1, "a", 0)
+    assert [row[1:2] + row[3:] for row in rest] == [(urgent, 0), (soon, 1), (first, 2), (second, 2)]
+    claimed = [held.request_id for held in store.claim(limit=9)]
+    assert claimed == [request, *(row[1] for row in rest)]
+    assert seen(store, "ready", "queue_name", queue_name="other") == []
+    store.resume("other")
+    assert seen(store, "ready", "queue_name", "place") == [("other", 1), ("other", 2)]
+
+
+def test_ready_has_the_first_thousand_of_each_queue(store: Session) -> None:
+    store.configure_queue("other")
+    for queue in ("default", "other"):
+        store.enqueue_many(queue, [NewRequest(kind="a")] * 1002)
+    for queue in ("default", "other"):
+        places = [place for (place,) in seen(store, "ready", "place", queue_name=queue)]
+        assert places == list(range(1, 1001))
+
+
+@pytest.mark.only_on("postgresql", why="the lane")
+def test_ready_has_what_waits_in_the_lane(store: PostgresSession, clock: Clock) -> None:
+    (before,) = store.put()
+    clock.advance(seconds=1)
+    promoted(store, "x", [{"kind": "a"}, {"kind": "b"}])
+    clock.advance(seconds=1)
+    (after,) = store.put()
+    found = [request for _, request in seen(store, "ready", "place", "request_id")]
+    assert (found[0], found[3], len(found)) == (before, after, 4)
+    assert [held.request_id for held in store.claim(limit=4)] == found
+
+
+def test_leased_and_overdue_say_who_holds_what_and_how_long(store: Session, clock: Clock) -> None:
+    store.put(2)
+    beat(store, "one")
+    one, two = store.claim("one"), store.claim("two")
+    columns = "request_id", "locked_by", "left_seconds", "num_attempts", "cancel_requested"
+    assert seen(store, "leased", *columns) == [
+        (one[0].request_id, "one", 30, 1, False),
+        (two[0].request_id, "two", 30, 1, False),
+    ]
+    assert seen(store, "overdue", "request_id") == []
+    clock.advance(seconds=20)
+    store.renew(two)
+    clock.advance(seconds=15)
+    assert [row[2] for row in seen(store, "leased", *columns)] == [-5, 15]
+    columns = "queue_name", "request_id", "locked_by", "overdue_seconds", "heartbeat_time"
+    beaten = clock.now - timedelta(seconds=35)
+    assert seen(store, "overdue", *columns) == [("default", one[0].request_id, "one", 5, beaten)]
+    store.maintain()
+    assert seen(store, "overdue", *columns) == []
+
+
+def test_dead_letters_are_grouped_by_the_first_line_of_their_error(
+    store: Session, clock: Clock
+) -> None:
+    store.put(3)
+    begin = clock.now
+    held = store.claim(limit=3)
+    store.fail(held[:1], [Failure("disk full\n  at line 1", dead=True)])
+    clock.advance(seconds=1)
+    store.fail(held[1:2], [Failure("disk full\n  at line 2", dead=True)])
+    store.fail(held[2:], [Failure("no such file", dead=True)])
+    columns = "error_line", "num_requests", "first_time", "last_time", "last_request_id"
+    assert seen(store, "dead_letters", *columns, queue_name="default", kind="a") == [
+        ("disk full", 2, begin, clock.now, held[1].request_id),
+        ("no such file", 1, clock.now, clock.now, held[2].request_id),
+    ]
+
+
+def test_depth_by_priority_has_the_counts(store: Session) -> None:
+    store.put(2)
+    store.put(priority=3)
+    store.put(priority=3, delay=timedelta(hours=1))
+    store.claim()
+    columns = "priority", "scheduled", "pending", "processing", "failed"
+    assert seen(store, "depth_by_priority", *columns) == [(0, 0, 2, 0, 0), (3, 1, 0, 1, 0)]
+    store.complete(store.claim(limit=9))
+    assert seen(store, "depth_by_priority", *columns) == [(3, 1, 0, 1, 0)]
+
+
+def test_workers_are_alive_or_silent(store: Session, clock: Clock) -> None:
+    beat(store, "one")
+    clock.advance(seconds=31)
+    beat(store, "two", busy=2)
+    assert seen(store, "workers", "worker_id", "busy", "alive", "silent_seconds") == [
+        ("one", 1, False, 31),
+        ("two", 2, True, 0),
+    ]
+
+
+def test_loads_say_since_when_their_run_is_silent(store: Session, clock: Clock) -> None:
+    store.begun("x")
+    clock.advance(seconds=7)
+    store.begun("y")
+    assert seen(store, "loads", "load_id", "status", "num_staged", "silent_seconds") == [
+        ("x", "Staging", 0, 7),
+        ("y", "Staging", 0, 0),
+    ]
+
+
+def test_schedules_say_what_became_of_their_last_request(store: Session) -> None:
+    store.put_schedule("s", "0 * * * *", "tidy")
+    columns = "schedule_name", "paused", "next_time", "last_request_id", "last_status"
+    assert seen(store, "schedules", *columns) == [("s", False, None, None, None)]
+    (fired,) = store.fire_schedule("s")
+    assert seen(store, "schedules", "last_status") == [("Pending",)]
+    store.complete(store.claim())
+    assert seen(store, "schedules", "last_request_id", "last_status") == [
+        (fired.request_id, "Complete")
+    ]
+
+
+def test_throughput_counts_the_minutes_of_the_last_hour(store: Session, clock: Clock) -> None:
+    begin = clock.now  # at noon
+    store.put(4)
+    clock.advance(seconds=2)
+    held = store.claim(limit=2)
+    clock.advance(seconds=4)
+    store.complete(held)
+    store.cancel([held[0].request_id + 2])
+    clock.advance(minutes=1)
+    store.complete(store.claim())
+    columns = "minute", "num_complete", "num_cancelled", "mean_wait_ms", "mean_run_ms"
+    first, second = seen(store, "throughput", *columns, queue_name="default")
+    assert first == (begin, 2, 1, 2000, 4000)
+    assert second == (begin + timedelta(minutes=1), 1, 0, 66_000, 0)
+    clock.advance(minutes=59)
+    assert [row[0] for row in seen(store, "throughput", "minute")] == [second[0]]
