@@ -1,9 +1,9 @@
-"""Helpers for your tests: run pending requests, stop the clock, list what is enqueued.
+"""Helpers for your tests, which run pending requests, stop the clock and list waiting requests.
 
     from rowlease.testing import assert_enqueued, drain, enqueued, frozen, refute_enqueued
 
-In all of them, `where` is an open Client or Store. Pytest finds the fixtures `rowlease_dsn` and
-`rowlease_client` wherever rowlease is installed; see docs/testing.md.
+The argument `where` of these functions is an open Client or Store. If rowlease is installed, pytest
+finds the fixtures `rowlease_dsn` and `rowlease_client`; see docs/testing.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Pytest imports this package wherever rowlease is installed, so names are imported late.
+    # Pytest imports this package in every run, so each name is imported when it is first used.
     if name in _HOMES:
         found = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return found

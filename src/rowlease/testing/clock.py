@@ -1,4 +1,4 @@
-"""The clock of a test's database."""
+"""Stops and moves the clock of a test's database."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rowlease.store.postgresql.scratch import set_clock
 
 
 class Clock:
-    """A database's clock that is stopped until it is moved.
+    """The clock of a database. Its time changes only when the test moves it.
 
     Attributes:
-        now: its time, in UTC.
+        now: the time of the clock, in UTC.
     """
 
     def __init__(self, store: Store, now: datetime) -> None:
@@ -25,10 +25,10 @@ class Clock:
         self.move_to(now)
 
     def move_to(self, time: datetime) -> None:
-        """Set it, forward or back.
+        """Set the clock to a later or an earlier time.
 
         Raises:
-            ConfigError: the time has no time zone, or as `frozen`.
+            ConfigError: the time has no time zone, or `frozen` would raise it.
         """
         if time.tzinfo is None:
             raise ConfigError(f"{time} has no time zone; write datetime(2026, 1, 1, tzinfo=UTC)")
@@ -36,19 +36,20 @@ class Clock:
         set_clock(self._store, self.now)
 
     def advance(self, by: timedelta | None = None, **parts: float) -> None:
-        """Move it forward: by a timedelta, or `advance(hours=1, minutes=30)`."""
+        """Move the clock forward by a timedelta, or by parts: `advance(hours=1, minutes=30)`."""
         self.move_to(self.now + (by or timedelta()) + timedelta(**parts))
 
 
 @contextmanager
 def frozen(where: Client | Store, time: datetime | None = None) -> Iterator[Clock]:
-    """Stop the clock of a test's database for the block, for all of its sessions.
+    """Stop the clock of a test's database, for all its sessions, until the end of the block.
 
-    Scheduled requests become due when the test moves the clock, and leases run out then. A worker's
-    own waiting still follows its host's clock.
+    Scheduled requests become due, and leases run out, only when the test moves the clock. The
+    pauses of a worker follow the clock of its host.
 
     Args:
-        time: its first time; None takes the present.
+        where: an open Client or Store.
+        time: the time at which the clock stops; None means now.
 
     Raises:
         ConfigError: the database's name does not contain "test", the engine is not PostgreSQL, or

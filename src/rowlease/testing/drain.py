@@ -1,4 +1,4 @@
-"""Runs pending requests in this process and thread, so that a test sees the results."""
+"""Runs pending requests in the thread of a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowlease.worker.attempt import failed
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
-#: Longer than any test runs.
+#: A lease that outlasts every test.
 LEASE = timedelta(days=1)
 
 
@@ -28,10 +28,9 @@ class Ran(NamedTuple):
 
     Attributes:
         request: the leased request.
-        result: the task's result as its annotation says; None if it failed.
-        error: the exception that it raised, if any.
-        outcome: `ok`; `repeat` if the task has completed the request on a connection of its own;
-            else the lease was lost.
+        result: the task's result, converted to its return annotation; None if the task failed.
+        error: the exception that the task raised, or None.
+        outcome: `ok`; `repeat` if the task itself has completed the request; or `lease_lost`.
     """
 
     request: LeasedRequest
@@ -41,18 +40,18 @@ class Ran(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The task's name."""
+        """The name of the task."""
         return self.request.kind
 
 
 class _Inline:
-    """The executor link of a task that a test runs: it is never asked to stop."""
+    """The executor link of a task that a test runs. The task is never asked to stop."""
 
     def is_asked_to_stop(self, number: int) -> bool:
         return False
 
     def report_progress(self, number: int, fraction: float, note: str) -> None:
-        """Progress is not stored."""
+        """Ignore the report."""
 
     def lease_ends(self, number: int) -> float | None:
         return None
@@ -69,25 +68,27 @@ def drain(
 ) -> list[Ran]:
     """Run requests one after the other in this thread, until none is pending.
 
-    The real routines lease, complete and fail them. Requests that a task enqueues are run, too. A
-    failed one is retried when it is due, so only after the test has moved the clock. Time limits
-    do not apply. A worker on the same queues would claim some of the requests.
+    The routines of the database lease, complete and fail the requests. Requests that a task
+    enqueues are run, too. A failed request is due again after its back-off, so it is retried only
+    if the test moves the clock. Time limits do not apply. No worker may use the same queues,
+    because it would claim some of the requests.
 
     Args:
-        tasks: as for a Worker.
-        queues: None takes every queue that is not empty.
-        reraise: raise a task's exception (other than Retry and DeadLetter) after the attempt is
-            recorded; else it is in the returned value.
-        schedules: first enqueue the due firings of schedules and of the tasks' own `cron`.
-        limit: the largest number of requests to run.
+        where: an open Client or Store.
+        tasks: the tasks, in the same forms as for a Worker.
+        queues: the names of the queues; None means all queues that are not empty.
+        reraise: true to raise the exception of a task, other than Retry and DeadLetter, after the
+            attempt is recorded. If false, exceptions are only in the returned list.
+        schedules: true to enqueue the due firings of schedules first, including those of the tasks.
+        limit: the most requests to run.
 
     Returns:
         The requests that were run, in order.
 
     Raises:
-        UnknownTask: a request is for none of the tasks, and `reraise` is true.
+        UnknownTask: no task has the kind of a request, and `reraise` is true.
         RowleaseError: more than `limit` requests were pending.
-        Whatever a task raises, if `reraise` is true.
+        Exceptions of a task, if `reraise` is true.
     """
     store = where.store if isinstance(where, Client) else where
     known = registry_of(tasks)
@@ -98,8 +99,8 @@ def drain(
         if len(done) >= limit:
             store.abandon([leased])
             raise RowleaseError(
-                f"{limit} requests were run, and more are pending; a task may enqueue itself for "
-                "ever, else raise `limit`"
+                f"{limit} requests were run, and more are pending; check that no task enqueues "
+                "itself for ever, or raise `limit`"
             )
         ran = _run(store, known, leased)
         done.append(ran)

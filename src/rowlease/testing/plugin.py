@@ -1,10 +1,10 @@
 """Fixtures for pytest, which finds this module by its entry point.
 
-Each fixture imports what it needs when it is used, because pytest loads this module in every run.
+Pytest loads this module in every run, so each fixture imports modules only when it is used.
 
-rowlease_server   a PostgreSQL server: ROWLEASE_TEST_DSN, else an embedded one, with durability off
-rowlease_dsn      a fresh, migrated database on it, for one test
-rowlease_client   an open Client on that database
+rowlease_server   the PostgreSQL server: ROWLEASE_TEST_DSN, or an embedded one with durability off
+rowlease_dsn      a fresh, migrated database on this server, for one test
+rowlease_client   an open Client on this database
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import pytest
 if TYPE_CHECKING:
     from rowlease.client import Client
 
-#: The DSN of a server on which databases may be created and dropped.
+#: The environment variable with the DSN of a server on which tests may create and drop databases.
 VARIABLE = "ROWLEASE_TEST_DSN"
-#: For a server whose data is not needed after the run.
+#: Settings for a server whose data is not needed after the run.
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 @pytest.fixture(scope="session")
 def rowlease_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The DSN of a PostgreSQL server on which databases may be created, for the whole run."""
+    """The DSN of the PostgreSQL server on which this run of pytest creates databases."""
     if given := os.environ.get(VARIABLE):
         yield given
         return
@@ -39,9 +39,9 @@ def rowlease_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def rowlease_template(rowlease_server: str) -> Iterator[str]:
-    """A migrated database that is copied for each test; configure queues for all tests here.
+    """A migrated database that is copied for each test. Configure queues for all tests here.
 
-    It must have no open connection while a test begins.
+    When a test begins, this database must not have an open connection.
     """
     from rowlease.store import migrate
     from rowlease.store.postgresql.scratch import scratch_database
@@ -53,7 +53,7 @@ def rowlease_template(rowlease_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def rowlease_dsn(rowlease_server: str, rowlease_template: str) -> Iterator[str]:
-    """A fresh, migrated database for one test, dropped after it."""
+    """The DSN of a fresh, migrated database, which is dropped at the end of the test."""
     from rowlease.store.postgresql.scratch import scratch_database
 
     with scratch_database(rowlease_server, rowlease_template) as dsn:

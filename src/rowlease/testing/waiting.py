@@ -1,4 +1,4 @@
-"""The requests that wait in the queues, for assertions."""
+"""Lists waiting requests, and makes assertions about them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rowlease.client import Client
 from rowlease.store import Store
 from rowlease.tasks import Task
 
-#: How many requests are read.
+#: The most requests that are read.
 MOST = 1000
-#: How many of them a failed assertion shows.
+#: The most requests that a failed assertion shows.
 SHOWN = 20
 WAITING = ("Scheduled", "Pending")
 
 
 class Waiting(NamedTuple):
-    """A waiting request, its payload decoded from JSON."""
+    """A waiting request. The payload is decoded from JSON."""
 
     request_id: int
     kind: str
@@ -47,12 +47,14 @@ def enqueued(
     *,
     queue: str | None = None,
 ) -> list[Waiting]:
-    """The requests that wait (Scheduled or Pending), in the order they were enqueued.
+    """The waiting requests (Scheduled or Pending), in the order in which they were enqueued.
 
     Args:
-        kind: of this task only.
-        payload: with this payload only; a mapping matches payloads with at least its items.
-        queue: in this queue only.
+        where: an open Client or Store.
+        kind: the task, or its name, to which requests are limited.
+        payload: the payload to which requests are limited. A mapping also matches payloads with
+            more keys.
+        queue: the queue to which requests are limited.
     """
     name = kind.name if isinstance(kind, Task) else kind
     found = []
@@ -74,16 +76,17 @@ def assert_enqueued(
     queue: str | None = None,
     count: int | None = None,
 ) -> list[Waiting]:
-    """Fail unless such requests wait: at least one, or exactly `count`.
+    """Fail unless at least one such request waits, or exactly `count` of them.
 
     Args:
-        kind, payload, queue: as `enqueued`.
+        where, kind, payload, queue: the same as for `enqueued`.
+        count: the expected number of requests; None means at least one.
 
     Returns:
         The requests.
 
     Raises:
-        AssertionError: there are fewer or more; the message lists the waiting requests.
+        AssertionError: the number of requests is wrong. The message lists the waiting requests.
     """
     __tracebackhide__ = True
     found = enqueued(where, kind, payload, queue=queue)
@@ -103,10 +106,10 @@ def refute_enqueued(
     *,
     queue: str | None = None,
 ) -> None:
-    """Fail if any such request waits; arguments as `enqueued`.
+    """Fail if any such request waits. The arguments are the same as for `enqueued`.
 
     Raises:
-        AssertionError: the message lists the waiting requests.
+        AssertionError: a request waits. The message lists the waiting requests.
     """
     __tracebackhide__ = True
     if found := enqueued(where, kind, payload, queue=queue):
@@ -121,7 +124,7 @@ def _store(where: Client | Store) -> Store:
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    # As after JSON: a tuple is a list, a datetime is text, and so is the key of an object.
+    # Compare JSON values: there a tuple is a list, and a datetime or a key of an object is text.
     wanted = json.loads(codec.encode(wanted))
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _holds(found[key], value) for key, value in wanted.items())

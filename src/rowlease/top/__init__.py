@@ -1,6 +1,6 @@
-"""`rowlease top`: the queues and workers of a database, live in a terminal.
+"""`rowlease top`: shows the queues and workers of a database live in a terminal.
 
-It reads counters and small tables once a second, never the queue itself.
+It reads counters and small tables once a second, but never the queue itself.
 """
 
 from __future__ import annotations

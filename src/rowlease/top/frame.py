@@ -1,4 +1,4 @@
-"""A frame: the tables of queues and workers, cut to the terminal's size."""
+"""A frame: the tables of queues and workers, cut to the size of the terminal."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
 from rowlease.worker.time_limits import WORKER_SILENT
 
-#: Seconds of waiting that are shown in colour.
+#: The wait in seconds from which a queue's oldest request is shown in colour.
 LATE = 60.0
-#: Widths of a terminal, in characters, at which more columns are shown.
+#: The widths of a terminal, in characters, from which more columns are shown.
 SMALL, MEDIUM, WIDE = 56, 70, 100
-#: Lines that are not rows: titles, heads and the spaces around them.
+#: The number of lines that are not rows: titles, column heads and empty lines.
 FURNITURE = 8
 
 
 class Frame:
-    """A sample as rich shows it; `error` is a line for people, or empty."""
+    """Shows a sample with rich. `error` is an error message to show, or empty."""
 
     def __init__(self, sample: TopSample, where: str, error: str = "") -> None:
         self._sample = sample
@@ -29,7 +29,7 @@ class Frame:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         rows = (options.height or console.height) - FURNITURE if console.is_terminal else 10**6
-        # Each table has half of the rows, and those that the other does not need.
+        # Each table may fill half of the rows, and the rows that the other table does not need.
         half = max(1, rows // 2)
         many = max(half, rows - len(self._sample.workers))
         few = max(half, rows - len(self._sample.queues))
@@ -57,7 +57,7 @@ class Frame:
 
 
 def queues_table(queues: list[Queue], width: int, room: int) -> Table:
-    """The queues: how many requests wait, how long, and the rates."""
+    """The table of queues: waiting requests, the longest wait, and rates."""
     table = plain_table()
     table.add_column("queue")
     heads = ["waiting", "oldest", "done/s", "fail/s"]
@@ -91,7 +91,7 @@ def queues_table(queues: list[Queue], width: int, room: int) -> Table:
 
 
 def workers_table(workers: list[WorkerState], width: int, room: int) -> Table:
-    """The workers: host, how busy, queues, and the last heartbeat."""
+    """The table of workers: hosts, busy slots, queues, and the time since the last heartbeat."""
     table = plain_table()
     table.add_column("worker")
     for name in ("pid", "busy", "slots"):
@@ -126,9 +126,10 @@ def plain_table() -> Table:
 
 
 def cut(*parts: str | tuple[str, str]) -> Text:
-    """Text that is cut where it does not fit; numbers never are.
+    """Text that is cut if it does not fit.
 
-    To rich these columns may wrap, and only such columns are narrowed.
+    rich narrows only columns that may wrap. So columns of numbers, which may not wrap, are never
+    cut.
     """
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
@@ -141,7 +142,7 @@ def left_out(table: Table, count: int) -> Table:
 
 
 def number(count: int, style: str = "") -> Text:
-    """A count; zero is dim."""
+    """A count. Zero is shown dimmed."""
     return Text(f"{count:,}", style=style if count else "dim")
 
 
@@ -153,7 +154,7 @@ def rate(value: float | None, style: str = "") -> Text:
 
 
 def duration(seconds: float | None) -> str:
-    """`0.3s`, `42s`, `3m 20s`, `5h 1m`, `2d 3h`."""
+    """A duration such as `0.3s`, `42s`, `3m 20s`, `5h 1m` or `2d 3h`."""
     if seconds is None:
         return "-"
     if seconds < 10:

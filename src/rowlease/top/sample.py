@@ -1,4 +1,4 @@
-"""What `rowlease top` shows: counts, and rates between two samples."""
+"""The figures of `rowlease top`: counts, and rates between two samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rowlease.model import Depth, WorkerState
 from rowlease.store import Reading
 
-#: Seconds over which a rate is measured: long enough to be steady, short enough to be current.
+#: Seconds over which a rate is measured.
 RATE_WINDOW = 5.0
 
 
@@ -17,10 +17,11 @@ class Queue(NamedTuple):
     """One queue.
 
     Attributes:
-        pending: how many wait, by priority, the most urgent first.
-        finished_rate, failed_rate: requests completed and attempts failed, per second; None in
-            the first sample.
-        oldest_seconds: how long the request that was due first has waited.
+        pending: the number of pending requests by priority, the most urgent first.
+        finished_rate, failed_rate: completed requests and failed attempts per second; None in the
+            first sample.
+        oldest_seconds: the longest time that a waiting request has been due; None if no request
+            waits.
     """
 
     name: str
@@ -35,13 +36,13 @@ class Queue(NamedTuple):
 
 
 class TopSample(NamedTuple):
-    """A database at one moment."""
+    """The queues and workers of a database at one moment."""
 
     queues: list[Queue]
     workers: list[WorkerState]
 
     def as_json(self) -> dict[str, Any]:
-        """The sample for programs."""
+        """The sample as JSON data."""
         workers = []
         for worker in self.workers:
             seconds = worker.silent.total_seconds()
@@ -58,10 +59,10 @@ class Sampler:
         self._totals: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
 
     def sample(self) -> TopSample:
-        """The counts now, and the rates since earlier samples.
+        """The present counts, and the rates since earlier samples.
 
         Raises:
-            StoreError: as the store's routines.
+            StoreError: the database refused or failed a call.
         """
         depths: dict[str, list[Depth]] = {}
         for depth in self._store.depth():

@@ -1,4 +1,4 @@
-"""The terminal: a frame each second, until q is pressed."""
+"""Shows a frame each second in the terminal, until q is pressed."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from rowlease.top.sample import Sampler, TopSample
 
 #: Seconds between two samples.
 INTERVAL = 1.0
+#: The keys that quit: q, Ctrl-C, Ctrl-D and Escape.
 QUIT = (b"q", b"Q", b"\x03", b"\x04", b"\x1b")
 
 
@@ -29,7 +30,8 @@ def watch(sampler: Sampler, where: str, console: Console) -> None:
     """Show a frame each second until q or Ctrl-C is pressed.
 
     Raises:
-        StoreError: the first sample failed; after a transient error later ones are repeated.
+        StoreError: the first sample failed, or a later sample failed with an error that is not
+            transient.
     """
     sample, error = sampler.sample(), ""
     with (
@@ -45,7 +47,7 @@ def watch(sampler: Sampler, where: str, console: Console) -> None:
 
 
 def again(sampler: Sampler, last: TopSample) -> tuple[TopSample, str]:
-    """The next sample; if the database is away, the last one and the error."""
+    """The next sample. After a transient error, the last sample and the error."""
     try:
         return sampler.sample(), ""
     except StoreError as error:
@@ -56,9 +58,9 @@ def again(sampler: Sampler, last: TopSample) -> tuple[TopSample, str]:
 
 @contextmanager
 def interrupted() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C; a second one interrupts as usual.
+    """Yields an event that the first Ctrl-C sets. A second Ctrl-C interrupts as usual.
 
-    A signal handler that raises may do so in a finalizer, where the exception is swallowed.
+    The handler does not raise an exception, because Python ignores exceptions in finalizers.
     """
     leave = threading.Event()
 
@@ -75,7 +77,7 @@ def interrupted() -> Iterator[threading.Event]:
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Yields a function that waits a few seconds for a key that quits."""
+    """Yields a function that waits for a key that quits."""
     fd = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else None
     before = termios.tcgetattr(fd) if fd is not None else None
     try:
@@ -88,13 +90,13 @@ def keys() -> Iterator[Key]:
 
 
 class Key:
-    """Waits for a key."""
+    """Waits for a key that quits."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
 
     def __call__(self, seconds: float) -> bool:
-        """Wait up to `seconds` for a key; return whether it was one that quits."""
+        """Wait up to `seconds`. True if a key that quits was pressed."""
         until = time.monotonic() + seconds
         while self._fd is not None:
             left = max(0.0, until - time.monotonic())
