@@ -204,7 +204,7 @@ def test_an_empty_window_is_reported_with_advice(spark: Any, filled: str, tmp_pa
     ("arguments", "says"),
     [
         (["--queue=nix"], 'queue "nix" does not exist'),
-        (["--since=1h", "--until=2h"], "the window ends .* before it begins"),
+        (["--since=1h", "--until=2h"], "the window ends .* but begins"),
         (["--output={file}/in"], "the folder .*/file/in cannot be written"),
         (["--dsn=mssql://a:s3cret@h/d"], r"mssql://a:\*\*\*@h/d is SQL Server"),
         (["--dsn=postgresql://a:s3cret@127.0.0.1:1/d"], "cannot reach the database"),

@@ -1,7 +1,7 @@
 """The report: throughput, waits, runs and failures of the queues.
 
-Spark reads history and queue in ranges and sums them up; the figures go to the terminal, to files
-and to a chart.
+Spark reads the history and the queue in ranges, and computes the figures. They are shown in the
+terminal, and written as tables and as a chart.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from rowlease.store import bulk_store, is_sqlserver, redact
 
 __all__ = ["Figures", "Report", "make_report"]
 
-#: Ranges of history and queue for each core.
+#: The number of ranges for each core.
 RANGES_PER_CORE = 2
+#: The file name of the chart.
 PICTURE = "report.png"
 
 
 class Report(NamedTuple):
-    """The figures, and the files with them; no files if no request was found."""
+    """The figures, and the files that were written. There are no files if no request was found."""
 
     figures: Figures
     files: list[Path]
@@ -40,43 +41,45 @@ def make_report(
     output: Path,
     form: str = "csv",
 ) -> Report:
-    """Sum up the requests that ended or failed in a window, and write tables and a chart.
+    """Compute the figures of the requests that ended or failed in a window, and write the report.
 
-    It uses the running Spark session, or starts a local one. Reading takes no locks; each range is
-    read in its own snapshot. Nothing is written if no request is found.
+    The running Spark session is used, or else a local one is started. Reading takes no locks. Each
+    range is read in its own snapshot. If no request is found, nothing is written.
 
     Args:
-        dsn: a reachable, migrated PostgreSQL; the role reader is enough.
-        queues: only these; empty takes all.
-        since, until: the window: times, or durations before now by the database's clock. A time
-            without a zone is UTC.
-        output: a folder, created if needed, for `work`, `failures`, `throughput` and `report.png`.
-        form: of the tables: csv, json (one object per line) or parquet.
+        dsn: the DSN of a migrated PostgreSQL database. The role reader is enough.
+        queues: the names of the queues; empty means all queues.
+        since, until: the window. Each end is a time, or a duration before now by the database's
+            clock. A time without a zone is UTC.
+        output: the folder for the tables `work`, `failures` and `throughput` and the chart
+            `report.png`. It is created if it does not exist.
+        form: the format of the tables: csv, json (one object per line) or parquet.
 
     Raises:
-        ConfigError: an argument or the folder is wrong; Java, PySpark or Matplotlib is missing.
+        ConfigError: an argument is wrong, the folder cannot be written, or Java, PySpark or
+            Matplotlib is missing.
         InvalidRequest: a queue does not exist.
-        StoreError: from the database.
+        StoreError: the database refused or failed a call.
     """
     from rowlease.spark.session import a_session
 
     if find_spec("matplotlib") is None:
-        raise ConfigError("the report draws with Matplotlib; run `pip install 'rowlease[report]'`")
+        raise ConfigError("the report needs Matplotlib; run `pip install 'rowlease[report]'`")
     if is_sqlserver(dsn):
         raise ConfigError(
-            f"the report reads PostgreSQL only, and {redact(dsn)} is SQL Server; its history is "
-            "the view rowlease.Requests"
+            f"the report reads only PostgreSQL, but {redact(dsn)} is SQL Server; query the view "
+            "rowlease.Requests instead"
         )
     with closing(bulk_store(dsn, "rowlease report")) as store:
         store.check_schema()
         for queue in queues:
-            store.depth(queue)  # raises if it does not exist, before Spark starts
+            store.depth(queue)  # raises before Spark starts if the queue does not exist
         now = store.now().astimezone(UTC)
     start, end = instant(since, now), instant(until, now)
     if start >= end:
         raise ConfigError(
-            f"the window ends ({end:%Y-%m-%d %H:%M}) before it begins ({start:%Y-%m-%d %H:%M}), in "
-            "UTC, by the database's clock"
+            f"the window ends at {end:%Y-%m-%d %H:%M} UTC, but begins at {start:%Y-%m-%d %H:%M} "
+            "UTC by the database's clock; give an earlier --since or a later --until"
         )
     folder(output)
     with a_session("rowlease report", dsn, jdbc=False) as spark:
@@ -93,21 +96,23 @@ def make_report(
 
 
 def instant(given: datetime | timedelta, now: datetime) -> datetime:
-    """A time in UTC; a duration counts back from now."""
+    """A time in UTC. A duration means the time that long before now."""
     if isinstance(given, timedelta):
         return now - given
     return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def folder(output: Path) -> None:
-    """Create the folder, and check that it can be written.
+    """Create the folder, and check that files can be written there.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: no file can be written there.
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
         (output / PICTURE).touch()
         (output / PICTURE).unlink()
     except OSError as error:
-        raise ConfigError(f"the folder {output} cannot be written: {error.strerror}") from error
+        raise ConfigError(
+            f"the folder {output} cannot be written: {error.strerror}; choose another --output"
+        ) from error

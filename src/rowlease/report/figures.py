@@ -1,9 +1,10 @@
-"""The figures of the report, computed by Spark SQL from the times of requests.
+"""The figures of the report, which Spark SQL computes from the times of requests.
 
-Wait: from when a request could first be claimed (the later of its requested time and its due time;
-a retry has a new due time) to its last lease. Run: from that lease to its completion. Percentiles
-are exact, interpolated as by PostgreSQL's percentile_cont, of times rounded to 0.1 ms: equal times
-are counted together, so that many millions fit into memory.
+The wait of a request begins at its requested time or its due time, whichever is later, and ends at
+its last lease. A retry has a new due time. The run begins at the last lease and ends at the
+completion. Times are rounded to 0.1 ms and equal times are counted together, so that many millions
+fit into memory. Percentiles of these times are exact, and interpolated like PostgreSQL's
+percentile_cont.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Any, NamedTuple
 
 PERCENTILES = (0.5, 0.95, 0.99)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Times are rounded to multiples of this, in microseconds.
+#: The unit in microseconds to which times are rounded.
 GRAIN = 100
-#: Possible steps of the time axis in seconds, and their largest number.
+#: The possible lengths in seconds of a step of the time axis.
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
+#: The most steps of the time axis.
 MOST_STEPS = 240
-#: How many kinds of errors are listed, the most frequent first.
+#: The most kinds of errors that are listed. The most frequent are listed first.
 MOST_ERRORS = 50
 
 
@@ -27,11 +29,12 @@ class Work(NamedTuple):
     """The outcomes and times of the requests of one queue and priority.
 
     Attributes:
-        complete, cancelled, dead: requests that had this outcome in the window.
-        retried: of the complete ones, how many needed more than one attempt.
-        rate: completed per second, between the first and the last completion in the window.
-        wait_p50 to wait_max, run_p50 to run_max: of the complete ones, in seconds; None if there
-            are none.
+        complete, cancelled, dead: the number of requests with this outcome in the window.
+        retried: the number of complete requests that needed more than one attempt.
+        rate: complete requests per second, between the first and the last completion in the window.
+        wait_p50 to wait_max: percentiles and the maximum of the waits of complete requests, in
+            seconds; None if no request was completed.
+        run_p50 to run_max: the same for the runs.
     """
 
     queue: str
@@ -52,15 +55,15 @@ class Work(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """Requests whose last failure was of one kind.
+    """The requests of one queue and kind whose last error is of one kind.
 
     Attributes:
-        error: the exception's name, or the start of the message.
-        dead: dead letters.
-        again: requests that are retried.
-        complete: requests that a later attempt completed.
-        example: the message of the latest one.
-        last_time: when the latest one ended, or was last leased.
+        error: the name of the exception, or the start of the message.
+        dead: the number of dead letters.
+        again: the number of requests that will be retried.
+        complete: the number of requests that a later attempt completed.
+        example: the message of the latest request.
+        last_time: the time when the latest request ended or was last leased.
     """
 
     queue: str
@@ -74,12 +77,12 @@ class Failures(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Requests with this failure."""
+        """The number of requests with this error."""
         return self.dead + self.again + self.complete
 
 
 class Step(NamedTuple):
-    """The number of requests of a queue that were completed in one step of time."""
+    """The number of requests of a queue that were completed in one step of the time axis."""
 
     queue: str
     start: datetime
@@ -91,10 +94,10 @@ class Figures(NamedTuple):
 
     Attributes:
         since, until: the window, by the database's clock.
-        first, last: the first and the last completion in it.
-        step_seconds: the length of a step of `steps`.
-        work: by queue, the most urgent first.
-        failures: the most frequent first.
+        first, last: the first and the last completion in the window.
+        step_seconds: the length of each step in `steps`.
+        work: the outcomes, by queue, the most urgent priority first.
+        failures: the errors, the most frequent first.
     """
 
     since: datetime
@@ -108,7 +111,7 @@ class Figures(NamedTuple):
 
     @property
     def complete(self) -> int:
-        """Requests completed in the window."""
+        """The number of requests completed in the window."""
         return sum(row.complete for row in self.work)
 
     @property
@@ -120,10 +123,11 @@ class Figures(NamedTuple):
 def figures(
     spark: Any, dsn: str, queues: Sequence[str], since: datetime, until: datetime, partitions: int
 ) -> Figures:
-    """Sum up the times of requests that ended, or were last leased, in the window.
+    """Compute the figures of the requests that ended, or were last leased, in the window.
 
     Args:
-        queues: only these; empty takes all.
+        queues: the names of the queues; empty means all queues.
+        partitions: the number of ranges that Spark reads.
     """
     from pyspark.sql import functions as F
 
@@ -152,7 +156,7 @@ def figures(
 def requests(
     spark: Any, dsn: str, queues: Sequence[str], since: datetime, until: datetime, partitions: int
 ) -> Any:
-    """Queue, kind, status, priority, error, wait and run, of history and queue."""
+    """The requests of the history and of the queue, with their waits and runs."""
     from pyspark.sql import functions as F
 
     from rowlease.spark.timing_source import register_times
@@ -189,7 +193,7 @@ def requests(
 
 
 def work(ended: Any, first: datetime | None, last: datetime | None) -> list[Work]:
-    """The outcomes of the requests, and how long they waited and ran."""
+    """The outcomes, waits and runs of the requests, by queue and priority."""
     from pyspark.sql import functions as F
 
     def count(condition: Any) -> Any:
@@ -229,10 +233,10 @@ def work(ended: Any, first: datetime | None, last: datetime | None) -> list[Work
 
 
 def failures(ended: Any) -> list[Failures]:
-    """The failures of requests with a last error, and their outcomes."""
+    """The requests that have a last error, by queue, kind and error."""
     from pyspark.sql import functions as F
 
-    # An exception is grouped by its name; other messages by their start, without numbers.
+    # Group exceptions by name, and other messages by their first characters without numbers.
     name = F.regexp_extract("error", r"^([A-Za-z_][\w.]*)(:\s|$)", 1)
     words = F.regexp_replace(F.substring("error", 1, 60), r"\d+", "#")
     lost = F.col("error").contains(" ran out at ") & F.col("error").contains("the lease of ")
@@ -257,7 +261,7 @@ def failures(ended: Any) -> list[Failures]:
 
 
 def steps(complete: Any, step: int) -> list[Step]:
-    """Completions over time; steps without any are left out."""
+    """The completions over time. Steps without completions are left out."""
     from pyspark.sql import functions as F
 
     start = F.expr(f"at div {step * 1_000_000} * {step * 1_000_000}").alias("start")
@@ -266,23 +270,23 @@ def steps(complete: Any, step: int) -> list[Step]:
 
 
 def step_of(first: datetime | None, last: datetime | None) -> int:
-    """The length of a step in seconds, so that there are not too many."""
+    """The shortest length of a step, in seconds, with which there are not too many steps."""
     span = (last - first).total_seconds() if first and last else 0.0
     return next((step for step in STEPS if span / step <= MOST_STEPS), STEPS[-1])
 
 
 def per_second(count: int, first: datetime | None, last: datetime | None) -> float | None:
-    """The number per second; None if there is no time between the first and the last."""
+    """The number per second; None if no time passed between the first and the last."""
     if not first or not last or last <= first:
         return None
     return count / ((last - first) / timedelta(seconds=1))
 
 
 def instant(micros: int | None) -> datetime | None:
-    """Microseconds since 1970 as a time in UTC; Spark would use this machine's time zone."""
+    """Microseconds since 1970 as a time in UTC. (Spark would use this machine's time zone.)"""
     return None if micros is None else EPOCH + timedelta(microseconds=micros)
 
 
 def seconds(grains: Sequence[float | None]) -> list[float | None]:
-    """Rounded times as seconds."""
+    """Times in units of GRAIN, as seconds."""
     return [None if each is None else each * GRAIN / 1e6 for each in grains]

@@ -1,4 +1,4 @@
-"""The figures as one chart: completions over time, waits and runs, failures."""
+"""Draws the chart of the report: completions over time, waits, runs and failures."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from typing import Any
 from rowlease.report.figures import Failures, Figures, Step, Work
 from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 
-#: Queues have cool colours, because priorities have warm ones. The last is for all other queues.
+#: The colours of queues. They are cool, because the colours of priorities are warm. The last colour
+#: is for all other queues.
 QUEUE_COLOURS = ("#2f5d8a", "#7fb0d6", "#3f9c8f", "#a98fc7", "#c3d5a0", "#c9cdd4")
+#: The colours of failed requests: dead letters, those tried again, and those complete at last.
 DEAD, AGAIN, AT_LAST = "#cf2133", "#fd9941", "#c9cdd4"
-#: The largest number of rows of each kind; the tables have all.
-MOST_ROWS, MOST_FAILURES = 20, 8
-#: Lengths in hundreds of pixels: of the picture, its margins, and its parts.
+#: The most rows of waits and runs. The tables have all rows.
+MOST_ROWS = 20
+#: The most rows of failures. The tables have all rows.
+MOST_FAILURES = 8
+#: The width of the picture and its four margins, in hundreds of pixels.
 WIDTH, LEFT, RIGHT, HEAD, FOOT = 16.0, 0.6, 0.6, 1.75, 0.55
+#: The heights of the parts of the picture, in hundreds of pixels.
 THROUGHPUT, ROW, GAP, CAPTION = 3.0, 0.42, 1.35, 0.3
-#: Shorter times, in seconds, are drawn as this one.
+#: The shortest time in seconds that is drawn. Shorter times are drawn like this one.
 SHORTEST = 1e-4
+#: The ticks of a time axis in seconds, and their labels.
 UNITS = {
     1e-4: "0.1 ms", 1e-3: "1 ms", 1e-2: "10 ms", 0.1: "0.1 s", 1: "1 s", 10: "10 s", 60: "1 min",
     600: "10 min", 3600: "1 h", 21_600: "6 h", 86_400: "1 d", 864_000: "10 d",
@@ -58,7 +64,7 @@ def draw(figures: Figures, path: Path) -> None:
 
 
 def title_of(figures: Figures) -> str:
-    """The number of completed requests, and the rate."""
+    """The title: the number of completed requests, and the rate."""
     rate = figures.rate
     speed = f", {rate:,.0f} per second" if rate and rate >= 10 else ""
     if not speed and rate:
@@ -67,7 +73,7 @@ def title_of(figures: Figures) -> str:
 
 
 def subtitle_of(figures: Figures) -> str:
-    """The window, and the number of dead letters."""
+    """The subtitle: the window, and the number of dead letters."""
     text = f"{figures.since:%Y-%m-%d %H:%M} to {figures.until:%Y-%m-%d %H:%M} UTC"
     if figures.first and figures.last:
         text = f"{text}; the first at {figures.first:%H:%M:%S}, the last at {figures.last:%H:%M:%S}"
@@ -77,7 +83,7 @@ def subtitle_of(figures: Figures) -> str:
 
 
 class Page:
-    """Arranges axes from top to bottom; lengths are in hundreds of pixels."""
+    """Arranges axes from top to bottom. Lengths are in hundreds of pixels."""
 
     def __init__(self, figure: Any, height: float) -> None:
         self._figure = figure
@@ -85,7 +91,7 @@ class Page:
         self._top = HEAD
 
     def axes(self, left: float, right: float, height: float, *, goes_on: bool = False) -> Any:
-        """New axes between these; the next ones are below, unless this row `goes_on`."""
+        """New axes from `left` to `right`. If `goes_on`, the next axes are in the same row."""
         bottom = self._height - self._top - height
         made = self._figure.add_axes(
             (left / WIDTH, bottom / self._height, (right - left) / WIDTH, height / self._height)
@@ -95,16 +101,17 @@ class Page:
         return made
 
     def note(self, text: str) -> None:
-        """A line below the last axes."""
+        """Write a line below the last axes."""
         y = 1 - (self._top - GAP + 0.78) / self._height
         self._figure.text((WIDTH - RIGHT) / WIDTH, y, text, fontsize=11, color=FAINT, ha="right")
 
 
 def caption(axes: Any, bold: str, faint: str, x: float = 0.0) -> None:
-    """A caption above axes.
+    """Write a caption above axes.
 
     Args:
-        x: its left end, in hundreds of pixels from that of the axes.
+        bold, faint: the two parts of the caption.
+        x: the distance of the caption from the left end of the axes, in hundreds of pixels.
     """
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
     start = (x * 72, CAPTION * 72 * 0.6)
@@ -113,7 +120,7 @@ def caption(axes: Any, bold: str, faint: str, x: float = 0.0) -> None:
 
 
 def throughput(axes: Any, figures: Figures) -> None:
-    """Completions per second over time, the queues stacked."""
+    """Draw the completions per second over time, stacked by queue."""
     from matplotlib import dates
 
     counts = by_queue(figures.steps)
@@ -155,7 +162,7 @@ def throughput(axes: Any, figures: Figures) -> None:
 
 
 def by_queue(steps: Sequence[Step]) -> dict[str, dict[datetime, int]]:
-    """Completions by queue and step; the queues with the fewest are summed as `others`."""
+    """Completions by queue and step. Queues with few completions are summed as `others`."""
     totals: dict[str, int] = {}
     for row in steps:
         totals[row.queue] = totals.get(row.queue, 0) + row.complete
@@ -170,7 +177,7 @@ def by_queue(steps: Sequence[Step]) -> dict[str, dict[datetime, int]]:
 
 
 def times(axes: Any, name: str, until: str, rows: Sequence[Work]) -> None:
-    """From half to 99 % of the requests: a line for each queue and priority, on a log scale."""
+    """Draw a line from the median to the 99th percentile for each queue and priority."""
     word = {"wait": "Waited", "run": "Ran"}[name]
     caption(axes, word, f"{until}:  ● half   ❘ 95 %   ○ 99 % within")
     axes.set_xscale("log")
@@ -197,7 +204,7 @@ def times(axes: Any, name: str, until: str, rows: Sequence[Work]) -> None:
 
 
 def names(axes: Any, rows: Sequence[Work], start: float) -> None:
-    """Left of the rows: each queue's name once, and the priorities on their colours."""
+    """Write the names of the queues and the priorities to the left of the rows."""
     for place, row in enumerate(rows):
         at = {"xy": (0, place), "xycoords": ("axes fraction", "data"), "va": "center"}
         axes.annotate(
@@ -226,7 +233,7 @@ def names(axes: Any, rows: Sequence[Work], start: float) -> None:
 
 
 def failures(axes: Any, failed: Sequence[Failures]) -> None:
-    """The most frequent kinds of failure, and the outcomes of the requests."""
+    """Draw the most frequent errors, with the outcomes of the requests."""
     start = -5.0
     caption(axes, "Failed", "by the last error of each request", start)
     places = range(len(failed))
@@ -260,13 +267,13 @@ def failures(axes: Any, failed: Sequence[Failures]) -> None:
 
 
 def short(text: str, most: int) -> str:
-    """The text, shortened if it is too long; $ is escaped, which would begin a formula."""
+    """The text, cut to `most` characters. $ is escaped, because it would begin a formula."""
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     return cut.replace("$", r"\$")
 
 
 def duration_text(seconds: int) -> str:
-    """A duration as text."""
+    """A duration such as `30 s`, `5 min` or `1 h`."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds // size} {unit}"

@@ -1,4 +1,4 @@
-"""The figures as tables: in a terminal, in files, as JSON."""
+"""Shows the figures of the report in a terminal, and writes them to files."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-#: Kinds of failures that a terminal shows; the file has more.
+#: The most errors that a terminal shows. The file has more.
 SHOWN = 15
 
 
 def show(figures: Figures, console: Console) -> None:
-    """The report for people."""
+    """Print the tables of the report."""
     console.print(throughput_table(figures))
     if figures.complete:
-        console.print(times_table("How long requests waited, in seconds", "wait", figures.work))
-        console.print(times_table("How long they ran, in seconds", "run", figures.work))
+        console.print(times_table("Waits of complete requests, in seconds", "wait", figures.work))
+        console.print(times_table("Runs of complete requests, in seconds", "run", figures.work))
     if figures.failures:
         console.print(failures_table(figures.failures))
 
 
 def throughput_table(figures: Figures) -> Table:
-    """Completed requests, dead letters and cancelled requests."""
+    """The table of outcomes: completed requests, dead letters and cancelled requests."""
     columns = ("priority", "complete", "per s", "retried", "dead", "cancelled")
     made = table("Requests: completed, dead letters, cancelled", "queue", *columns)
     for row in figures.work:
@@ -50,7 +50,7 @@ def throughput_table(figures: Figures) -> Table:
 
 
 def times_table(title: str, name: str, work: Sequence[Work]) -> Table:
-    """Percentiles of the waits or of the runs."""
+    """The table of the percentiles of the waits or of the runs."""
     made = table(title, "queue", "priority", "half within", "95 %", "99 %", "longest")
     for row in work:
         if row.complete:
@@ -60,7 +60,7 @@ def times_table(title: str, name: str, work: Sequence[Work]) -> Table:
 
 
 def failures_table(failures: Sequence[Failures]) -> Table:
-    """The kinds of failures, and the outcomes of the requests."""
+    """The table of errors, with the outcomes of the requests."""
     made = table(
         "Requests that failed, by their last error: dead letters, retried, complete",
         "error",
@@ -76,17 +76,17 @@ def failures_table(failures: Sequence[Failures]) -> Table:
 
 
 def count(value: int) -> str:
-    """A number; zero is dim."""
+    """A number. Zero is shown dimmed."""
     return f"{value:,}" if value else "[dim]0[/]"
 
 
 def rate(value: float | None) -> str:
-    """Requests per second, with the significant digits."""
+    """Requests per second, without insignificant digits."""
     return "" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:,.2f}"
 
 
 def as_json(figures: Figures, files: Sequence[Path]) -> dict[str, Any]:
-    """The report for programs: times in UTC, ISO 8601; durations in seconds."""
+    """The report as JSON data. Times are in UTC (ISO 8601), and durations in seconds."""
     return {
         **{
             name: value and value.isoformat()
@@ -104,7 +104,7 @@ def as_json(figures: Figures, files: Sequence[Path]) -> dict[str, Any]:
 
 
 def plain(row: Failures | Step) -> dict[str, Any]:
-    """A row with its times as texts."""
+    """A row whose times are converted to text."""
     return {
         name: value.isoformat() if hasattr(value, "isoformat") else value
         for name, value in row._asdict().items()
@@ -112,7 +112,7 @@ def plain(row: Failures | Step) -> dict[str, Any]:
 
 
 def write(figures: Figures, output: Path, form: str) -> list[Path]:
-    """Write the tables as files `work`, `failures` and `throughput`; returns their paths."""
+    """Write the tables to the files `work`, `failures` and `throughput`. Returns their paths."""
     import pandas as pd
 
     kinds: dict[str, tuple[type, Sequence[Any]]] = {
