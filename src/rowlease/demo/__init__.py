@@ -1,6 +1,6 @@
-"""The demo: Spark, the queue and workers on real data, with every row compared.
+"""The demo: runs Spark, the queue and workers on real data, and compares every row.
 
-`run_demo` is imported on first use, because workers import this package for its tasks only.
+`run_demo` is imported when it is first used, because workers need only the tasks of this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the finished requests back with Spark and compares them with what Spark expects."""
+"""Reads the finished requests with Spark, and compares their results with Spark's own."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 from rowlease.demo.job import QUEUE, RESULT, RESULT_FIELDS
 from rowlease.spark import read_requests
 
-#: How many wrong rows a report names.
+#: The most wrong rows that a report lists.
 NAMED = 5
 PERCENTILES = (0.5, 0.95, 0.99)
 
 
 class Compared(NamedTuple):
-    """How the finished requests differ from the expected results, in rows.
+    """The numbers of differences between the finished requests and the expected results.
 
     Attributes:
-        missing: flights without a finished request.
-        extra: finished requests without a flight.
-        doubled: finished requests beyond the first of a flight.
-        wrong: flights whose result differs in at least one byte.
-        examples: the row ids of some of them.
+        missing: the number of flights without a finished request.
+        extra: the number of finished requests without a flight.
+        doubled: the number of finished requests beyond the first of a flight.
+        wrong: the number of flights whose result differs in at least one byte.
+        examples: the row ids of some differences.
     """
 
     missing: int
@@ -31,7 +31,7 @@ class Compared(NamedTuple):
 
     @property
     def differ(self) -> int:
-        """Rows that differ in any way."""
+        """The number of all differences."""
         return self.missing + self.extra + self.doubled + self.wrong
 
 
@@ -39,7 +39,7 @@ class CarrierRow(NamedTuple):
     """The sums of one airline's results.
 
     Attributes:
-        agrees: whether Spark computes the same sums from the input.
+        agrees: true if Spark computes the same sums from the input.
     """
 
     carrier: str
@@ -53,7 +53,7 @@ class CarrierRow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """How long requests of one priority waited, from due to leased, in seconds."""
+    """Percentiles of the time, in seconds, from due to leased, for the requests of a priority."""
 
     priority: int
     requests: int
@@ -63,7 +63,10 @@ class Wait(NamedTuple):
 
 
 def finished(spark: Any, dsn: str, load_id: str) -> Any:
-    """The finished requests of a load: row_id, carrier, priority, wait (s), result (JSON text)."""
+    """The finished requests of a load, with the columns row_id, carrier, priority, wait, result.
+
+    The wait is in seconds, and the result is JSON text.
+    """
     from pyspark.sql import functions as F
 
     payload = F.from_json("payload", "row_id bigint, carrier string")
@@ -88,16 +91,16 @@ def finished(spark: Any, dsn: str, load_id: str) -> Any:
 
 
 def compare(expected: Any, found: Any) -> Compared:
-    """Compare row by row.
+    """Compare each finished request with its expected result.
 
     Args:
-        expected: a row for each flight, with the fields of the task's result.
-        found: the result of `finished`.
+        expected: a DataFrame with a row for each flight and the fields of the task's result.
+        found: the DataFrame that `finished` returns.
     """
     from pyspark.sql import functions as F
 
-    # The worker's JSON is compact, has these fields in this order, and no fractions, so its text
-    # can be compared.
+    # Compare JSON text: the worker's JSON is compact, has the fields in this order, and has no
+    # fractions.
     text = F.to_json(F.struct(*RESULT_FIELDS), {"ignoreNullFields": "false"})
     want = expected.select(F.col("row_id").alias("want_id"), text.alias("want"))
     got = found.groupBy("row_id").agg(
@@ -128,7 +131,7 @@ def compare(expected: Any, found: Any) -> Compared:
 
 
 def by_carrier(expected: Any, flights: Any, found: Any) -> list[CarrierRow]:
-    """The sums of the workers' results per airline, compared with Spark's sums of the input."""
+    """The sums of the workers' results by airline, compared with Spark's sums of the input."""
     from pyspark.sql import functions as F
 
     def summed(frame: Any) -> dict[str, tuple[int, int, int, int, int, int]]:
@@ -154,7 +157,7 @@ def by_carrier(expected: Any, flights: Any, found: Any) -> list[CarrierRow]:
 
 
 def waits(found: Any) -> list[Wait]:
-    """How long requests waited, per priority, the highest first."""
+    """The waits of the requests by priority, the highest priority first."""
     from pyspark.sql import functions as F
 
     rows = found.groupBy("priority").agg(

@@ -1,4 +1,4 @@
-"""The demo's progress on stderr: its steps, and the queue while it drains."""
+"""Shows the progress of the demo on stderr: the steps, and the depth of the queue."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ BAR_WIDTH = 40
 
 
 class Steps:
-    """Shows the current step, and how long each one took.
+    """Shows the current step, and the time that each step took.
 
     Attributes:
-        seconds: how long each step took, by its name.
+        seconds: the time that each step took, by the name of the step.
     """
 
     def __init__(self, console: Console) -> None:
@@ -38,7 +38,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[None]:
-        """Time the block; a terminal shows what it is `doing` beside a spinner."""
+        """Measure the time of the block. A terminal shows `doing` beside a spinner."""
         began = time.monotonic()
         shown = bool(doing) and self._console.is_terminal
         spinner: Any = self._console.status(doing) if shown else nullcontext()
@@ -53,12 +53,12 @@ class Steps:
         )
 
     def say(self, what: str) -> None:
-        """Print a line that is not about a step."""
+        """Print a line without the time of a step."""
         self._console.print(f"          {what}", highlight=False, soft_wrap=True)
 
 
 class ProgressBars:
-    """The queue while it drains: depth per priority, rate, time left, time passed."""
+    """Shows the queue during the drain: depth by priority, rate, time left, time passed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -78,7 +78,7 @@ class ProgressBars:
             self._live.stop()
 
     def show(self, sample: DrainSample) -> None:
-        """Show a new sample."""
+        """Show one more sample."""
         self._recent.append(sample)
         while self._recent[0].seconds < sample.seconds - RATE_WINDOW:
             self._recent.popleft()

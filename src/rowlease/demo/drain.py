@@ -1,4 +1,4 @@
-"""Runs a worker as a separate program until the queue is empty, and samples the depth."""
+"""Runs a worker in its own process until the queue is empty, and samples the depth."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rowlease.store import Reading, Store
 SAMPLE_EVERY = 0.2
 #: Seconds before a worker that has ended is replaced.
 PAUSE = 0.5
-#: Failures in a row without a finished request after which the demo gives up.
+#: The number of successive failures, without a finished request, after which the demo gives up.
 MAX_FAILURES = 3
-#: Seconds in which a worker that is stopped may finish its running tasks.
+#: Seconds that a stopped worker has to finish its running tasks.
 GRACE = 15
 
 
 class DrainSample(NamedTuple):
-    """The requests that waited or ran at one moment.
+    """The number of requests that waited or ran at one moment.
 
     Attributes:
-        seconds: since the drain began.
-        depths: requests per priority.
+        seconds: the time since the drain began.
+        depths: the number of requests by priority.
     """
 
     seconds: float
@@ -39,7 +39,7 @@ class DrainSample(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Requests of all priorities."""
+        """The number of requests of all priorities."""
         return sum(self.depths.values())
 
 
@@ -47,10 +47,10 @@ class Drained(NamedTuple):
     """The course of a drain.
 
     Attributes:
-        samples: at least two, the first with all requests.
-        restarts: when a dead worker was replaced, in seconds since the beginning.
-        summaries: those of the workers that ended normally.
-        failed: dead letters in the queue.
+        samples: at least two samples. The first has all requests.
+        restarts: the times at which a dead worker was replaced, in seconds since the drain began.
+        summaries: the summaries of the workers that ended normally.
+        failed: the number of dead letters in the queue.
     """
 
     samples: list[DrainSample]
@@ -60,12 +60,12 @@ class Drained(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The time that the drain took."""
         return self.samples[-1].seconds
 
     @property
     def finished(self) -> int:
-        """How many requests left the queue."""
+        """The number of requests that left the queue."""
         return self.samples[0].total - self.samples[-1].total
 
     @property
@@ -75,12 +75,12 @@ class Drained(NamedTuple):
 
 
 class WorkerProcess:
-    """One run of `rowlease worker` as a separate program.
+    """A process that runs `rowlease worker`.
 
     Args:
-        dsn: passed in the environment, where other users cannot see it.
-        concurrency: slots; None takes the worker's default, the cores.
-        log: the file for its stderr.
+        dsn: the DSN, which is passed in the environment so that other users cannot see it.
+        concurrency: the number of slots; None means the default, the usable cores.
+        log: the file for the worker's stderr.
     """
 
     def __init__(self, dsn: str, concurrency: int | None, log: Path) -> None:
@@ -96,17 +96,17 @@ class WorkerProcess:
                 stderr=messages,
                 text=True,
                 env={**os.environ, "ROWLEASE_DSN": dsn},
-                # Ctrl-C reaches only the demo, which then stops the worker.
+                # In a new session the worker gets no Ctrl-C; the demo stops it instead.
                 start_new_session=True,
             )
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative if a signal ended it."""
+        """The exit code, which is negative if a signal ended the worker. None while it runs."""
         return self._process.poll()
 
     def stop(self) -> None:
-        """Let it drain; kill it if it does not end in time."""
+        """Let the worker drain, and kill it if it does not end in time."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -116,7 +116,10 @@ class WorkerProcess:
                 self._process.wait()
 
     def summary(self) -> dict[str, Any] | None:
-        """The summary that it printed, or None if it did not end normally. Call it once."""
+        """The summary that the worker printed, or None if it did not end normally.
+
+        Call this only once.
+        """
         try:
             text = self._process.communicate()[0]
             found = json.loads(text)
@@ -132,19 +135,19 @@ def drain(
     say: Callable[[str], object],
     log: Path,
 ) -> Drained:
-    """Run a worker until no request waits or runs; replace it when it dies.
+    """Run a worker until no request waits or runs, and replace the worker if it dies.
 
-    A dead worker's requests are run again when their leases have run out. When interrupted, this
-    stops the worker first.
+    The requests of a dead worker are run again when their leases have run out. If this call is
+    interrupted, it stops the worker first.
 
     Args:
-        start_worker: starts one.
-        show: called with every sample.
-        say: called with a sentence when a worker has died.
-        log: the worker's stderr, for the message of an error.
+        start_worker: a function that starts a worker.
+        show: a function that is called with each sample.
+        say: a function that is called with a sentence when a worker has died.
+        log: the file with the worker's stderr, for error messages.
 
     Raises:
-        RowleaseError: the worker fails repeatedly without finishing a request.
+        RowleaseError: several workers in succession failed without finishing a request.
     """
     began = time.monotonic()
     samples, restarts, summaries = [_sample(store, 0.0)], [], []
@@ -166,7 +169,10 @@ def drain(
                     if failures >= MAX_FAILURES:
                         raise RowleaseError(f"the worker does not start: {_last_line(log)}")
                     restarts.append(sample.seconds)
-                    say(f"The worker {_how(code)}; starting it again. Its leases have to run out.")
+                    say(
+                        f"The worker {_how(code)}; starting it again. The requests that it leased "
+                        "wait until their leases have run out."
+                    )
                 time.sleep(PAUSE)
             time.sleep(SAMPLE_EVERY)
         samples.append(_sample(store, time.monotonic() - began))
@@ -179,7 +185,7 @@ def drain(
 
 
 def _sample(store: Reading, seconds: float) -> DrainSample:
-    """The requests that wait or run now."""
+    """A sample of the requests that wait or run now."""
     depths = {
         depth.priority: depth.scheduled + depth.pending + depth.processing
         for depth in store.depth(QUEUE)
@@ -188,7 +194,7 @@ def _sample(store: Reading, seconds: float) -> DrainSample:
 
 
 def _trimmed(samples: list[DrainSample]) -> list[DrainSample]:
-    """The samples without the end, where the queue is empty and the worker shuts down."""
+    """The samples up to the first with an empty queue; after it the worker only shuts down."""
     empty = [place for place, sample in enumerate(samples) if not sample.total]
     return samples[: empty[0] + 1] if empty and empty[0] > 0 else samples
 

@@ -1,4 +1,4 @@
-"""The Spark part of the demo: flights as requests, and their expected results."""
+"""The Spark part of the demo: converts flights to requests, and computes the expected results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowlease.spark.load import Staged, stage
 
 QUEUE, KIND = "flights", "flight"
 
-#: The later, the more urgent: (largest delay in minutes, priority, label).
+#: The priorities of flights: the largest delay in minutes, the priority, and the label.
 PRIORITIES = (
     (-15, 1, "over 15 min early"),
     (0, 2, "up to 15 min early"),
@@ -34,7 +34,7 @@ PRIORITIES = (
 )
 LABELS = {0: "cancelled", **{priority: label for _, priority, label in PRIORITIES}}
 
-#: The task's result, as Spark reads it from JSON.
+#: The fields of the task's result, as a schema for Spark.
 RESULT = (
     "row_id bigint, status string, late boolean, clock_agrees boolean, gained int, miles int, "
     "detour int, dark_seconds int"
@@ -43,7 +43,7 @@ RESULT_FIELDS = tuple(field.split()[0] for field in RESULT.split(", "))
 
 
 def flights(spark: Any, source: Input) -> Any:
-    """The input as a DataFrame, with the coordinates of both airports if they are known."""
+    """The input as a DataFrame. Coordinates of airports are added if they are known."""
     from pyspark.sql import functions as F
 
     types = ", ".join(
@@ -66,12 +66,12 @@ def flights(spark: Any, source: Input) -> Any:
 
 
 def stage_requests(frame: Any, dsn: str, load_id: str, run_number: int) -> Staged:
-    """Make each flight a request and stage them; see `rowlease.spark.enqueue`."""
+    """Stage a request for each flight; see `rowlease.spark.enqueue`."""
     return stage(frame, dsn, load_id=load_id, run_number=run_number, kind=KIND, priority=urgency())
 
 
 def urgency() -> Any:
-    """The priority of a flight: by its delay on arrival, or on departure if it was diverted."""
+    """The priority of a flight, from its delay on arrival; if diverted, on departure."""
     from pyspark.sql import functions as F
 
     late = F.coalesce("arr_delay", "dep_delay")
@@ -82,9 +82,9 @@ def urgency() -> Any:
 
 
 def expected(frame: Any) -> Any:
-    """The expected result of the task for each flight, computed by Spark.
+    """The expected result of the task for each flight.
 
-    Source: the same formulas as `rowlease.demo.tasks`, written in Spark's own functions.
+    Spark computes the same formulas as `rowlease.demo.tasks`, but with its own functions.
     """
     from pyspark.sql import functions as F
 
@@ -123,7 +123,7 @@ def expected(frame: Any) -> Any:
 def dark_seconds(vectors: Any) -> Any:
     """The seconds with the sun below the horizon, for each flight between known airports.
 
-    One row for each minute of each flight, some fifty million in all, then one sum.
+    Spark makes a row for each minute of each flight, about fifty million rows, and sums them.
     """
     from pyspark.sql import functions as F
 

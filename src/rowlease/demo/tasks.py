@@ -1,7 +1,7 @@
-"""The demo's task: the status of a flight, and how much of it was flown in the dark.
+"""The demo's task: computes the status of a flight, and the time that it flew in the dark.
 
-It uses plain Python and the standard library. `rowlease.demo.job.expected` computes the same in
-Spark SQL; the demo compares the two, row by row.
+The task uses only the standard library. `rowlease.demo.job.expected` computes the same results in
+Spark, and the demo compares both row by row.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Any
 
 from rowlease.tasks import task
 
-#: Mean radius of the earth in statute miles.
+#: The mean radius of the earth in statute miles.
 EARTH_MILES = 3958.7613
-#: Sine of the height of the sun's centre at sunrise and sunset. Refraction and the sun's radius
-#: make that height -0.833 degrees.
+#: The sine of the height of the sun's centre at sunrise and sunset. Because of refraction and the
+#: sun's radius, this height is -0.833 degrees.
 HORIZON = math.sin(math.radians(-0.833))
-#: Seconds since 1970 of noon UTC on 1 January 2000, where the sun's formulas start.
+#: The reference time of the formulas for the sun: noon UTC on 1 January 2000, as a Unix time.
 J2000 = 946_728_000
-#: A flight this many minutes late counts as late, as the airlines' own statistics have it.
+#: The delay in minutes above which a flight is late, as in the airlines' own statistics.
 LATE_MINUTES = 15
-#: Seconds between two samples of the sun's height during a flight; divides a minute.
+#: Seconds between two samples of the sun's height during a flight. A divisor of 60.
 STEP_SECONDS = 6
 #: The tilt of the earth's axis, in radians.
 TILT = math.radians(23.439)
 #: The rotation of the earth relative to the stars in a day, in degrees.
 TURN_PER_DAY = 360.98564736629
+#: The same rotation in a second, in radians.
 TURN_PER_SECOND = math.radians(TURN_PER_DAY) / 86400
 
 
@@ -53,18 +54,18 @@ def flight(
     """Compute the result for one flight.
 
     Args:
-        time_hour: the hour of the scheduled departure, ISO 8601 in UTC; `minute` adds to it.
-        dep_time, sched_dep_time: local clock times as HHMM; `dep_time` is null if the flight was
-            cancelled.
-        dep_delay, arr_delay: minutes, negative if early.
+        time_hour, minute: the hour (ISO 8601 in UTC) and the minute of the scheduled departure.
+        dep_time, sched_dep_time: the actual and the scheduled departure in local time, as HHMM.
+            `dep_time` is null if the flight was cancelled.
+        dep_delay, arr_delay: delays in minutes, negative if early.
         air_time: minutes in the air; null if the flight was cancelled or diverted.
-        distance: miles, from the data set.
+        distance: the distance in miles, from the data set.
 
     Returns:
-        Integers, booleans and words only, so that they can be compared exactly: `status` (flown,
-        diverted, cancelled), `late`, `clock_agrees` (do the two clock times differ by dep_delay?),
-        `gained` (minutes made up in the air), `miles` (great circle), `detour` (stated minus
-        great circle) and `dark_seconds` (air time with the sun below the horizon).
+        `status` (flown, diverted or cancelled), `late`, `clock_agrees` (true if the two local times
+        differ by `dep_delay`), `gained` (minutes made up in the air), `miles` (the great-circle
+        distance), `detour` (`distance` minus `miles`) and `dark_seconds` (air time with the sun
+        below the horizon). There are no fractions, so that results can be compared exactly.
     """
     status = "cancelled" if dep_time is None else "diverted" if arr_delay is None else "flown"
     start = end = None
@@ -91,12 +92,12 @@ def flight(
 
 
 def clock_minutes(hhmm: int) -> int:
-    """Minutes since midnight of a clock time like 1745."""
+    """The minutes since midnight of a time such as 1745."""
     return hhmm // 100 * 60 + hhmm % 100
 
 
 def unit_vector(latitude: float, longitude: float) -> tuple[float, float, float]:
-    """A place on earth, in degrees, as a vector of length 1 from the earth's centre."""
+    """The vector of length 1 from the earth's centre towards a place, given in degrees."""
     lat, lon = math.radians(latitude), math.radians(longitude)
     return math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
 
@@ -108,23 +109,25 @@ def dark_seconds(
     left: float,
     air_time: int,
 ) -> int:
-    """How long the sun is below the horizon on a great-circle flight at even speed, in seconds.
+    """The seconds with the sun below the horizon, on a great-circle flight at constant speed.
 
     Args:
-        start, end: unit vectors, `angle` (radians) apart.
-        left: departure in seconds since 1970.
-        air_time: minutes.
+        start, end: the unit vectors of both places.
+        angle: the angle between these vectors, in radians.
+        left: the time of departure, in seconds since 1970.
+        air_time: the time in the air, in minutes.
 
-    Source: the low-precision formulas for the sun of the Astronomical Almanac (0.01 degrees).
+    Source: the Astronomical Almanac's formulas of low precision (0.01 degrees) for the sun.
     """
     sin, cos, rad = math.sin, math.cos, math.radians
     duration = 60 * air_time
-    # The position of the sun among the stars in mid-flight; it moves a degree a day.
+    # The position of the sun among the stars in the middle of the flight. It moves only a degree a
+    # day.
     days = (left + duration / 2 - J2000) / 86400
     anomaly = rad(357.528 + 0.9856003 * days)
     sun = rad(280.460 + 0.9856474 * days + 1.915 * sin(anomaly) + 0.020 * sin(2 * anomaly))
     sun_x, sun_y, sun_z = cos(sun), cos(TILT) * sin(sun), sin(TILT) * sin(sun)
-    # The place on earth below the sun at departure; after that the earth turns.
+    # The place on earth below the sun at departure. After that the earth turns.
     turned = rad(280.46061837 + TURN_PER_DAY * (left - J2000) / 86400)
     east_x = sun_x * cos(turned) + sun_y * sin(turned)
     east_y = sun_y * cos(turned) - sun_x * sin(turned)
