@@ -39,8 +39,8 @@ class CallRetryPolicy:
 def is_caused_by_data(error: Exception) -> bool:
     """Whether the call might succeed with other values.
 
-    They cannot help if the database is unavailable, or if rights or routines are missing. Any other
-    exception may be caused by the values, even one that the driver raises.
+    Other values cannot help if the database is unavailable, or if rights or routines are missing.
+    Any other exception may be caused by the values, even one that the driver raises.
     """
     if isinstance(error, StoreError) and error.transient:
         return False

@@ -115,7 +115,8 @@ class Worker:
     def stop(self) -> None:
         """Drain: claim no more, let running tasks finish within the grace time, abandon the rest.
 
-        A second call abandons at once what still runs. Safe in any thread and in signal handlers.
+        A second call abandons at once the requests that still run. Safe from any thread and from
+        signal handlers.
         """
         self._stop_at = now() + (
             self._settings.grace.total_seconds() if self._stop_at is None else 0.0

@@ -78,8 +78,9 @@ class Exchanger:
         """Send these outcomes with the next exchange.
 
         Args:
-            over: the leases that end with these outcomes. The lease is dropped and the outcome
-                added under one lock, so that `disown` always finds the request in one of the two.
+            over: the leases that end with these outcomes. The leases are dropped and the outcomes
+                added under one lock, so that `disown` finds each request either among the held
+                leases or among the outcomes.
         """
         with self._lock:
             self._leases.drop(over)

@@ -12,7 +12,7 @@ from rowlease.model import Claim
 #: producer that looked for idle workers just before the announcement sends no notification, but may
 #: commit a little later.
 RECHECKS = (0.0, 0.02, 0.2)
-#: Seconds after a claim until the database drops the part of its floor that is not proven. From
+#: Seconds after a claim until the database has dropped the unproven part of the claim's floor. From
 #: then on, claims see requests that a late commit or `maintain` put below the floor
 #: (docs/decisions/0011).
 FLOOR_DROPPED = 1.1
@@ -46,7 +46,7 @@ class NextClaim:
         self.at = 0.0
 
     def mark_unsure(self) -> None:
-        """Plan a claim for the time when requests below the floor become visible."""
+        """Sleep at most until requests below the floor become visible."""
         self._unsure_until = now() + FLOOR_DROPPED
 
     def plan_rechecks(self) -> None:

@@ -1,7 +1,7 @@
 """Delivers outcomes while the receiver waits for the answer to a claim.
 
-Otherwise the outcomes of short tasks would wait for that answer, and the server could not process
-outcomes and a claim at the same time (docs/decisions/0030).
+Without this component, the outcomes of short tasks would wait for that answer, and the server could
+not process outcomes and a claim at the same time (docs/decisions/0030).
 """
 
 from __future__ import annotations

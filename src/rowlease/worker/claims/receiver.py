@@ -176,7 +176,7 @@ class Receiver:
         )
 
     def _pause(self) -> float:
-        """Seconds until the next exchange; it is due if they are 0 or less."""
+        """Seconds until the next exchange. An exchange is due if the result is 0 or less."""
         at = now()
         if self._outage.retry_at > at:
             return self._outage.retry_at - at

@@ -57,7 +57,7 @@ class ChildPool:
         """Start all children at once. Wait until they are ready, or `cancelled` returns True.
 
         A child that dies before it is ready is replaced: the kernel may have killed it because
-        memory was short.
+        memory ran out.
 
         Raises:
             ConfigError: a child could not import the tasks.

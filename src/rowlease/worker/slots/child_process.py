@@ -22,7 +22,7 @@ from rowlease.worker.slots.kill_pipe import KillPipe
 from rowlease.worker.slots.shared_memory import SharedMemory
 from rowlease.worker.slots.slot import Answer
 
-#: -P keeps the folder of `child_program` out of sys.path. With -u, prints of a task appear at once.
+#: -P keeps the folder of `child_program` out of sys.path. With -u, a task's output appears at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_program.__file__)
 READ_BYTES = 1 << 18
 #: Seconds after which a child certainly sees which requests are taken back. Another processor sees
@@ -45,7 +45,7 @@ class ChildProcess:
         end_reason: why the child is about to end, or None.
         import_error: why the child could not import the tasks, or None.
         pipe_closed_at: when the pipe of outcomes was closed, also by the child's death; or None.
-        is_blocked: whether the child has been running one request for long.
+        is_blocked: whether the child has been running one request for a long time.
         take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
         is_watched_for_writing: whether the selector waits until the pipe of requests has room.
     """
@@ -174,8 +174,9 @@ class ChildProcess:
         """Return the requests that the child will not run, in order. Call this at `take_back_at`.
 
         No request is both taken back and run. The child marks a request as begun before it checks
-        whether to skip the request. If that check was too early to see the range, the mark is
-        visible here by now. If the child marks a request and then skips it, the answer is NOT_RUN.
+        whether to skip the request. If the check ran too early to see that the request is taken
+        back, the mark is visible here by now. If the child marks a request and then skips it, the
+        answer is NOT_RUN.
         """
         self.take_back_at = None
         first = max(0, self._begun() - self._answered)
@@ -228,7 +229,7 @@ class ChildProcess:
     # -- its end ---------------------------------------------------------------------------------
 
     def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        """Give up all requests of a dead child: the running one with its seconds, and the rest."""
+        """Give up all requests. Return the running one with its run time, and the rest."""
         running = self.running()
         others = [one for one in self.held if one and not (running and one is running[0])]
         self.held.clear()

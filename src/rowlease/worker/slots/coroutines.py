@@ -124,7 +124,7 @@ class CoroutineSlot:
             self._owner.call(lambda: self._cancel(number))
 
     def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        """Give up all requests: the running one with its seconds, and the rest."""
+        """Give up all requests. Return the running one with its run time, and the rest."""
         others = self.finish_take_back()
         current = self._current
         self.held.clear()

@@ -71,7 +71,7 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
 
 
 def executor_of_tasks(tasks: Registry) -> str:
-    """The executor that the tasks name; else coroutines if all tasks are, else processes.
+    """The executor that the tasks name; else "coroutine" if all are `async def`, else "process".
 
     Raises:
         ConfigError: tasks name different executors.

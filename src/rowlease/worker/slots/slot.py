@@ -19,7 +19,7 @@ class Slot(Protocol):
         is_open: whether the slot may be given more requests.
         ready: whether the slot can run tasks.
         end_reason: why the running task is about to be ended, or None.
-        is_blocked: whether the slot has been running one request for long.
+        is_blocked: whether the slot has been running one request for a long time.
         take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
     """
 
