@@ -474,7 +474,7 @@ def test_a_deadlock_with_a_worker_is_no_end_of_a_migration(
         worker.execute("set deadlock_timeout = '10min'")  # the migration is what the server ends
         worker.execute("select from rowlease.load")
         database = watcher.info.dbname
-        watcher.execute(f"alter database {database} set deadlock_timeout = '100ms'")
+        watcher.execute(f"alter database {database} set deadlock_timeout = '300ms'")
         printed = thread.submit(releases_migrate, new, dsn)
         while watcher.execute("select from pg_locks where not granted").rowcount == 0:
             assert not printed.done(), printed.result()

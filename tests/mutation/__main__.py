@@ -19,14 +19,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from rowlease.embedded import embedded
+from tests.conftest import UNSAFE_BUT_FAST
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 COPIED = ("src", "sql", "migrations", "tests", "benchmarks", "pyproject.toml", "alembic.ini")
+#: The variable that names the server of the tests.
+VARIABLE = "ROWLEASE_TEST_PG_DSN"
 #: Seconds that a mutant may take; one that hangs is noticed too, but should fail earlier.
 PATIENCE = 300
 #: Seconds that one test may take on a mutant.
@@ -72,11 +78,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one in chosen:
             print(f"{one.path:60} {one.name}")  # noqa: T201 - a command's output
         return 0
-    if not given.skip_baseline and not passes(sorted({t for one in chosen for t in one.tests})):
+    with one_server():
+        return run(chosen, given.jobs, skip_baseline=given.skip_baseline)
+
+
+def run(chosen: list[Mutant], jobs: int, *, skip_baseline: bool) -> int:
+    """Judge the mutants, and print each verdict; returns the exit code."""
+    if not skip_baseline and not passes(sorted({t for one in chosen for t in one.tests})):
         print("the tests fail as they are, so they can judge no mutant")  # noqa: T201
         return 1
     survivors = 0
-    with ThreadPoolExecutor(given.jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         for number, verdict in enumerate(pool.map(judge, chosen), 1):
             outcome = verdict.caught_by or verdict.trouble or "SURVIVED"
             survivors += verdict.caught_by is None
@@ -87,6 +99,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
     print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")  # noqa: T201
     return 1 if survivors else 0
+
+
+@contextmanager
+def one_server() -> Iterator[None]:
+    """A server for all mutants, unless one is given: to start one takes longer than most tests."""
+    if VARIABLE in os.environ:
+        yield
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="rowlease-mutation-") as folder,
+        embedded(Path(folder), settings=UNSAFE_BUT_FAST) as dsn,
+    ):
+        os.environ[VARIABLE] = dsn
+        yield
+        del os.environ[VARIABLE]
 
 
 def first_line() -> str:

@@ -168,3 +168,10 @@ def test_a_migration_that_was_given_up_says_after_how_long() -> None:
 
 def test_a_text_with_braces_is_passed_on_as_it_is() -> None:
     assert str(our_error(CONFLICT.codes, "{where}", WHERE)) == "{where}"
+
+
+@pytest.mark.parametrize(
+    ("state", "conflicts"), [("40P01", True), ("55P03", True), ("40001", False), ("57014", False)]
+)
+def test_a_migration_is_tried_again_if_it_did_not_get_a_lock(state: str, conflicts: bool) -> None:
+    assert postgresql.is_lock_conflict(psycopg_error(state)) is conflicts
