@@ -330,13 +330,15 @@ def test_a_request_that_comes_back_keeps_its_place(store: PostgresSession, clock
     checks(store)
 
 
-def test_what_is_past_the_slots_has_not_started(store: PostgresSession) -> None:
+@pytest.mark.parametrize("slots", [1, 4])
+def test_what_is_past_the_slots_has_not_started(store: PostgresSession, slots: int) -> None:
     promoted(store, "x", [*named("a", priority=1), *named("b", "c", "d")])
-    store.put(kind="first", priority=2)
-    store.claim(limit=4, slots=3)
+    store.put(kind="0", priority=3)
+    store.put(kind="1", priority=2)
+    store.claim(limit=5, slots=slots)
     found = store.rows("queue", "kind", "started_time", status="Processing")
     started = {kind: time is not None for kind, time in found}
-    assert started == {"first": True, "a": True, "b": True, "c": False}
+    assert started == {kind: place < slots for place, kind in enumerate("01abc")}
 
 
 def test_a_short_claim_asks_when_something_is_due(store: PostgresSession) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
 from rowlease.errors import StoreConflict
 from rowlease.model import Failure, NewRequest, Outcome
 from rowlease.store import open_store
-from tests.contract.sessions import Clock, Session
+from tests.contract.sessions import Clock, PostgresSession, Session
 from tests.contract.test_3_order import ids
 
 pytestmark = pytest.mark.both_ways
@@ -46,14 +47,20 @@ def test_a_group_that_appears_after_the_look_is_left_to_the_next_claim(
         "create or replace function rowlease_internal.look(p_queue_name text, p_now timestamptz)"
         " returns table (paused boolean, max_priority smallint, capacity bigint,"
         "  lease_seconds integer, is_plain boolean, in_lane boolean, first_priority smallint,"
-        "  next_event timestamptz)"
+        "  first_time timestamptz, first_id bigint, next_event timestamptz)"
         " language sql stable begin atomic"
         f"  select false, 9::smallint, null::bigint, 30, true, {in_lane}, 0::smallint,"
-        "   null::timestamptz; end"
+        "   timestamptz '-infinity', 0::bigint, null::timestamptz; end"
     )
     store.put(2, group_key="g")
-    plain = store.put(2)
-    assert ids(store.dequeue("one", ["default"], 4).requests) == plain
+    store.put(group_key="h", priority=1)
+    expected = store.put(2)
+    if in_lane:
+        run = store.begun("x")
+        cast("PostgresSession", store).lay("x", run, [{"kind": "b"}])
+        store.promote("x", run, 1)
+        expected += [id for (id,) in store.rows("lane", "request_id")]
+    assert ids(store.dequeue("one", ["default"], 6).requests) == expected
 
 
 def test_groups_do_not_hold_each_other_up(store: Session) -> None:

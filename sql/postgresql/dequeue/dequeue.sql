@@ -4,15 +4,19 @@
 -- returns:  one row per leased request in claim order, then one row whose request_id is null:
 --           more (ask again at once), wait_ms (until something is due or expires) and floor
 -- errors:   RL001 bad argument, RL002 unknown queue
--- locks:    rows of queue, exclusive, in claim order, skipping locked ones
+-- locks:    rows of queue and of lane, exclusive, in claim order, skipping locked ones
 -- why:      the plain way to claim. It is for a queue with strict order, without groups, limit in
 --           flight or consumer priorities, and with nothing to move first. One statement looks, one
 --           leases the first requests of the claim's index. The first queue that is not plain, and all
---           queues after it, go to dequeue_carefully. So does a call that brings a floor. A claim returns
---           a floor when it has stepped over many index entries of finished requests, which an old
---           snapshot keeps. Requests past p_slots (default: none) are prefetched: they have not
---           started. A token grows by a random number up to 2^32: after a failover or a restore, a
---           claim that was lost and a new claim of the same id have different tokens.
+--           queues after it, go to dequeue_carefully. So does a call that brings a floor. While a load
+--           is in the queue's lane, its requests of one priority are a block: all are due when it was
+--           promoted. A claim takes what is before the first block, then of the block, and so on. A
+--           request moves from the lane into queue as it is leased, which costs less than an update of
+--           a row with so many columns and indexes. A claim returns a floor when it has stepped over
+--           many index entries of finished requests, which an old snapshot keeps. Requests past
+--           p_slots (default: none) are prefetched: they have not started. A token grows by a random
+--           number up to 2^32: after a failover or a restore, a claim that was lost and a new claim of
+--           the same id have different tokens.
 create or replace function rowlease.dequeue(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null
@@ -36,6 +40,9 @@ declare
   v_look     record;
   v_plain    boolean;
   v_lease_ms bigint;
+  v_block    record;
+  v_gone     bigint;
+  v_wanted   integer;
   v_num      integer;
   v_next     timestamptz;
 begin
@@ -65,11 +72,66 @@ begin
       continue;
     end if;
     v_lease_ms := coalesce(p_lease_ms, v_look.lease_seconds * 1000::bigint);
+    v_wanted := v_left;
     if v_look.in_lane then
-      return query
-        select d.*, null::boolean, null::bigint, null::text from rowlease_internal.dequeue_lane(
-          p_worker_id, v_queue, v_now, v_lease_ms, v_left, v_slots - p_limit + v_left) d;
-    else
+      select * into v_block from rowlease_internal.next_block(v_queue, 256, '-infinity', 0);
+      while v_block.priority is not null loop
+        if v_look.first_priority > v_block.priority
+           or v_look.first_priority = v_block.priority
+              and (v_look.first_time, v_look.first_id) < (v_block.promoted_time, v_block.place) then
+          return query
+            select d.* from rowlease_internal.dequeue_before(
+              p_worker_id, v_queue, v_now, v_lease_ms, v_left, v_slots - p_limit + v_left,
+              v_block.priority, v_block.promoted_time, v_block.place) d;
+          get diagnostics v_num = row_count;
+          v_left := v_left - v_num;
+          exit when v_left = 0;
+        end if;
+        v_gone := rowlease_internal.num_stepped_over_in_lane();
+        return query
+          with picked as materialized (
+            select p.tid, row_number() over () as place
+              from (select r.tid
+                      from (select * from rowlease.lane_part b
+                             where b.run_number = v_block.run_number
+                               and b.priority = v_block.priority order by b.part) b
+                     cross join lateral (
+                       select y.ctid as tid from rowlease.lane y
+                        where y.run_number = v_block.run_number and y.priority = v_block.priority
+                          and y.part = b.part and y.request_id >= b.first_id
+                        order by y.request_id for update skip locked) r
+                     limit v_left) p),
+          gone as (
+            delete from rowlease.lane r using picked p where r.ctid = p.tid returning r.*, p.place)
+          insert into rowlease.queue (
+            request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
+            locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
+            load_id, payload)
+          overriding system value
+          select g.request_id, v_queue, g.kind, 'Processing', g.priority, v_block.promoted_time,
+                 v_block.promoted_time, p_worker_id, v_now, v_now + v_lease_ms * interval '1 ms',
+                 case when g.place <= v_slots - p_limit + v_left then v_now end,
+                 1 + floor(random() * 4294967296)::bigint, 1, v_block.max_attempts, v_block.load_id,
+                 g.payload from gone g
+          returning request_id, queue_name::text, kind::text, priority::integer, requested_time,
+                    due_time, locked_time, lock_expires_time, lock_token, num_attempts,
+                    max_attempts, num_crashes, group_key::text, load_id::text, payload::text,
+                    null::boolean, null::bigint, null::text;
+        get diagnostics v_num = row_count;
+        if v_num > 0 then
+          insert into rowlease.queue_depth (queue_name, priority, pending, processing)
+          values (v_queue, v_block.priority, -v_num, v_num);
+        end if;
+        v_left := v_left - v_num;
+        if rowlease_internal.num_stepped_over_in_lane() - v_gone > greatest(1000, 5 * p_limit) then
+          perform rowlease_internal.raise_lane_floor(v_block.run_number, v_block.priority);
+        end if;
+        exit when v_left = 0;
+        select * into v_block from rowlease_internal.next_block(
+          v_queue, v_block.priority, v_block.promoted_time, v_block.place);
+      end loop;
+    end if;
+    if v_left > 0 and v_look.first_priority is not null then
       return query
         with picked as materialized (
           select p.request_id, row_number() over () as place
@@ -96,15 +158,15 @@ begin
           insert into rowlease.queue_depth (queue_name, priority, pending, processing)
           select v_queue, c.priority, -count(*), count(*) from claimed c group by c.priority)
         select c.*, null::boolean, null::bigint, null::text from claimed c;
+      get diagnostics v_num = row_count;
+      v_left := v_left - v_num;
     end if;
-    get diagnostics v_num = row_count;
-    if v_num > 0 and v_look.capacity is not null then
+    if v_left < v_wanted and v_look.capacity is not null then
       perform rowlease_internal.wake_producers(v_queue);
     end if;
-    if v_num < v_left then
+    if v_left > 0 then
       v_next := least(v_next, rowlease_internal.next_event(v_queue, v_now, 'infinity'));
     end if;
-    v_left := v_left - v_num;
   end loop;
   more := v_left = 0;
   wait_ms := case when not more then rowlease_internal.ms_until(v_next, v_now) end;

@@ -2,8 +2,9 @@
 -- params:   p_queue_name text, p_now timestamptz
 -- returns:  paused boolean, max_priority smallint, capacity bigint, lease_seconds integer:
 --           settings; is_plain boolean, in_lane boolean (a promoted load may have requests in the
---           lane), first_priority smallint (null: nothing waits in queue), next_event timestamptz
---           (then: the next due time or expiry) -- no row for an unknown queue
+--           lane), first_priority smallint (null: nothing waits in queue), first_time timestamptz and
+--           first_id bigint: the first request of queue; next_event timestamptz (if nothing waits
+--           there: the next due time or expiry) -- no row for an unknown queue
 -- errors:   none
 -- locks:    none
 -- why:      it probes each index that shows work for the careful way once, and the index that
@@ -11,7 +12,8 @@
 create or replace function rowlease_internal.look(p_queue_name text, p_now timestamptz)
 returns table (
   paused boolean, max_priority smallint, capacity bigint, lease_seconds integer, is_plain boolean,
-  in_lane boolean, first_priority smallint, next_event timestamptz)
+  in_lane boolean, first_priority smallint, first_time timestamptz, first_id bigint,
+  next_event timestamptz)
 language sql stable
 begin atomic
   select s.paused, s.max_priority, s.capacity, s.lease_seconds,
@@ -30,7 +32,7 @@ begin atomic
                             where q.queue_name = p_queue_name and q.status = 'Processing'
                               and q.lock_expires_time <= p_now),
          exists (select from rowlease.load l where l.queue_name = p_queue_name and l.in_lane),
-         w.priority,
+         w.priority, w.due_time, w.request_id,
          case when w.priority is null then least(
            (select q.due_time from rowlease.queue q
              where q.queue_name = p_queue_name and q.status = 'Scheduled' and q.due_time > p_now
@@ -41,7 +43,7 @@ begin atomic
              order by q.lock_expires_time limit 1)) end
     from rowlease.queue_settings s
     left join lateral (
-      select q.priority from rowlease.queue q
+      select q.priority, q.due_time, q.request_id from rowlease.queue q
        where q.queue_name = p_queue_name and q.status = 'Pending'
          and not q.group_blocked and not q.returned
        order by q.priority desc, q.due_time, q.request_id limit 1) w on true
