@@ -1,12 +1,13 @@
 """How fast are claims under an old snapshot, compared with a fresh queue?
 
-    python -m benchmarks.horizon [--finished 200000] [--runs 3] [--dsn postgresql://...]
+    python -m benchmarks.horizon [--finished 200000] [--lane] [--runs 3] [--dsn postgresql://...]
 
 While a transaction with an old snapshot is open (REPEATABLE READ: a report, a dump), the database
 cannot remove finished requests, and every index keeps entries for them. The benchmark fills two
 queues alike, opens such a transaction on one of them, finishes many requests there, and waits until
 their leases would have run out. Then it claims and completes on both in turns of a few seconds, so
-that other load on the machine affects both. It prints the rates and their ratio.
+that other load on the machine affects both. It prints the rates and their ratio. With --lane the
+requests are of a promoted load, and claims take them from the lane.
 
 The databases are created for the benchmark and dropped after it.
 """
@@ -24,8 +25,9 @@ from typing import NamedTuple
 
 import psycopg
 
+from benchmarks import lane
 from benchmarks.filling import fill
-from benchmarks.servers import add_dsn, database, described, server
+from benchmarks.servers import add_dsn, as_in_use, database, described, server
 from benchmarks.tables import Table, at_least, finish, rates
 from rowlease.store import Store, open_store
 
@@ -79,12 +81,16 @@ class Worker:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--finished", type=int, default=200_000, help="requests under the snapshot")
+    parser.add_argument("--lane", action="store_true", help="requests of a load, in the lane")
     parser.add_argument("--runs", type=int, default=3)
     add_dsn(parser)
     given = parser.parse_args()
     with server(given.dsn) as place:
         printed = described(place)
-        runs = [run(place, given.finished, number) for number in range(1, given.runs + 1)]
+        runs = [
+            run(place, given.finished, number, in_lane=given.lane)
+            for number in range(1, given.runs + 1)
+        ]
     fresh, held = zip(*runs, strict=True)
     claims = [one.claims / other.claims for other, one in runs]
     whole = [one.whole / other.whole for other, one in runs]
@@ -99,8 +105,8 @@ def main() -> int:
     for row, values in zip(rows, (claims, whole), strict=True):
         row.append(f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
     title = (
-        f"Claims of {BATCH} a second after {given.finished:,} requests were finished under a held"
-        f" snapshot, leases of {LEASE.total_seconds():g} s, medians of {given.runs}"
+        f"Claims of {BATCH} a second{' from the lane' if given.lane else ''} after"
+        f" {given.finished:,} requests were finished under a held snapshot, leases of {LEASE.total_seconds():g} s, medians of {given.runs}"
     )
     columns = ["", "fresh", "spread", "snapshot held", "spread", "ratio"]
     goal = at_least("claims under a held snapshot", GOAL, statistics.median(claims))
@@ -108,10 +114,10 @@ def main() -> int:
     return finish(Table(title, printed, columns, rows, [goal], [note]))
 
 
-def run(dsn: str, finished: int, number: int) -> tuple[Rate, Rate]:
+def run(dsn: str, finished: int, number: int, *, in_lane: bool) -> tuple[Rate, Rate]:
     with (
-        queue(dsn, 250_000) as fresh_dsn,
-        queue(dsn, finished + 250_000) as held_dsn,
+        queue(dsn, 250_000, in_lane) as fresh_dsn,
+        queue(dsn, finished + 250_000, in_lane) as held_dsn,
         ExitStack() as s,
     ):
         fresh = Worker(s.enter_context(closing(open_store(fresh_dsn))))
@@ -138,12 +144,17 @@ def run(dsn: str, finished: int, number: int) -> tuple[Rate, Rate]:
 
 
 @contextmanager
-def queue(place: str, waiting: int) -> Iterator[str]:
+def queue(place: str, waiting: int, in_lane: bool) -> Iterator[str]:
     """A database with a number of requests of ten priorities; it is dropped at the end."""
     with database(place) as dsn:
         with psycopg.connect(dsn, autocommit=True) as sql:
             sql.execute(f"alter database {sql.info.dbname} set synchronous_commit = off")
-        fill(dsn, waiting)
+        if in_lane:
+            with psycopg.connect(dsn, autocommit=True) as sql:
+                lane.load(dsn, sql, "lane", waiting)
+            as_in_use(dsn)
+        else:
+            fill(dsn, waiting)
         yield dsn
 
 
