@@ -106,7 +106,8 @@ def main() -> int:
         row.append(f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
     title = (
         f"Claims of {BATCH} a second{' from the lane' if given.lane else ''} after"
-        f" {given.finished:,} requests were finished under a held snapshot, leases of {LEASE.total_seconds():g} s, medians of {given.runs}"
+        f" {given.finished:,} requests were finished under a held snapshot,"
+        f" leases of {LEASE.total_seconds():g} s, medians of {given.runs}"
     )
     columns = ["", "fresh", "spread", "snapshot held", "spread", "ratio"]
     goal = at_least("claims under a held snapshot", GOAL, statistics.median(claims))
