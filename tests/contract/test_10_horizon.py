@@ -152,6 +152,29 @@ def test_under_an_old_snapshot_claims_from_the_lane_cost_the_same(
     assert without.total > 2 * worn.total, "there is nothing here for a floor to save"
 
 
+@pytest.mark.parametrize("max_in_flight", [None, 10_000])
+def test_a_floor_that_is_in_force_does_not_empty_the_lane_into_the_queue(
+    store: PostgresSession, another: Another, clock: Clock, max_in_flight: int | None
+) -> None:
+    """What is brought into the queue first leaves index entries there, and claims step over them."""
+    for table in ("lane", "queue"):
+        store.execute(f"alter table rowlease.{table} set (autovacuum_enabled = false)")
+    store.execute("set synchronous_commit = off")
+    store.configure_queue("default", max_in_flight=max_in_flight)
+    run = store.begun("x")
+    for part in (0, 1):
+        store.lay("x", run, [{"kind": "a", "priority": n % 2} for n in range(8_000)], part << 16)
+    store.promote("x", run, 16_000)
+    hold(another)
+    floor = finish(store, 6_000, timedelta(seconds=2))
+    clock.advance(seconds=3)
+    floor = finish(store, 6_000, timedelta(seconds=2), floor)
+    assert floor is not None
+    assert store.rows("queue", "request_id", status="Pending") == []
+    worn = claim_of_ten(store, floor)
+    assert worn.total <= CLAIM_OF_TEN, worn.pages
+
+
 def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock: Clock) -> None:
     """The server's own time counts here, which no test can freeze: so it is made to take long."""
     store.execute(

@@ -58,7 +58,9 @@ begin
   v_room := case when held_back then 0 else rowlease_internal.room_in_flight(v_settings, p_limit) end;
   if v_room > 0 and exists (select from rowlease.load l
                              where l.queue_name = p_queue_name and l.in_lane) then
-    perform rowlease_internal.bring_in_first(p_queue_name, v_room, policy = 'strict');
+    request_ids := rowlease_internal.claim_lane(
+      p_queue_name, p_worker_id, p_now, coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint),
+      v_room, p_slots, policy = 'strict', v_times, v_ids);
   end if;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;

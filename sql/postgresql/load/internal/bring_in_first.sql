@@ -31,17 +31,7 @@ begin
        where q.queue_name = p_queue_name and q.priority = v_block.priority and q.status = 'Pending'
          and not q.group_blocked and q.returned and q.due_time <= v_block.promoted_time
        limit p_limit) h);
-    v_rows := array(
-      select r.tid
-        from (select b.part, b.first_id from rowlease.lane_part b
-               where b.run_number = v_block.run_number and b.priority = v_block.priority
-               order by b.part) b
-       cross join lateral (
-         select y.ctid as tid from rowlease.lane y
-          where y.run_number = v_block.run_number and y.priority = v_block.priority
-            and y.part = b.part and y.request_id >= b.first_id
-          order by y.request_id for update skip locked) r
-       limit p_limit - v_have);
+    v_rows := rowlease_internal.first_of_block(v_block.run_number, v_block.priority, p_limit - v_have);
     perform rowlease_internal.bring_in(v_rows);
     exit when p_strict and v_have + cardinality(v_rows) >= p_limit;
   end loop;
