@@ -175,6 +175,27 @@ def test_a_floor_that_is_in_force_does_not_empty_the_lane_into_the_queue(
     assert worn.total <= CLAIM_OF_TEN, worn.pages
 
 
+@pytest.mark.parametrize("max_in_flight", [None, 10_000])
+def test_blocks_of_the_lane_that_are_used_up_are_not_read_again(
+    store: PostgresSession, another: Another, max_in_flight: int | None
+) -> None:
+    """Each of them has fewer entries than a claim may step over, but there are many."""
+    store.execute("alter table rowlease.lane set (autovacuum_enabled = false)")
+    store.configure_queue("default", max_in_flight=max_in_flight)
+    run = store.begun("x")
+    store.lay("x", run, [{"kind": "a", "priority": n // 50} for n in range(500)])
+    store.promote("x", run, 500)
+    hold(another)
+    for _ in range(9):
+        claim = store.dequeue("one", ["default"], 51)
+        assert len(claim.requests) == 51
+        store.complete(claim.requests)
+    cost = store.measured(lambda: store.dequeue("one", ["default"], 10))
+    assert len(cost.value.requests) == 10
+    assert cost.pages["lane_part_pkey"] + cost.pages["lane_pkey"] <= 20, cost.pages
+    assert {priority for (priority,) in store.rows("lane_part", "priority")} == {0}
+
+
 def test_looking_everywhere_is_put_off_where_it_takes_long(store: Session, clock: Clock) -> None:
     """The server's own time counts here, which no test can freeze: so it is made to take long."""
     store.execute(

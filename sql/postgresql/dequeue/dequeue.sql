@@ -123,7 +123,8 @@ begin
           values (v_queue, v_block.priority, -v_num, v_num);
         end if;
         v_left := v_left - v_num;
-        if rowlease_internal.num_stepped_over_in_lane() - v_gone > greatest(1000, 5 * p_limit) then
+        if v_left > 0
+           or rowlease_internal.num_stepped_over_in_lane() - v_gone > greatest(1000, 5 * p_limit) then
           perform rowlease_internal.raise_lane_floor(v_block.run_number, v_block.priority);
         end if;
         exit when v_left = 0;

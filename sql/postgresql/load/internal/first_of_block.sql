@@ -4,7 +4,8 @@
 -- errors:   none
 -- locks:    rows of lane, exclusive, in claim order, skipping locked ones
 -- why:      for the careful way to claim. As dequeue, it moves the start of the block's scans when it
---           has stepped over many rows that are gone.
+--           has stepped over many rows that are gone, or found too few: a block that is used up is then
+--           not looked at again.
 create or replace function rowlease_internal.first_of_block(
   p_run_number bigint, p_priority smallint, p_limit integer
 ) returns tid[]
@@ -29,7 +30,8 @@ begin
           and y.part = b.part and y.request_id >= b.first_id
         order by y.request_id for update skip locked) r
      limit p_limit);
-  if rowlease_internal.num_stepped_over_in_lane() - v_stepped > greatest(1000, 5 * p_limit) then
+  if cardinality(v_rows) < p_limit
+     or rowlease_internal.num_stepped_over_in_lane() - v_stepped > greatest(1000, 5 * p_limit) then
     perform rowlease_internal.raise_lane_floor(p_run_number, p_priority);
   end if;
   return v_rows;
