@@ -156,7 +156,7 @@ def test_under_an_old_snapshot_claims_from_the_lane_cost_the_same(
 def test_a_floor_that_is_in_force_does_not_empty_the_lane_into_the_queue(
     store: PostgresSession, another: Another, clock: Clock, max_in_flight: int | None
 ) -> None:
-    """What is brought into the queue first leaves index entries there, and claims step over them."""
+    """What is brought into queue leaves index entries there, and later claims read them."""
     for table in ("lane", "queue"):
         store.execute(f"alter table rowlease.{table} set (autovacuum_enabled = false)")
     store.execute("set synchronous_commit = off")
