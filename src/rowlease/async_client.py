@@ -1,4 +1,4 @@
-"""The client for asyncio: the same implementation, called in a few threads."""
+"""The client for asyncio. It has the same implementation as `Client`, and calls it in threads."""
 
 from __future__ import annotations
 
@@ -24,32 +24,30 @@ from rowlease.tasks import P, R, Task
 T = TypeVar("T")
 Q = ParamSpec("Q")
 
-#: Calls that one client makes at the same time. More would open connections that the store does
-#: not keep; with fewer, a call that waits for a lock would hold others up.
+#: The most calls that one client makes at the same time. With more, the store would close
+#: connections after each call. With fewer, a call that waits for a lock would delay other calls.
 THREADS = 16
 
 
 class AsyncProducer(ABC):
-    """Puts requests into queues: an `AsyncClient`, or one that is bound to a transaction."""
+    """Puts requests into queues: an `AsyncClient`, or a producer bound to a transaction."""
 
     @property
     @abstractmethod
     def store(self) -> Store:
-        """The store below. Its calls block: make them with `AsyncClient.run_sync`."""
+        """The store that this producer uses. Its calls block, so use `AsyncClient.run_sync`."""
 
     @abstractmethod
     async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
-        """Enqueue all or none; the handles are in the order given."""
+        """Enqueue all requests or none. The handles are in the order of the requests."""
 
     async def enqueue(
         self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncHandle[R]:
-        """Put one request into a queue: to call the task with these arguments.
+        """Enqueue one request to call the task with these arguments; see `Client.enqueue`.
 
-        If it is cancelled, the request may be enqueued or not. Calls with the same receipt enqueue
-        once: `task.with_options(receipt=...)`.
-
-        Args, Raises: as `Client.enqueue`.
+        If this call is cancelled, the request may or may not be enqueued. To repeat the call
+        safely, use a receipt: `task.with_options(receipt=...)`.
         """
         (handle,) = await self._send(EnqueueCall.of_task(task, args, kwargs))
         return handle
@@ -57,9 +55,9 @@ class AsyncProducer(ABC):
     async def enqueue_untyped(
         self, kind: str, payload: Any = None, /, **options: Unpack[Options]
     ) -> AsyncHandle[Any]:
-        """Put one request into a queue, for a task whose code is not here.
+        """Enqueue one request for a task that this program cannot import.
 
-        Args, Raises: as `Client.enqueue_untyped`.
+        See `Client.enqueue_untyped`.
         """
         (handle,) = await self._send(EnqueueCall[Any].of_kind(kind, payload, options))
         return handle
@@ -67,15 +65,12 @@ class AsyncProducer(ABC):
     async def enqueue_many(
         self, requests: Iterable[TaskRequest[R]], /, **options: Unpack[CallOptions]
     ) -> list[AsyncHandle[R]]:
-        """Put many requests into a queue, all or none.
-
-        Args, Returns, Raises: as `Client.enqueue_many`.
-        """
+        """Enqueue all of these requests or none; see `Client.enqueue_many`."""
         return await self._send(EnqueueCall.of_batch(requests, options))
 
 
 class AsyncBoundProducer(AsyncProducer):
-    """Puts requests into queues in a transaction of yours; `AsyncClient.bind` makes it."""
+    """Puts requests into queues as part of your transaction; made by `AsyncClient.bind`."""
 
     def __init__(self, store: Store, connection: Any, threads: Executor) -> None:
         self._store = store
@@ -95,12 +90,12 @@ class AsyncBoundProducer(AsyncProducer):
 
 
 class AsyncClient(AsyncProducer):
-    """Puts requests into queues, from asyncio.
+    """Puts requests into queues, for programs with asyncio.
 
-    The calls of the store block, so up to 16 threads make them. What waits (for a result, for room,
-    for the next try) occupies none. Safe to use from several event loops.
+    The calls of the store block, so up to 16 threads make them. A call that waits for a result, for
+    room or for its next try does not occupy a thread. Several event loops may use one client.
 
-    Args, Raises: as `Client`.
+    The arguments and errors are those of `Client`.
     """
 
     def __init__(self, dsn: str | None = None, *, retry_for: timedelta = RETRY_FOR) -> None:
@@ -115,7 +110,7 @@ class AsyncClient(AsyncProducer):
             await asyncio.wrap_future(opening)
         except BaseException:
             self._threads.shutdown(wait=False)
-            # If it was cancelled, the client may be open only later.
+            # After a cancellation, the client may be opened later; then close it.
             opening.add_done_callback(lambda _: self._client.__exit__(None, None, None))
             raise
         return self
@@ -135,7 +130,7 @@ class AsyncClient(AsyncProducer):
 
     @property
     def store(self) -> Store:
-        """The store below. Its calls block: make them with `run_sync`."""
+        """The store that this client uses. Its calls block, so use `run_sync`."""
         client, _ = self._opened
         return client.store
 
@@ -152,19 +147,19 @@ class AsyncClient(AsyncProducer):
     def get(self, request_id: int, task: Task[..., R]) -> AsyncHandle[R]: ...
 
     def get(self, request_id: int, task: Task[..., Any] | None = None) -> AsyncHandle[Any]:
-        """A request by its id; as `Client.get`. Nothing is awaited."""
+        """A handle of the request with this id; see `Client.get`. Do not await this call."""
         client, threads = self._opened
         handle = client.get(request_id) if task is None else client.get(request_id, task)
         return AsyncHandle.of(handle, threads)
 
     def bind(self, connection: Any) -> AsyncBoundProducer:
-        """A producer with the same methods, whose requests are part of your transaction.
+        """A producer with the same enqueue methods, which enqueues as part of your transaction.
 
-        They exist if and only if it commits.
+        The requests exist if and only if the transaction commits.
 
         Args:
-            connection: an AsyncConnection of psycopg, a Connection of asyncpg, or an
-                AsyncConnection or AsyncSession of SQLAlchemy.
+            connection: your AsyncConnection of psycopg, Connection of asyncpg, or AsyncConnection
+                or AsyncSession of SQLAlchemy.
         """
         client, threads = self._opened
         return AsyncBoundProducer(client.store, connection, threads)
@@ -172,9 +167,10 @@ class AsyncClient(AsyncProducer):
     async def run_sync(
         self, function: Callable[Concatenate[Client, Q], T], /, *args: Q.args, **kwargs: Q.kwargs
     ) -> T:
-        """Call a function with the synchronous client, in a thread.
+        """Call a function with the synchronous client in a thread.
 
-        For what has no method here: `await client.run_sync(lambda sync: sync.queues.pause("web"))`.
+        Use it for calls without a method here, for example
+        `await client.run_sync(lambda sync: sync.queues.pause("web"))`.
         """
         client, threads = self._opened
         return await run_in(threads, call(partial(function, client, *args, **kwargs)))

@@ -1,4 +1,4 @@
-"""What an enqueue of an AsyncClient returns: a request that can be asked about."""
+"""The handle of a request for asyncio, which reads its status and its result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rowlease.steps import call, run_in
 
 @dataclass(frozen=True, slots=True)
 class AsyncHandle(Generic[R_co]):
-    """A `Handle` whose methods are awaited; they raise what those of `Handle` raise.
+    """A `Handle` for asyncio. Its methods are awaited, and raise the errors of `Handle`.
 
     Attributes:
-        request_id, outcome: as in `Handle`.
+        request_id, outcome: the same as for `Handle`.
     """
 
     request_id: int
@@ -28,25 +28,25 @@ class AsyncHandle(Generic[R_co]):
 
     @classmethod
     def of(cls, handle: Handle[R_co], threads: Executor) -> AsyncHandle[R_co]:
-        """The same request; the calls are made in these threads."""
+        """The handle for asyncio of the same request. These threads make its calls."""
         return cls(handle.request_id, handle.outcome, handle, threads)
 
     async def status(self) -> str | None:
-        """As `Handle.status`."""
+        """See `Handle.status`."""
         return await run_in(self._threads, call(self._handle.status))
 
     async def read(self) -> Request | None:
-        """As `Handle.read`."""
+        """See `Handle.read`."""
         return await run_in(self._threads, call(self._handle.read))
 
     async def result(self, timeout: timedelta | None = None) -> R_co:  # noqa: ASYNC109
-        """As `Handle.result`; no thread waits meanwhile."""
+        """See `Handle.result`. Waiting does not occupy a thread."""
         return await run_in(self._threads, self._handle.result_steps(timeout))
 
     async def cancel(self) -> Outcome:
-        """As `Handle.cancel`."""
+        """See `Handle.cancel`."""
         return await run_in(self._threads, call(self._handle.cancel))
 
     async def requeue(self) -> Outcome:
-        """As `Handle.requeue`."""
+        """See `Handle.requeue`."""
         return await run_in(self._threads, call(self._handle.requeue))

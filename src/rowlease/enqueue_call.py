@@ -1,4 +1,4 @@
-"""One call that enqueues: what it sends, checked, and the handles that its answers become."""
+"""One enqueue call: checks its requests and options, and makes handles of the answers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ LONGEST_RECEIPT = 100
 
 
 class EnqueueCall(Generic[R]):
-    """Requests of one queue, which are enqueued all or none.
+    """One call that enqueues all of its requests or none.
 
     Attributes:
-        queue: where they will wait.
+        queue: the name of the queue.
         batch: the requests.
-        options: those of the call.
+        options: the options of the call.
 
     Raises:
-        InvalidRequest: the requests are of several queues, or an option is wrong.
+        InvalidRequest: the requests are for several queues, or an option is wrong.
     """
 
     def __init__(self, requests: list[TaskRequest[R]], options: CallOptions) -> None:
@@ -57,7 +57,7 @@ class EnqueueCall(Generic[R]):
     def of_task(
         cls, task: Task[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> EnqueueCall[R]:
-        """To call this task with these arguments."""
+        """The call for one request with this task and these arguments."""
         if not isinstance(task, Task):
             raise InvalidRequest(
                 f"the first argument is {shown(task)}, which is not a task; {_advice(task)}"
@@ -67,21 +67,21 @@ class EnqueueCall(Generic[R]):
 
     @classmethod
     def of_kind(cls, kind: str, payload: Any, options: Options) -> EnqueueCall[R]:
-        """To call a task whose code is not here."""
+        """The call for one request with the task's name and a payload."""
         given: dict[str, Any] = dict(known(options, OPTIONS))
         call = {name: given.pop(name, None) for name in CALL_OPTIONS}
         return cls([untyped_request(kind, payload, **given)], cast("CallOptions", call))
 
     @classmethod
     def of_batch(cls, requests: Iterable[TaskRequest[R]], options: CallOptions) -> EnqueueCall[R]:
-        """Many requests."""
+        """The call for these requests."""
         return cls(_batch(requests), known(options, CALL_OPTIONS))
 
     def receipt_in_transaction(self) -> str | None:
-        """The receipt of a call in the caller's transaction.
+        """The receipt, for a call in the caller's transaction.
 
         Raises:
-            InvalidRequest: the call waits for room.
+            InvalidRequest: the call has the option `wait`.
         """
         if self.options.get("wait") is not None:
             raise InvalidRequest(
@@ -90,10 +90,10 @@ class EnqueueCall(Generic[R]):
         return self.options.get("receipt")
 
     def handles(self, answers: list[Enqueued], store: Store) -> list[Handle[R]]:
-        """The handles of the requests, in the order given.
+        """The handles, in the order of the requests.
 
         Raises:
-            InvalidRequest: the receipt belongs to another number of requests.
+            InvalidRequest: the receipt was used for a different number of requests.
         """
         if len(answers) != len(self._requests):
             raise InvalidRequest(

@@ -88,7 +88,7 @@ class Failed(Event):
     """A failed attempt was recorded. `dead` is true if the request became a dead letter.
 
     Attributes:
-        error, error_type, traceback: as in `Failure`. Logs do not have the traceback.
+        error, error_type, traceback: the same as in `Failure`. Logs do not have the traceback.
     """
 
     request: LeasedRequest

@@ -22,7 +22,7 @@ LOOK = 2.0
 FIRST_POLL = 0.02
 #: The longest pause in seconds between reads if there are no notifications.
 LAST_POLL = 1.0
-#: The most such reads a second of all handles of a store: if many wait, pauses are longer.
+#: The most reads per second of all waiting handles of a store. Pauses are longer if many wait.
 READS_A_SECOND = 200
 
 
@@ -61,9 +61,9 @@ class Handle(Generic[R_co]):
     def result(self, timeout: timedelta | None = None) -> R_co:
         """Wait until the request is complete, and return what the task returned.
 
-        On PostgreSQL the call waits for a notification; all calls of a client that wait share one
-        connection. On other databases it polls, first after 20 ms, later once a second, or less
-        often if more than 200 calls wait.
+        On PostgreSQL the call waits for a notification. All waiting calls of a client share one
+        connection. On other databases the call polls, first after 20 ms, later once a second, or
+        less often if more than 200 calls wait.
 
         Args:
             timeout: the longest time to wait; None means no limit.

@@ -176,13 +176,13 @@ class Failure(NamedTuple):
     """A worker's report of a failed attempt.
 
     Attributes:
-        error: what went wrong, such as `ValueError: no`. 8,000 characters are kept as `last_error`,
-            and 2,000 of the attempt.
+        error: the text of the error, for example `ValueError: no`. 8,000 characters are kept as
+            `last_error`, and 2,000 characters in the table `attempt`.
         after: the time until the next attempt; None means the usual back-off.
         dead: true to make the request a dead letter even if attempts are left.
-        error_type: the name of the exception's class, with its module unless that is `builtins`;
+        error_type: the name of the exception's class, with its module unless that is `builtins`.
             200 characters are kept. None if there was no exception.
-        traceback: the last 6,000 characters are kept.
+        traceback: the traceback, of which the last 6,000 characters are kept.
     """
 
     error: str
@@ -317,12 +317,12 @@ class Attempt(NamedTuple):
     """An attempt that did not complete its request, with the columns of the table `attempt`.
 
     Attributes:
-        attempt_number: its number, from 1; a requeued request counts from 1 again.
-        worker_id: the worker that held the lease.
-        started_time: the claim, or a later time that the worker reported for the start.
-        outcome: `failed`, `lease_lost` (its lease ran out) or `abandoned`.
-        error: as in `Failure`; None if it was abandoned.
-        error_type, traceback: as in `Failure`.
+        attempt_number: the number of the attempt; the first is 1, also after a requeue.
+        worker_id: the worker that had the lease.
+        started_time: the time of the claim, or the later start that the worker reported.
+        outcome: `failed`, `lease_lost` (the lease ran out) or `abandoned`.
+        error: the same as in `Failure`; None if the attempt was abandoned.
+        error_type, traceback: the same as in `Failure`.
     """
 
     attempt_number: int
@@ -339,9 +339,9 @@ class Request(NamedTuple):
     """A request, in the column order of the routines `list_requests` and `get_request`.
 
     Attributes:
-        locked_by: the worker that runs it, or has completed it.
-        attempts: those that did not complete it, oldest first, the newest ten; without those that
-            were given up before the task began.
+        locked_by: the worker that runs the request, or has completed it.
+        attempts: the newest ten attempts that did not complete the request, the oldest first.
+            Attempts that were given up before the task began are left out.
     """
 
     request_id: int
@@ -355,7 +355,7 @@ class Request(NamedTuple):
     num_attempts: int
     #: The JSON text; None if the payload was dropped when the request finished.
     payload: str | None
-    #: The last attempt's `Failure.error`, or why the request is a dead letter.
+    #: The error of the last attempt, or the reason why the request is a dead letter.
     last_error: str | None
     result: str | None
     max_attempts: int

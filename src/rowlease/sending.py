@@ -1,4 +1,4 @@
-"""Enqueues in a transaction of their own: repeated after a transient error, waiting for room."""
+"""Sends enqueue calls: retries them after transient errors, and waits for room."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def send(
     """Enqueue all requests or none. The answers are in the order of the requests.
 
     Args:
-        retry_for: how long the call is repeated after transient errors.
+        retry_for: the time for which the call is repeated after transient errors.
 
     Raises:
         The errors of `Client.enqueue`.
@@ -64,7 +64,7 @@ def send(
 
 
 class _Attempts:
-    """An enqueue in a transaction of its own, repeated after a transient error."""
+    """An enqueue in its own transaction, which is repeated after transient errors."""
 
     def __init__(self, store: Producing, request: EnqueueCall[Any], retry_for: timedelta) -> None:
         self._store = store
@@ -95,8 +95,8 @@ class _Attempts:
         left = ends - time.monotonic()
         if left <= 0:
             raise StoreUnavailable(
-                "all threads of the client were busy: too many calls at once, or the database "
-                "does not answer"
+                "all threads of the client were busy; make fewer calls at once, or check that the "
+                "database answers"
             )
         store = self._store
         if self._retry_for:

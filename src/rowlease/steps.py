@@ -1,7 +1,7 @@
-"""Code that calls the database and waits, written once for threads and for asyncio.
+"""Runs the same code in a thread or in asyncio, so that both clients share their implementation.
 
-It is a generator of steps: calls that may block, and pauses. It is resumed with the result of each
-step, or with its exception.
+Such code is a generator of steps. A step is a call that may block, or a pause. The generator is
+resumed with the result of the step, or with its exception.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Steps: TypeAlias = Generator[Callable[[], Any], Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause, which ends early when the future is done."""
+    """A pause, which ends early if the future is done."""
 
     seconds: float
     until: Future[None] | None
@@ -44,13 +44,13 @@ class Pause:
 
 
 def call(work: Callable[[], T]) -> Steps[T]:
-    """One step: a call that may block."""
+    """A step: a call that may block."""
     result: T = yield work
     return result
 
 
 def pause(seconds: float, until: Future[None] | None = None) -> Steps[None]:
-    """One step: a pause of so many seconds, which ends early when the future is done."""
+    """A step: a pause of so many seconds, which ends early if the future is done."""
     yield Pause(seconds, until)
 
 
@@ -71,9 +71,9 @@ def run(steps: Steps[T]) -> T:
 
 
 async def run_in(threads: Executor, steps: Steps[T]) -> T:
-    """Execute the steps from an event loop: the calls in these threads, the pauses in none.
+    """Execute the steps from an event loop. Only calls use the threads; pauses do not.
 
-    When it is cancelled, a call that has begun goes on, and its result is dropped.
+    If this is cancelled, a call that has begun continues, and its result is dropped.
     """
     loop = asyncio.get_running_loop()
     try:
