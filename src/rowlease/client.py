@@ -28,7 +28,7 @@ class Producer(ABC):
     @property
     @abstractmethod
     def store(self) -> Store:
-        """The store that this producer uses. Call it for what a producer has no method for."""
+        """The store that this producer uses. Use it for calls without a method here."""
 
     @abstractmethod
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:
@@ -122,11 +122,12 @@ class Client(Producer):
 
     Args:
         dsn: the database, for example `postgresql://user:password@host:port/database`. None means
-            the environment variable ROWLEASE_DSN; if that is not set, either, the embedded server,
-            which runs while the client is open.
-        retry_for: how long an enqueue is repeated after transient errors; one try may take a third
-            of this time. With 0 there is a single try, of at most 30 s. A call takes at most this
-            time (30 s with 0); with `wait`, at most twice this time plus `wait`.
+            the DSN in ROWLEASE_DSN, or in the file that ROWLEASE_DSN_FILE names. If neither is set,
+            the embedded server runs while the client is open.
+        retry_for: the time for which an enqueue is repeated after transient errors. One try may
+            take a third of this time. With 0 there is a single try, of at most 30 s. A call takes
+            at most this time (30 s with 0). With `wait`, it takes at most twice this time, plus
+            `wait`.
 
     Raises:
         InvalidRequest: retry_for is not a timedelta, or it is below 0.

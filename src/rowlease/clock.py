@@ -9,5 +9,5 @@ CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> float:
-    """Seconds on that clock. Compare them only with times of the same host."""
+    """The time of this clock, in seconds. Compare it only with times of the same host."""
     return time.clock_gettime(CLOCK)

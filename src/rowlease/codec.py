@@ -45,7 +45,7 @@ def encode(value: Any) -> str:
 
     Raises:
         ValueError: the value cannot be written as JSON (NaN, for example), or is larger than a
-            payload may be. The message is a sentence without its subject.
+            payload may be. The message has no subject, so that callers can add one.
     """
     try:
         written = _encoder.encode(value)

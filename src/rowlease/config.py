@@ -7,17 +7,17 @@ from pathlib import Path
 
 from rowlease.errors import ConfigError
 
-#: The environment variable with the DSN. On a command line, every user could read its password.
+#: The environment variable with the DSN. Unlike a command line, other users cannot read it.
 DSN_VARIABLE = "ROWLEASE_DSN"
 #: The environment variable with the path of a file that contains the DSN.
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
 
 
 def configured_dsn(given: str | None = None) -> str | None:
-    """The DSN to use; None if there is none, so that the embedded server is used.
+    """The configured DSN. None means that the embedded server is used.
 
-    The first of these that is set: the argument, ROWLEASE_DSN, and the content of the file that
-    ROWLEASE_DSN_FILE names (for mounted secrets).
+    The DSN is the first of these that is set: the argument, ROWLEASE_DSN, and the content of the
+    file that ROWLEASE_DSN_FILE names (for mounted secrets).
 
     Raises:
         ConfigError: `given` is not text, or the file cannot be read or is empty.

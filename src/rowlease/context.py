@@ -29,7 +29,7 @@ class Connection(Protocol):
 
 
 class AsyncConnection(Protocol):
-    """A connection or session of the same libraries for asyncio."""
+    """An asyncio connection of psycopg or SQLAlchemy, or an asyncio session of SQLAlchemy."""
 
     def commit(self) -> Coroutine[Any, Any, None]: ...
 

@@ -1,8 +1,8 @@
 """Cron: the times of a schedule.
 
 An expression has five fields, with the meaning that Debian's cron gives them. Changes to or from
-summer time skip or repeat an hour; Debian's rules apply to these hours, too. A job for a fixed time
-of day in such an hour runs once. A job that runs every hour or more often follows the local time.
+summer time skip or repeat an hour. As in Debian's cron, a schedule for a fixed time in such an hour
+fires once, and a schedule that fires every hour or more often follows the local time.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ SCHEDULED_TIME = "{scheduled_time}"
 #: How far before a time the search for its last firings begins. The distance is doubled until
 #: enough firings are found.
 FIRST_WINDOW = timedelta(hours=1)
-#: The day from which a new expression is searched for a first firing: one without any is refused.
+#: The day from which a new expression is checked. An expression that never fires is refused.
 SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """When a schedule fires.
+    """The times at which a schedule fires.
 
     Args:
         expression: minute, hour, day of the month, month, weekday.
-        time_zone: the time zone of the expression; a name of the IANA database.
+        time_zone: the IANA name of the expression's time zone.
 
     Raises:
         ConfigError: the expression or the time zone is not valid, or the expression matches no
@@ -124,5 +124,5 @@ def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone
 
 
 def takes_time(function: Callable[..., Any]) -> bool:
-    """Does the function have a parameter for the time of its firing?"""
+    """True if the function has the parameter `scheduled_time`."""
     return "scheduled_time" in inspect.signature(function).parameters

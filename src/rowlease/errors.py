@@ -61,7 +61,7 @@ class NoResult(RowleaseError):
     Attributes:
         request_id: the id of the request.
         status: `Failed` (a dead letter), `Cancelled`, or None if there is no such request.
-        error: the last error of the request, with a traceback; None if there is none.
+        error: the last error of the request; None if there is none.
     """
 
     def __init__(self, request_id: int, status: str | None, error: str | None = None) -> None:

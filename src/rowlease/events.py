@@ -139,7 +139,7 @@ class OutcomeRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(Event):
-    """The lease was lost, so the outcome of this attempt is ignored; another worker may run it."""
+    """The lease of a request was lost. Another worker may own the request."""
 
     request: LeasedRequest
     outcome: Outcome
@@ -154,7 +154,7 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RenewalsLost(Event):
-    """A call to renew leases failed or was not answered. The worker claims nothing meanwhile."""
+    """A call to renew leases failed or was not answered. The worker stops claiming."""
 
     call: str
     since: datetime

@@ -16,7 +16,7 @@ from rowlease.steps import Steps, call, pause, run
 from rowlease.store import Store
 
 FINISHED = ("Complete", "Failed", "Cancelled")
-#: The pause in seconds between reads if there are notifications: one may have been lost.
+#: The pause in seconds between reads if there are notifications, which may be lost.
 LOOK = 2.0
 #: The first pause in seconds between reads if there are no notifications. It doubles each time.
 FIRST_POLL = 0.02
@@ -47,9 +47,10 @@ class Handle(Generic[R_co]):
     _decode: Callable[[str | None], R_co] = field(compare=False, repr=False)
 
     def status(self) -> str | None:
-        """Scheduled, Pending, Processing, Complete, Failed (a dead letter) or Cancelled.
+        """The status: Scheduled, Pending, Processing, Complete, Failed or Cancelled.
 
-        None if the request does not exist, because it is not committed or was purged.
+        Failed means a dead letter. The status is None if the request does not exist, because its
+        transaction is not committed or it was purged.
         """
         found = self.read()
         return found.status if found else None

@@ -42,7 +42,7 @@ class QueueInfo(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of a setting of a queue. In a dry run the change is not made.
+    """A change of a queue's setting. In a dry run the change is not made.
 
     Attributes:
         setting: the name of the setting; None if the queue is created.
@@ -89,7 +89,7 @@ class Queues:
         self._store = store
 
     def create(self, name: str, **settings: Unpack[QueueSettings]) -> Outcome:
-        """Create a queue. The answer is `ok`, or `repeat` if it exists with these settings.
+        """Create a queue. Returns `ok`, or `repeat` if the queue exists with these settings.
 
         Raises:
             InvalidRequest: the queue exists with other settings.
@@ -108,7 +108,7 @@ class Queues:
     def set(
         self, name: str, *, dry_run: bool = False, **settings: Unpack[QueueSettings]
     ) -> Changes:
-        """Change these settings. Returns the changes, without settings that have the value."""
+        """Change settings of a queue. Returns only the settings whose values differ."""
         changes = self._changes(name, checked(name, settings))
         if changes and not dry_run:
             self._store.configure_queue(name, **settings)

@@ -15,12 +15,12 @@ from rowlease.model import Enqueued, Outcome
 from rowlease.steps import Steps, call, pause
 from rowlease.store import Producing
 
-#: How long a call is repeated after transient errors. Most failovers are shorter.
+#: The default time for which a call is repeated after transient errors. Most failovers are shorter.
 RETRY_FOR = timedelta(seconds=30)
-#: The largest share of this time that one try may take. A session that never answers thus leaves
+#: The largest share of `retry_for` that one try may take. So a try that is never answered leaves
 #: time for other tries.
 SHARE_OF_A_TRY = 1 / 3
-#: No try begins if a smaller share of this time is left.
+#: No try begins if a smaller share of `retry_for` is left.
 SHORTEST_SHARE = 1 / 30
 #: The pause in seconds before the second try. It doubles before each further try, and up to half
 #: of each pause is taken off at random.

@@ -9,8 +9,7 @@ from typing import Any, TypedDict
 
 from rowlease.errors import ConfigError
 
-#: A function that converts the arguments of an older payload, which has the given version, to
-#: arguments of the task's version.
+#: A function of an older payload's arguments and version, which returns converted arguments.
 Migrate = Callable[[dict[str, Any], int], dict[str, Any]]
 Exceptions = type[BaseException] | Iterable[type[BaseException]]
 

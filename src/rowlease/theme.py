@@ -23,7 +23,7 @@ COLOURS = (
     "#cf2133",
     "#960a38",
 )
-#: The lowest priority on whose colour text must be light.
+#: The lowest priority whose colour is so dark that text on it must be light.
 DARK = 7
 INK, FAINT, GRID, AXIS = "#2b2f36", "#8a919c", "#e6e8ec", "#c9cdd4"
 #: Width and height of a picture in inches.
