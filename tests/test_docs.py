@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -56,11 +59,12 @@ def test_the_quick_start_runs_unchanged(
     ]
 
 
-def test_the_example_of_the_testing_page_passes(
+def test_the_examples_of_the_testing_page_pass(
     repository: Path, tmp_path: Path, server_dsn: str
 ) -> None:
-    (program,) = code_blocks(repository / "docs" / "testing.md", "python")
-    (tmp_path / "test_reminders.py").write_text(program)
+    reminders, welcome = code_blocks(repository / "docs" / "testing.md", "python")
+    (tmp_path / "test_reminders.py").write_text(reminders)
+    (tmp_path / "test_welcome.py").write_text(welcome)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "rowlease.testing.plugin"],
         cwd=tmp_path,
@@ -74,7 +78,7 @@ def test_the_example_of_the_testing_page_passes(
         text=True,
         timeout=200,
     )
-    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
@@ -123,8 +127,9 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
 def test_the_program_of_the_page_on_producers_enqueues_what_its_tasks_take(
     repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    (program,) = code_blocks(repository / "docs" / "producers.md", "python")
-    (tmp_path / "shop.py").write_text(program)
+    shop, app = code_blocks(repository / "docs" / "producers.md", "python")
+    (tmp_path / "shop.py").write_text(shop)
+    (tmp_path / "app.py").write_text(app)
     code = "import shop; from rowlease import Client\nwith Client() as c: shop.order(c, ['x', 'y'])"
     for command in (["-c", code], ["-m", "rowlease", "worker", "shop", "--burst"]):
         ran = subprocess.run(
@@ -145,6 +150,45 @@ def test_the_program_of_the_page_on_producers_enqueues_what_its_tasks_take(
     ]
     assert sql("select status, priority, dedup_key from rowlease.queue") == [
         ("Scheduled", 9, "a.png")
+    ]
+
+
+def test_the_application_of_the_page_on_producers_answers_with_the_result(
+    repository: Path,
+    tmp_path: Path,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    sql: Callable[..., list[tuple[Any, ...]]],
+) -> None:
+    _, app = code_blocks(repository / "docs" / "producers.md", "python")
+    (tmp_path / "app.py").write_text(app)
+    sql("create table orders (number int)")
+    monkeypatch.setenv("ROWLEASE_DSN", dsn)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = import_module("app")
+
+    async def main() -> None:
+        async with (
+            module.app.router.lifespan_context(module.app),
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(module.app), base_url="http://shop"
+            ) as browser,
+        ):
+            placed = await browser.post("/orders/7")
+            assert placed.status_code == 200, placed.text
+            asked = asyncio.create_task(browser.get(f"/shipments/{placed.json()}"))
+            worker = [sys.executable, "-m", "rowlease", "worker", "app", "--burst"]
+            done = await asyncio.create_subprocess_exec(
+                *worker, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository / "src")}
+            )
+            assert await done.wait() == 0
+            assert (await asked).json() == "order 7 is on its way"
+
+    asyncio.run(main())
+    assert sql("select number from orders") == [(7,)]
+    assert sql("select kind, status from rowlease.requests order by request_id") == [
+        ("ship", "Complete"),
+        ("announce", "Complete"),
     ]
 
 

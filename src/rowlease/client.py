@@ -189,7 +189,8 @@ class Client(Producer):
         The requests exist if and only if the transaction commits.
 
         Args:
-            connection: your psycopg connection, or SQLAlchemy Connection or Session.
+            connection: your connection of psycopg, psycopg2, Django or pyodbc, or a Connection or
+                Session of SQLAlchemy.
         """
         return BoundProducer(self.store, connection)
 

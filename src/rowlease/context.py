@@ -105,8 +105,8 @@ class Context:
 
         Args:
             connection: a connection to the database of the request, with the rights of
-                `rowlease_worker`. It may be of psycopg, pyodbc or SQLAlchemy, or a session of
-                SQLAlchemy. With an asyncio connection of psycopg or SQLAlchemy, await the call.
+                `rowlease_worker`, of a library that `Client.bind` or `AsyncClient.bind` takes. With
+                a connection for asyncio, await the call.
             result: the result; at most 1 MiB of JSON.
 
         Raises:
@@ -114,7 +114,7 @@ class Context:
                 Roll back.
             ValueError: the result cannot be written as JSON, or is too large.
             ConfigError: the connection is in autocommit mode, or its type is not supported.
-            Exceptions of the driver or of SQLAlchemy.
+            Exceptions of the library.
         """
         from rowlease.store.completion import complete
 

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -70,8 +71,10 @@ def run(steps: Steps[T]) -> T:
         return value
 
 
-async def run_in(threads: Executor, steps: Steps[T]) -> T:
+async def run_in(threads: Executor | None, steps: Steps[T]) -> T:
     """Execute the steps from an event loop. Only calls use the threads; pauses do not.
+
+    Without threads, calls block the event loop, and what they return is awaited if possible.
 
     If this is cancelled, a call that has begun continues, and its result is dropped.
     """
@@ -82,6 +85,10 @@ async def run_in(threads: Executor, steps: Steps[T]) -> T:
             try:
                 if isinstance(step, Pause):
                     result = await step.in_event_loop()
+                elif threads is None:
+                    result = step()
+                    if isawaitable(result):
+                        result = await result
                 else:
                     result = await loop.run_in_executor(threads, copy_context().run, step)
             except BaseException as error:

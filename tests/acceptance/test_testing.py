@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,11 +14,18 @@ from typing import Any
 import pytest
 
 import rowlease
-from rowlease import Client, DeadLetter, Retry, Task, current, task
+from rowlease import AsyncClient, Client, DeadLetter, Retry, Task, current, task
 from rowlease.errors import AccessDenied, ConfigError, RowleaseError, UnknownTask
 from rowlease.store import open_store
 from rowlease.store.postgresql.scratch import set_clock
-from rowlease.testing import assert_enqueued, drain, enqueued, frozen, refute_enqueued
+from rowlease.testing import (
+    assert_enqueued,
+    drain,
+    drain_async,
+    enqueued,
+    frozen,
+    refute_enqueued,
+)
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 SOURCE = Path(rowlease.__file__).parents[1]
@@ -162,6 +170,35 @@ def test_a_task_may_ask_for_its_attempt(client: Client) -> None:
     assert ran.result == [1, 2, False]
     with pytest.raises(RowleaseError, match="works only in a task that a worker runs"):
         current()
+
+
+def test_in_an_event_loop_coroutines_run_in_that_loop(dsn: str, sql: Sql) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        @task
+        async def meet(again: bool = False) -> bool:
+            await asyncio.sleep(0)
+            if again:
+                await opened.enqueue(meet)
+            assert current().attempt == 1
+            return asyncio.get_running_loop() is loop
+
+        async with AsyncClient(dsn) as opened:
+            await opened.enqueue(meet, again=True)
+            await opened.enqueue(act, "fail")
+            assert_enqueued(opened, meet, {"again": True}, count=1)
+            with frozen(opened, NEW_YEAR):
+                ran = await drain_async(opened, [meet, act], reraise=False)
+            refute_enqueued(opened, meet)
+        assert [(one.result, type(one.error)) for one in ran] == [
+            (True, type(None)),
+            (None, ValueError),
+            (True, type(None)),
+        ]
+
+    asyncio.run(main())
+    assert statuses(sql) == {"Complete": 2, "Scheduled": 1}
 
 
 # -- frozen ------------------------------------------------------------------------------------

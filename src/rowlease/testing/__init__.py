@@ -2,8 +2,8 @@
 
     from rowlease.testing import assert_enqueued, drain, enqueued, frozen, refute_enqueued
 
-The argument `where` of these functions is an open Client or Store. If rowlease is installed, pytest
-finds the fixtures `rowlease_dsn` and `rowlease_client`; see docs/testing.md.
+The argument `where` of these functions is an open Client, AsyncClient or Store. If rowlease is
+installed, pytest finds the fixtures `rowlease_dsn` and `rowlease_client`; see docs/testing.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rowlease.testing.clock import Clock, frozen
-    from rowlease.testing.drain import Ran, drain
+    from rowlease.testing.drain import Ran, drain, drain_async
     from rowlease.testing.waiting import Waiting, assert_enqueued, enqueued, refute_enqueued
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Waiting",
     "assert_enqueued",
     "drain",
+    "drain_async",
     "enqueued",
     "frozen",
     "refute_enqueued",
@@ -33,6 +34,7 @@ _HOMES = {
     "Waiting": "rowlease.testing.waiting",
     "assert_enqueued": "rowlease.testing.waiting",
     "drain": "rowlease.testing.drain",
+    "drain_async": "rowlease.testing.drain",
     "enqueued": "rowlease.testing.waiting",
     "frozen": "rowlease.testing.clock",
     "refute_enqueued": "rowlease.testing.waiting",

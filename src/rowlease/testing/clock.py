@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from rowlease.client import Client
 from rowlease.errors import ConfigError
 from rowlease.store import Store
 from rowlease.store.postgresql.scratch import set_clock
+from rowlease.testing.where import Where, store_of
 
 
 class Clock:
@@ -41,14 +41,14 @@ class Clock:
 
 
 @contextmanager
-def frozen(where: Client | Store, time: datetime | None = None) -> Iterator[Clock]:
+def frozen(where: Where, time: datetime | None = None) -> Iterator[Clock]:
     """Stop the clock of a test's database, for all its sessions, until the end of the block.
 
     Scheduled requests become due, and leases run out, only when the test moves the clock. The
     pauses of a worker follow the clock of its host.
 
     Args:
-        where: an open Client or Store.
+        where: an open Client, AsyncClient or Store.
         time: the time at which the clock stops; None means now.
 
     Raises:
@@ -56,7 +56,7 @@ def frozen(where: Client | Store, time: datetime | None = None) -> Iterator[Cloc
             the time has no time zone.
         AccessDenied: the user does not own the schema.
     """
-    store = where.store if isinstance(where, Client) else where
+    store = store_of(where)
     clock = Clock(store, datetime.now(UTC) if time is None else time)
     try:
         yield clock

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
-from rowlease.client import Client
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import DeadLetter, Retry, RowleaseError, UnknownTask
 from rowlease.events import Events
 from rowlease.model import Failure, LeasedRequest, Outcome
+from rowlease.steps import Steps, call, run, run_in
 from rowlease.store import Store
 from rowlease.task_loading import Tasks, registry_of
-from rowlease.tasks import Registry
+from rowlease.tasks import Registry, Task
+from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import failed
 from rowlease.worker.schedules import Schedules
 
@@ -58,7 +60,7 @@ class _Inline:
 
 
 def drain(
-    where: Client | Store,
+    where: Where,
     tasks: Tasks,
     *,
     queues: Sequence[str] | None = None,
@@ -74,7 +76,7 @@ def drain(
     because it would claim some of the requests.
 
     Args:
-        where: an open Client or Store.
+        where: an open Client, AsyncClient or Store.
         tasks: the tasks, in the same forms as for a Worker.
         queues: the names of the queues; None means all queues that are not empty.
         reraise: true to raise the exception of a task, other than Retry and DeadLetter, after the
@@ -90,7 +92,33 @@ def drain(
         RowleaseError: more than `limit` requests were pending.
         Exceptions of a task, if `reraise` is true.
     """
-    store = where.store if isinstance(where, Client) else where
+    return run(_steps(where, tasks, Task.run, queues, reraise, schedules, limit))
+
+
+async def drain_async(
+    where: Where,
+    tasks: Tasks,
+    *,
+    queues: Sequence[str] | None = None,
+    reraise: bool = True,
+    schedules: bool = False,
+    limit: int = 1000,
+) -> list[Ran]:
+    """As `drain`, in the running event loop, in which coroutines then run."""
+    steps = _steps(where, tasks, Task.run_coroutine, queues, reraise, schedules, limit)
+    return await run_in(None, steps)
+
+
+def _steps(
+    where: Where,
+    tasks: Tasks,
+    execute: Callable[[Task[..., Any], str], Any],
+    queues: Sequence[str] | None,
+    reraise: bool,
+    schedules: bool,
+    limit: int,
+) -> Steps[list[Ran]]:
+    store = store_of(where)
     known = registry_of(tasks)
     if schedules:
         Schedules(store, WORKER, known, Events()).step()
@@ -102,7 +130,7 @@ def drain(
                 f"{limit} requests were run, and more are pending; check that no task enqueues "
                 "itself for ever, or raise `limit`"
             )
-        ran = _run(store, known, leased)
+        ran = yield from _run(store, known, leased, execute)
         done.append(ran)
         is_signal = isinstance(ran.error, Retry | DeadLetter)
         if ran.error and not is_signal and (reraise or not isinstance(ran.error, Exception)):
@@ -122,7 +150,12 @@ def _next(store: Store, queues: Sequence[str] | None) -> LeasedRequest | None:
             return None
 
 
-def _run(store: Store, tasks: Registry, leased: LeasedRequest) -> Ran:
+def _run(
+    store: Store,
+    tasks: Registry,
+    leased: LeasedRequest,
+    execute: Callable[[Task[..., Any], str], Any],
+) -> Steps[Ran]:
     task = tasks.get(leased.kind)
     if task is None:
         unknown = UnknownTask(tasks.unknown(leased.kind))
@@ -130,7 +163,7 @@ def _run(store: Store, tasks: Registry, leased: LeasedRequest) -> Ran:
     context = Context.of(leased, 1, now() + LEASE.total_seconds(), _Inline())
     token = running.set(context)
     try:
-        result = task.run(leased.payload)
+        result = yield from call(partial(execute, task, leased.payload))
     except BaseException as error:
         return Ran(leased, None, error, _fail(store, leased, failed(task, error)))
     finally:

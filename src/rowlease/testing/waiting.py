@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rowlease import codec
-from rowlease.client import Client
-from rowlease.store import Store
 from rowlease.tasks import Task
+from rowlease.testing.where import Where, store_of
 
 #: The most requests that are read.
 MOST = 1000
@@ -41,7 +40,7 @@ ANYTHING: Any = _Anything()
 
 
 def enqueued(
-    where: Client | Store,
+    where: Where,
     kind: Task[..., Any] | str | None = None,
     payload: Any = ANYTHING,
     *,
@@ -50,7 +49,7 @@ def enqueued(
     """The waiting requests (Scheduled or Pending), in the order in which they were enqueued.
 
     Args:
-        where: an open Client or Store.
+        where: an open Client, AsyncClient or Store.
         kind: the task, or its name, to which requests are limited.
         payload: the payload to which requests are limited. A mapping also matches payloads with
             more keys.
@@ -58,7 +57,7 @@ def enqueued(
     """
     name = kind.name if isinstance(kind, Task) else kind
     found = []
-    for row in _store(where).list_requests(queue, name, WAITING, limit=MOST):
+    for row in store_of(where).list_requests(queue, name, WAITING, limit=MOST):
         found_payload = None if row.payload is None else json.loads(row.payload)
         if payload is ANYTHING or _holds(found_payload, payload):
             found.append(
@@ -69,7 +68,7 @@ def enqueued(
 
 
 def assert_enqueued(
-    where: Client | Store,
+    where: Where,
     kind: Task[..., Any] | str | None = None,
     payload: Any = ANYTHING,
     *,
@@ -100,7 +99,7 @@ def assert_enqueued(
 
 
 def refute_enqueued(
-    where: Client | Store,
+    where: Where,
     kind: Task[..., Any] | str | None = None,
     payload: Any = ANYTHING,
     *,
@@ -119,10 +118,6 @@ def refute_enqueued(
         )
 
 
-def _store(where: Client | Store) -> Store:
-    return where.store if isinstance(where, Client) else where
-
-
 def _holds(found: Any, wanted: Any) -> bool:
     # Compare JSON values: there a tuple is a list, and a datetime or a key of an object is text.
     wanted = json.loads(codec.encode(wanted))
@@ -138,7 +133,7 @@ def _wanted(kind: Task[..., Any] | str | None, payload: Any, queue: str | None) 
     return f"{of}{given}" + ("" if queue is None else f" in queue {queue!r}")
 
 
-def _all_waiting(where: Client | Store) -> str:
+def _all_waiting(where: Where) -> str:
     rows = enqueued(where)
     if not rows:
         return "no request waits"
