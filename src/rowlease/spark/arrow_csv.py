@@ -1,4 +1,4 @@
-"""Makes blocks of CSV from the Arrow batches of a frame, as COPY takes them."""
+"""Converts the Arrow batches of a frame to blocks of CSV for COPY."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lane_block(
 
 
 def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
-    """Rows for PostgreSQL: null is an empty field, and empty text is quoted."""
+    """Rows as CSV for PostgreSQL: null is an empty field, and an empty text is quoted."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -80,7 +80,7 @@ def check_rows(kind: Any, priority: Any, payload: Any) -> None:
 
 
 def as_staged(name: str, column: Any) -> Any:
-    """A column as the table `staging` takes it."""
+    """A column converted to the type of the table `staging`."""
     import pyarrow as pa
     from pyarrow import compute
 

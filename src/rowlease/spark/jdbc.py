@@ -1,4 +1,4 @@
-"""Options for Spark's JDBC reader and writer, and the translation of their errors."""
+"""Options for Spark's JDBC reader and writer, and the conversion of their errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
 from rowlease.spark.jdbc_drivers import JdbcDriver, drivers_for
 from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
 
-#: Characters without a special meaning for SQL, a JDBC driver or Spark.
+#: Characters without a special meaning for SQL, JDBC drivers and Spark.
 HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
 BULK_COPY = "useBulkCopyForBatchInsert"
 
@@ -19,8 +19,8 @@ BULK_COPY = "useBulkCopyForBatchInsert"
 def connection_options(dsn: str) -> dict[str, str]:
     """The options of Spark's JDBC source for this database, with the password.
 
-    Spark does not write the options of a read or write to its configuration and event log, and
-    does not show the password.
+    Spark does not write these options to its configuration or its event log, and it does not show
+    the password.
 
     Raises:
         ConfigError: the DSN cannot be read.
@@ -54,8 +54,8 @@ def _utc_wall_clock(column: str) -> Any:
 def writing_options(dsn: str, columns: list[str]) -> dict[str, str]:
     """`connection_options`, with the options for many rows at once.
 
-    On SQL Server that is bulk copy, except for loads with times: on the engine where it was tested,
-    bulk copy changed times, and ordinary batches did not.
+    On SQL Server these options turn on bulk copy, except for loads with due times: on the engine
+    where this was tested, bulk copy changed times, and ordinary batches did not.
     """
     options = connection_options(dsn)
     if not is_sqlserver(dsn):
@@ -68,7 +68,7 @@ def writing_options(dsn: str, columns: list[str]) -> dict[str, str]:
 def literal(text: str) -> str:
     """The text as an SQL literal without special characters.
 
-    Spark's JDBC source takes no bound parameters. Every character that may be special becomes a
+    Spark's JDBC source has no bound parameters. Every character that may be special becomes a
     Unicode escape, so no quote, backslash, question mark or comment sign reaches a parser.
 
     Raises:
@@ -82,15 +82,15 @@ def literal(text: str) -> str:
 
 @contextmanager
 def database_errors(dsn: str, doing: str) -> Iterator[None]:
-    """Translate the database errors of Spark jobs in this block.
+    """Convert the database errors of Spark jobs in this block.
 
     Args:
-        dsn: the database, for the message; its password is left out.
+        dsn: the DSN of the database. The message has it without the password.
         doing: the start of the message.
 
     Raises:
-        RowleaseError: a subclass, with PySpark's error as the cause.
-        Any other exception of the block, unchanged, such as that of a user's function.
+        RowleaseError: a subclass of it, with PySpark's error as the `__cause__`.
+        Exception: any other exception of the block, unchanged, such as that of a user's function.
     """
     try:
         yield
@@ -119,7 +119,7 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
 def _innermost_sql_exception(error: Exception) -> tuple[str, int, str] | None:
     """SQLSTATE, number and first line of the last java.sql.SQLException in the chain of causes."""
     found = None
-    # PySpark keeps the Java exception under one of two names.
+    # PySpark stores the Java exception under one of two names.
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(20):
         if thrown is None:

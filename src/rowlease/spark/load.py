@@ -26,15 +26,16 @@ from rowlease.store import Producing, open_store
 
 logger = logging.getLogger("rowlease")
 
-#: Characters of a load id; the column has the same limit.
+#: The maximum length of a load id, in characters. The column has the same limit.
 MAX_LOAD_ID = 100
-#: Rows of a batch; the JDBC driver rewrites it to one INSERT, which makes it fast.
+#: Rows of a batch. The JDBC driver rewrites a batch to one INSERT, which is fast.
 BATCH_SIZE = 10_000
-#: A row's id has its partition, the try that wrote it, and its number: 17, 16 and 30 bits. So
-#: requests have the order of the frame. The first two together are the row's part.
+#: A row's id consists of its partition, the try that wrote the row, and its number (17, 16 and 30
+#: bits). So requests have the order of the frame. Partition and try together are the row's part.
 TRY_BITS, ROW_BITS = 16, 30
+#: The maximum number of partitions of a load.
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
-#: How often rows are staged at most, if two tries of a task computed different rows.
+#: How often rows are staged if two tries of a task keep computing different rows.
 STAGINGS = 3
 #: How often a promotion is tried at most, if rows are written meanwhile.
 PROMOTIONS = 3
@@ -75,13 +76,14 @@ def enqueue(
 ) -> Promoted:
     """Turn each row of a DataFrame into one request of a queue.
 
-    All rows become visible to workers in one step, or none does. If the load was promoted, another
-    call with the same `load_id` enqueues nothing, runs no job, and returns `repeat` with the first
-    call's counts. If an earlier run died, this one drops its staged rows and starts over. If the
-    earlier run is still alive, this one takes the load over, and the other gets LoadLost.
+    Either all rows become visible to workers in one step, or none does. If the load was already
+    promoted, another call with the same `load_id` enqueues nothing, runs no job, and returns
+    `repeat` with the counts of the first call. If an earlier run died, this run drops the staged
+    rows of the earlier run and starts over. If the earlier run is still alive, this run takes the
+    load over, and the earlier run gets LoadLost.
 
-    A column is given by its name or as a Column expression. While it runs, the table
-    `rowlease.load` has the number of staged rows, and the logger `rowlease` logs it at level INFO.
+    Columns are names or Column expressions. During this call, the table `rowlease.load` has the
+    number of staged rows, and the logger `rowlease` logs this number at level INFO.
 
     Args:
         df: a batch DataFrame. It is computed once and kept (memory, then disk) until the rows are
@@ -109,13 +111,13 @@ def enqueue(
         InvalidRequest: an argument, a column or a row cannot be accepted, or the load id was used
             for another queue or for other columns. Nothing was enqueued; arguments, columns and
             the queue are checked before any Spark job runs.
-        QueueFull: the load does not fit into the queue's capacity; nothing was enqueued.
-        LoadLost: a later run with this load id has taken the load over; nothing of this run was
+        QueueFull: the load does not fit into the queue's capacity. Nothing was enqueued.
+        LoadLost: a later run with this load id has taken the load over. Nothing of this run was
             enqueued.
         ConfigError: the DSN cannot be read, or the session has no JDBC driver.
-        StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: from the database; nothing was
-            enqueued, unless the answer to the promotion was lost three times: call again with the
-            same load id.
+        StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: the database refused a call or
+            cannot be reached. Nothing was enqueued, unless the answer to the promotion was lost
+            three times: call again with the same load id.
     """
     if not isinstance(queue, str) or not queue:
         raise InvalidRequest("queue must be the name of a queue")
@@ -206,7 +208,7 @@ def stage(
     group_key: Any = None,
     due_time: Any = None,
 ) -> Staged:
-    """The middle part of `enqueue`: stage the rows and count them.
+    """Stage the rows and count them: the second step of `enqueue`.
 
     If the load is not promoted, `maintain` drops the rows after a day.
 
@@ -232,7 +234,7 @@ def named_load(load_id: str | None) -> str:
     """The load id, or a new one.
 
     Raises:
-        InvalidRequest: it is empty or too long.
+        InvalidRequest: the load id is empty or too long.
     """
     load_id = uuid.uuid4().hex if load_id is None else load_id
     if not 1 <= len(load_id) <= MAX_LOAD_ID:
@@ -241,14 +243,14 @@ def named_load(load_id: str | None) -> str:
 
 
 def checked_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """`staging_columns` of a frame, which must not be a stream."""
+    """The `staging_columns` of a frame, which must not be a stream."""
     if df.isStreaming:
         raise InvalidRequest("the frame is a stream; enqueue each of its batches (foreachBatch)")
     return staging_columns(df, given)
 
 
 def new_run() -> str:
-    """A unique name for a run, which shows its host and process."""
+    """A unique name for a run, with its host and process."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
@@ -261,7 +263,7 @@ def write(
     run_number: int,
     store: Producing | None,
 ) -> Staged:
-    """Write the columns of a load, and report its progress if a store is given."""
+    """Write the columns of a load. Report its progress if there is a store."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 

@@ -1,7 +1,7 @@
-"""Writes the rows of each Spark task as a part of a load; promotes the parts that count.
+"""Writes the rows of each Spark task as a part of a load, and promotes the parts that count.
 
-A load goes into the lane, where promote copies nothing. One with keys, groups or due times goes
-into `staging`.
+A load is written to the lane, where `promote` copies nothing. A load with keys, groups or due times
+is written to `staging`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Part(WriterCommitMessage):
     """The report of a task: the run, the part, and the number of rows.
 
     Attributes:
-        run_number: None if the load was promoted before and nothing was written.
+        run_number: the number of the run; None if the load was already promoted, so that nothing
+            was written.
+        part: the number of the part.
+        num_rows: the number of rows in the part.
     """
 
     run_number: int | None = None
@@ -56,10 +59,10 @@ class Part(WriterCommitMessage):
 
 
 class Parts:
-    """Stages the rows of a frame. It is created on the driver and pickled for each task.
+    """Stages the rows of a frame. The driver creates it, and Spark pickles it for each task.
 
-    A retried task writes another part, so it need not compute the same rows. Rows that are written
-    after the promotion do not count.
+    A task that is retried writes another part, so it need not compute the same rows. Rows that are
+    written after the promotion do not count.
     """
 
     def __init__(self, dsn: str, queue: str, kind: str | None, columns: Sequence[str]) -> None:
@@ -75,7 +78,7 @@ class Parts:
             return None if isinstance(begun, Promoted) else begun
 
     def stage(self, load_id: str, run_number: int, task: Any, batches: Iterator[Any]) -> Part:
-        """Copy a partition's rows in one transaction; runs in a task."""
+        """Write a partition's rows in one transaction. Runs in a Spark task."""
         if task.partitionId() >= MAX_PARTITIONS:
             raise ConfigError(f"a load has at most {MAX_PARTITIONS} partitions; coalesce the frame")
         attempt = task.taskAttemptId() % (1 << TRY_BITS)
@@ -130,7 +133,7 @@ class Parts:
     def promote(
         self, load_id: str, run_number: int, messages: Sequence[WriterCommitMessage | None]
     ) -> None:
-        """Promote the parts that count, after all tasks have ended; runs beside the driver."""
+        """Promote the parts that count, after all tasks have ended. Runs beside the driver."""
         parts = [message for message in messages if isinstance(message, Part)]
         num_rows, kept = sum(part.num_rows for part in parts), [part.part for part in parts]
         try:
@@ -150,10 +153,10 @@ class Parts:
 
 
 class ArrowParts(DataSourceArrowWriter):
-    """One write of a frame: a load.
+    """Writes a frame as one load.
 
     Args:
-        described: the frame's columns and types, which the load stores.
+        described: the columns and types of the frame, which the load stores.
 
     Raises:
         StoreError: the load cannot begin.
@@ -165,7 +168,7 @@ class ArrowParts(DataSourceArrowWriter):
         self._run_number = parts.begin(load_id, new_run(), described)
 
     def write(self, iterator: Iterator[Any]) -> Part:
-        """See `Parts.stage`; if the load was promoted before, no row is computed."""
+        """See `Parts.stage`. If the load was already promoted, no row is computed."""
         task = this_task()
         if self._run_number is None:
             return Part()
@@ -181,11 +184,11 @@ class ArrowParts(DataSourceArrowWriter):
 
 
 class StreamParts(DataSourceStreamArrowWriter):
-    """A stream: each of its batches is a load, `<stream>/<number of the batch>`.
+    """Writes a stream. Each of its batches is a load, `<stream>/<number of the batch>`.
 
-    Spark has no call for the beginning of a batch, so each task begins it: the first takes the load
-    over for this run of the stream, and the others get its number. Another writer commits; it knows
-    the run from the reports of the tasks.
+    Spark makes no call at the beginning of a batch, so each task begins the load. The first task
+    takes the load over for this run of the stream, and the others get the same number. Spark
+    commits with another copy of this object, which reads the number from the tasks' reports.
     """
 
     def __init__(self, parts: Parts, stream: str) -> None:
@@ -196,7 +199,7 @@ class StreamParts(DataSourceStreamArrowWriter):
             store.check_schema()
 
     def write(self, iterator: Iterator[Any]) -> Part:
-        """See `Parts.stage`; if the batch was promoted before, no row is computed."""
+        """See `Parts.stage`. If the batch was already promoted, no row is computed."""
         task = this_task()
         number = task.getLocalProperty(BATCH)
         if number is None:
@@ -219,7 +222,7 @@ class StreamParts(DataSourceStreamArrowWriter):
                 self._parts.promote(load_id, run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Staged rows are dropped when the batch begins again, or by `maintain` after a day."""
+        """Do nothing: the next try of the batch drops the rows, or `maintain` after a day."""
 
 
 def this_task() -> Any:
@@ -233,5 +236,5 @@ def this_task() -> Any:
 
 
 def raise_without_rows(error: RowleaseError) -> NoReturn:
-    """Raise the error without its cause: Spark logs the chain, and a driver's errors quote rows."""
+    """Raise the error without its cause: Spark logs causes, and errors of drivers quote rows."""
     raise type(error)(str(error)) from None

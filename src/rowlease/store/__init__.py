@@ -206,8 +206,8 @@ def jdbc_error(dsn: str, state: str, number: int, text: str) -> RowleaseError:
 
     Args:
         state: the SQLSTATE of the java.sql.SQLException.
-        number: its error code.
-        text: the first line of its message.
+        number: the error code of the exception.
+        text: the first line of the exception's message.
     """
     where = redact(dsn)
     if is_sqlserver(dsn):

@@ -113,7 +113,7 @@ def _last(name: str) -> str:
 
 
 def _pascal(name: str) -> str:
-    """`column rowlease.queue.lock_token` as `column rowlease.Queue.LockToken`."""
+    """Convert `column rowlease.queue.lock_token` to `column rowlease.Queue.LockToken`."""
     schema, dot, rest = name.rpartition("rowlease.")
     words = re.sub(r"(?:^|(?<=\.)|_)(\w)", lambda first: first[1].upper(), rest)
     return f"{schema}{dot}{words}"

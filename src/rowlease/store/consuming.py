@@ -172,8 +172,8 @@ class Consuming(Calls):
             errors: the reason for each request, which becomes its last error.
 
         Returns:
-            The outcomes, and whether each request is a dead letter now. It is if no live worker of
-            its queue has known its kind for the queue's `unknown_kind_seconds`.
+            The outcomes, and whether each request is a dead letter now. A request becomes one if no
+            live worker of its queue has known its kind for the queue's `unknown_kind_seconds`.
         """
         rows = self._rows(
             (*OUTCOME, "dead"),

@@ -99,8 +99,8 @@ class Operating(Calls):
     def recount(self, queue: str | None = None) -> list[Corrected]:
         """Correct the counts of a queue (None: all) whose rows were changed by hand.
 
-        A request that waits for another one of its group is unblocked if that one no longer exists.
-        This call reads the whole queue and blocks no other call.
+        A request that waits for an earlier request of its group is unblocked if the earlier request
+        no longer exists. This call reads the whole queue and blocks no other call.
 
         Returns:
             The counts that were wrong.

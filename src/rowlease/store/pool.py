@@ -29,7 +29,7 @@ class NotConnected(Exception):
 
 
 class Pool(Generic[C]):
-    """Safe to use from several threads.
+    """A connection pool that is safe to use from several threads.
 
     Args:
         connect: a function that opens a connection. It runs in a separate thread, because a name

@@ -52,7 +52,7 @@ class Producing(Calls):
         *,
         receipt_key: str | None = None,
     ) -> list[Enqueued]:
-        """As `enqueue_many`, in the transaction of the caller's asyncio connection."""
+        """The same as `enqueue_many`, in the transaction of the caller's asyncio connection."""
         rows = await self._call_async(
             "enqueue_many",
             connection,

@@ -34,12 +34,12 @@ class Scheduling(Calls):
             time_zone: the time zone of the cron expression.
             payload: the payload as JSON text. In each firing, `{scheduled_time}` is replaced by its
                 time.
-            catch_up: the maximum number of missed firings to enqueue late, the latest first (1 to
-                1000).
+            catch_up: the maximum number of missed firings to enqueue late (1 to 1000). Only the
+                latest are enqueued.
 
         Returns:
-            `ok`, or `repeat` if nothing changed. The second value is the time after which the first
-            firing follows if none is planned yet.
+            `ok`, or `repeat` if nothing changed. The second value is the time from which firings
+            are counted if none is planned yet.
 
         Raises:
             ConfigError: the expression or the time zone is not valid.

@@ -22,8 +22,8 @@ REQUEST = struct.Struct("=IHdqqII")
 OUTCOME = struct.Struct("=IBd")
 #: The codes of outcomes. READY and BROKEN answer the set-up. The body of DONE is the result, if
 #: there is one. The body of FAILED and DEAD is the error, its type and its traceback, separated by
-#: NUL. The body of RETRY is SECONDS and the same. NOT_RUN means that the request was taken back, or
-#: that its lease had ended.
+#: NUL. The body of RETRY is SECONDS and the same three texts. NOT_RUN means that the request was
+#: taken back, or that its lease had ended.
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
 #: The pause before a retry, in seconds.
 SECONDS = struct.Struct("=d")
