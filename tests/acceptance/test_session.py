@@ -262,7 +262,7 @@ def test_a_server_that_takes_no_more_connections_is_not_called_unreachable(
     sql(f"alter role {user} nosuperuser connection limit 0")
     for call in (migrate, lambda dsn: open_store(dsn).depth()):
         with pytest.raises(
-            StoreError, match="takes no more connections: too many connect"
+            StoreError, match="accepts no more connections: too many connect"
         ) as printed:
             call(dsn)
         assert printed.value.transient

@@ -98,7 +98,7 @@ def test_a_missing_queue_is_an_error_before_anything_starts(store: Store) -> Non
     with pytest.raises(
         InvalidRequest,
         match=r'^queue "web" does not exist; create it with `rowlease queue create web`, .*; '
-        r"or name the queues to listen to \(task ping has this one\)$",
+        r"or name the queues to claim from \(task ping has this one\)$",
     ):
         Worker(store, [plain, ping], events=events).run()
     with pytest.raises(InvalidRequest, match=r'^queue "other" does not exist; create it with'):

@@ -108,7 +108,7 @@ def test_a_broken_constraint_may_have_its_own_meaning(
          "such user"),
         ("28P01", "FATAL: no such user", f"the database at {WHERE} refuses the connection: no such "
          "user"),
-        ("", "FATAL: sorry, too many clients already", f"the database at {WHERE} takes no more "
+        ("", "FATAL: sorry, too many clients already", f"the database at {WHERE} accepts no more "
          "connections: sorry, too many clients already"),
         ("", "server closed the connection", f"cannot reach the database at {WHERE}: server closed "
          "the connection; check the DSN and that the server is up"),
@@ -145,7 +145,7 @@ def test_a_call_that_was_given_up_says_after_how_long() -> None:
         (262, AccessDenied, "as db_owner may"),
         ("40P01", StoreConflict, f"x at {WHERE}; run `rowlease migrate` again"),
         (1205, StoreConflict, f"x at {WHERE}; run `rowlease migrate` again"),
-        ("53300", StoreUnavailable, f"the database at {WHERE} takes no more connections: x"),
+        ("53300", StoreUnavailable, f"the database at {WHERE} accepts no more connections: x"),
         (NO_ANSWER, StoreTimeout, "did not answer x; run `rowlease migrate` again"),
         # Advice for callers does not help whoever runs the migration.
         ("42P01", StoreError, f"x (42P01) at {WHERE}; nothing was changed"),

@@ -126,7 +126,7 @@ def test_a_login_that_takes_too_long_has_done_nothing() -> None:
         (1105, "has no disk space left: x"),
         (9002, "has no disk space left: x"),
         (701, "is out of memory: x"),
-        (17809, "takes no more connections: x"),
+        (17809, "accepts no more connections: x"),
     ],
 )
 def test_the_error_names_the_resource_that_the_server_lacks(code: int, says: str) -> None:

@@ -78,9 +78,8 @@ def enqueue(
 
     Either all rows become visible to workers in one step, or none does. If the load was already
     promoted, another call with the same `load_id` enqueues nothing, runs no job, and returns
-    `repeat` with the counts of the first call. If an earlier run died, this run drops the staged
-    rows of the earlier run and starts over. If the earlier run is still alive, this run takes the
-    load over, and the earlier run gets LoadLost.
+    `repeat` with the first call's counts. If an earlier run has not promoted the load, this run
+    takes the load over: it drops the rows of the earlier run, which then gets LoadLost.
 
     Columns are names or Column expressions. During this call, the table `rowlease.load` has the
     number of staged rows, and the logger `rowlease` logs this number at level INFO.

@@ -178,7 +178,7 @@ TABLE = (
     Entry(
         StoreUnavailable,
         ("53300", 10928, 10929, 17300, 17809),
-        "the database at {where} takes no more connections: {text}",
+        "the database at {where} accepts no more connections: {text}",
     ),
     Entry(StoreUnavailable, ("53",), "the database at {where} has reached a limit: {text}"),
     Entry(

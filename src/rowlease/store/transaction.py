@@ -27,7 +27,7 @@ def refuse_autocommit(connection: Any) -> None:
     if _commits_each_statement(connection):
         raise ConfigError(
             "the connection commits each statement by itself (autocommit), so that a completion "
-            "cannot be part of a transaction; open one first"
+            "cannot be part of a transaction; begin a transaction first"
         )
 
 

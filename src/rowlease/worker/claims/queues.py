@@ -35,7 +35,7 @@ def check_queues(
                 raise
             users = [each.name for each in tasks.values() if (each.queue or DEFAULT_QUEUE) == name]
             raise InvalidRequest(
-                f"{error}; or name the queues to listen to (task {', '.join(users)} has this one)"
+                f"{error}; or name the queues to claim from (task {', '.join(users)} has this one)"
             ) from error
     left_out = {each.queue for each in tasks.values() if each.queue is not None} - set(queues)
     for name in sorted(left_out):
