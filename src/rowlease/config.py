@@ -11,6 +11,7 @@ from rowlease.errors import ConfigError
 DSN_VARIABLE = "ROWLEASE_DSN"
 #: The environment variable with the path of a file that contains the DSN.
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
+ADVICE = "set it to the path of a file that contains the DSN"
 
 
 def configured_dsn(given: str | None = None) -> str | None:
@@ -30,12 +31,14 @@ def configured_dsn(given: str | None = None) -> str | None:
         try:
             text = Path(path).read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}: {error.strerror}") from error
+            raise ConfigError(
+                f"{DSN_FILE_VARIABLE} is {path}, which cannot be read: {error.strerror}; {ADVICE}"
+            ) from error
         except UnicodeDecodeError as error:
             raise ConfigError(
-                f"{DSN_FILE_VARIABLE} names {path}, which is not UTF-8 text"
+                f"{DSN_FILE_VARIABLE} is {path}, which is not UTF-8 text; {ADVICE}"
             ) from error
         if not text:
-            raise ConfigError(f"{DSN_FILE_VARIABLE} names {path}, which is empty")
+            raise ConfigError(f"{DSN_FILE_VARIABLE} is {path}, which is empty; {ADVICE}")
         return text
     return None

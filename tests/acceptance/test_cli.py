@@ -345,7 +345,7 @@ def test_a_dsn_file_that_is_no_use_is_named(
     file = tmp_path / "dsn"
     if content is not None:
         file.write_bytes(content)
-    refused(run("depth", ROWLEASE_DSN_FILE=str(file)), 2, rf"ROWLEASE_DSN_FILE names {file}")
+    refused(run("depth", ROWLEASE_DSN_FILE=str(file)), 2, rf"ROWLEASE_DSN_FILE is {file}")
 
 
 def test_a_dsn_file_keeps_the_password_out_of_the_arguments(

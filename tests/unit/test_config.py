@@ -60,7 +60,7 @@ def test_a_file_that_is_missing_empty_or_no_text_is_named(
     if content is not None:
         file.write_bytes(content)
     monkeypatch.setenv(DSN_FILE_VARIABLE, str(file))
-    with pytest.raises(ConfigError, match=rf"ROWLEASE_DSN_FILE names {file}"):
+    with pytest.raises(ConfigError, match=rf"ROWLEASE_DSN_FILE is {file}"):
         configured_dsn()
 
 

@@ -51,8 +51,8 @@ def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
     with database(dsn) as found:
         connection, password = psql_connection(found)
         environment = {**os.environ, **({} if password is None else {"PGPASSWORD": password})}
-        # Ctrl-C cancels the query in psql and must not end this process. psql does not inherit
-        # this handler, as it would inherit SIG_IGN.
+        # Ctrl-C cancels the query in psql, and must not end this process. Use a handler, because
+        # psql would inherit SIG_IGN.
         before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
             done = subprocess.run(

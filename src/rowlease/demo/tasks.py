@@ -121,8 +121,7 @@ def dark_seconds(
     """
     sin, cos, rad = math.sin, math.cos, math.radians
     duration = 60 * air_time
-    # The position of the sun among the stars in the middle of the flight. It moves only a degree a
-    # day.
+    # The sun's position among the stars in the middle of the flight. It moves only a degree a day.
     days = (left + duration / 2 - J2000) / 86400
     anomaly = rad(357.528 + 0.9856003 * days)
     sun = rad(280.460 + 0.9856474 * days + 1.915 * sin(anomaly) + 0.020 * sin(2 * anomaly))

@@ -24,8 +24,8 @@ from rowlease.embedded.keeper import LOOK_EVERY, FileLock, Order, Postmaster
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.store.postgresql.databases import make_database
 
-#: The longest time in seconds to wait for a start. A usual start takes less than a second; crash
-#: recovery of a full write-ahead log takes many.
+#: The longest time in seconds to wait for a start. A usual start takes less than a second. Crash
+#: recovery of a full write-ahead log takes longer.
 START_TIMEOUT = 60.0
 #: The longest time in seconds to create the database, on a busy machine.
 ANSWER = 120.0

@@ -276,8 +276,7 @@ def is_postmaster(pid: int, data: Path) -> bool:
     """
     with suppress(OSError):
         return os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes()
-    # /proc could not be read: this is macOS, or the process does not exist, and then os.kill fails,
-    # too.
+    # Without /proc this is macOS, or the process does not exist and os.kill fails, too.
     with suppress(OSError):
         os.kill(pid, 0)
         return True
