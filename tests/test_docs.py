@@ -127,11 +127,12 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
 def test_the_program_of_the_page_on_producers_enqueues_what_its_tasks_take(
     repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    shop, app = code_blocks(repository / "docs" / "producers.md", "python")
+    shop, app, finds = code_blocks(repository / "docs" / "producers.md", "python")
     (tmp_path / "shop.py").write_text(shop)
+    (tmp_path / "find.py").write_text(finds)
     (tmp_path / "app.py").write_text(app)
     code = "import shop; from rowlease import Client\nwith Client() as c: shop.order(c, ['x', 'y'])"
-    for command in (["-c", code], ["-m", "rowlease", "worker", "shop", "--burst"]):
+    for command in (["-c", code], ["-m", "rowlease", "worker", "shop", "--burst"], ["find.py"]):
         ran = subprocess.run(
             [sys.executable, *command],
             cwd=tmp_path,
@@ -160,7 +161,7 @@ def test_the_application_of_the_page_on_producers_answers_with_the_result(
     monkeypatch: pytest.MonkeyPatch,
     sql: Callable[..., list[tuple[Any, ...]]],
 ) -> None:
-    _, app = code_blocks(repository / "docs" / "producers.md", "python")
+    _, app, _ = code_blocks(repository / "docs" / "producers.md", "python")
     (tmp_path / "app.py").write_text(app)
     sql("create table orders (number int)")
     monkeypatch.setenv("ROWLEASE_DSN", dsn)

@@ -55,7 +55,7 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, ro
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlease.list_requests,
-                          rowlease.get_request, rowlease.listen_finished,
+                          rowlease.get_request, rowlease.find_requests, rowlease.listen_finished,
                           rowlease.list_schedules, rowlease.list_queues, rowlease.show_queue,
                           rowlease.list_workers
    to rowlease_reader, rowlease_operator;

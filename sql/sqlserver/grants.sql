@@ -62,6 +62,7 @@ grant execute on rowlease.remove_schedule to rowlease_operator;
 grant execute on rowlease.list_schedules to rowlease_operator;
 grant execute on rowlease.list_requests to rowlease_operator;
 grant execute on rowlease.get_request to rowlease_operator;
+grant execute on rowlease.find_requests to rowlease_operator;
 
 grant execute on rowlease.now to rowlease_reader;
 grant execute on rowlease.depth to rowlease_reader;
@@ -72,6 +73,7 @@ grant execute on rowlease.explain to rowlease_reader;
 grant execute on rowlease.list_schedules to rowlease_reader;
 grant execute on rowlease.list_requests to rowlease_reader;
 grant execute on rowlease.get_request to rowlease_reader;
+grant execute on rowlease.find_requests to rowlease_reader;
 
 grant select on rowlease.Queue to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueHistory to rowlease_reader, rowlease_operator;

@@ -15,6 +15,8 @@ from rowlease.async_handle import AsyncHandle
 from rowlease.client import Client
 from rowlease.enqueue_call import EnqueueCall
 from rowlease.errors import InvalidRequest
+from rowlease.finding import Filter
+from rowlease.model import Found
 from rowlease.requests import CallOptions, Options, TaskRequest
 from rowlease.sending import RETRY_FOR, send
 from rowlease.steps import call, run_in
@@ -151,6 +153,14 @@ class AsyncClient(AsyncProducer):
         client, threads = self._opened
         handle = client.get(request_id) if task is None else client.get(request_id, task)
         return AsyncHandle.of(handle, threads)
+
+    async def find(
+        self, *, limit: int = 100, after: int | None = None, **filters: Unpack[Filter]
+    ) -> Found:
+        """Find requests, the newest first; as `Client.find`."""
+        client, threads = self._opened
+        found = partial(client.find, limit=limit, after=after, **filters)
+        return await run_in(threads, call(found))
 
     def bind(self, connection: Any) -> AsyncBoundProducer:
         """A producer with the same enqueue methods, which enqueues as part of your transaction.

@@ -12,8 +12,9 @@ from typing import Any, Self, Unpack, overload
 from rowlease.database import connect
 from rowlease.enqueue_call import EnqueueCall
 from rowlease.errors import InvalidRequest
+from rowlease.finding import Filter, find
 from rowlease.handle import Handle
-from rowlease.model import check_type
+from rowlease.model import Found, check_type
 from rowlease.queues import Queues
 from rowlease.requests import CallOptions, Options, TaskRequest, plain
 from rowlease.sending import RETRY_FOR, send
@@ -182,6 +183,30 @@ class Client(Producer):
         """
         decode = plain if task is None else task.parameters.result
         return Handle(request_id, None, self.store, decode)
+
+    def find(
+        self, *, limit: int = 100, after: int | None = None, **filters: Unpack[Filter]
+    ) -> Found:
+        """Find requests, the newest first: those that wait, run or have failed, and the history.
+
+        A call reads at most 10,000 requests of each table, so it may return few requests, or none,
+        although there are more: `after` then tells where to go on.
+
+            page = client.find(queue="images", status="Failed", error="Timeout")
+            more = client.find(queue="images", status="Failed", error="Timeout", after=page.after)
+
+        It needs the rights of rowlease_reader.
+
+        Args:
+            limit: how many requests to return, from 1 to 10,000.
+            after: `after` of the earlier call; None begins with the newest.
+            filters: see `Filter`; a request must match all of them.
+
+        Raises:
+            InvalidRequest: a filter is unknown, or its value is wrong.
+            StoreError: the database is away, or AccessDenied.
+        """
+        return find(self.store, limit, after, filters)
 
     def bind(self, connection: Any) -> BoundProducer:
         """A producer with the same enqueue methods, which enqueues as part of your transaction.

@@ -367,6 +367,18 @@ class Request(NamedTuple):
     attempts: tuple[Attempt, ...]
 
 
+class Found(NamedTuple):
+    """What a call of `find` has found.
+
+    Attributes:
+        requests: the newest first; there may be none, although `after` is not None.
+        after: where to go on; None: there are no more.
+    """
+
+    requests: list[Request]
+    after: int | None
+
+
 class QueueState(NamedTuple):
     """A queue, in the column order of the routine `list_queues`.
 

@@ -180,6 +180,13 @@ ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
     "requeue": lambda s: partial(s.requeue, queue="default", limit=10),
     "purge": lambda s: partial(s.purge, "default", limit=10),
     "depth": lambda s: s.depth,
+    "find": lambda s: partial(s.find_requests, error="none", limit=10, look=100),
+    "find dead letters": lambda s: partial(
+        s.find_requests, queue="default", statuses=["Failed"], error="none", limit=10, look=100
+    ),
+    "find what runs": lambda s: partial(
+        s.find_requests, statuses=["Processing"], kind="none", limit=10, look=100
+    ),
     "explain": lambda s: partial(s.explain, held(s)[0].request_id),
     "explain a waiting one": lambda s: partial(s.explain, s.put()[0]),
     "maintain": lambda s: partial(s.maintain, 10),

@@ -28,7 +28,7 @@ WORKER = EVERYONE | {
 }  # fmt: skip
 READER = EVERYONE | {
     "now", "depth", "explain", "list_requests", "list_schedules", "list_queues", "show_queue",
-    "list_workers", "get_request", "listen_finished",
+    "list_workers", "get_request", "find_requests", "listen_finished",
 }  # fmt: skip
 OPERATOR = READER | {
     "cancel", "requeue", "recount", "purge", "pause", "resume", "configure_queue", "delete_queue",
@@ -229,6 +229,7 @@ ALLOWED = {
         "select * from rowlease.explain(1)",
         "select * from rowlease.list_requests()",
         "select * from rowlease.get_request(1)",
+        "select * from rowlease.find_requests()",
         "select rowlease.listen_finished()",
         "select * from rowlease.list_schedules()",
     ],

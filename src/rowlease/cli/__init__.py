@@ -17,6 +17,7 @@ from rowlease.cli.migrate import migrate
 from rowlease.cli.psql import psql, url
 from rowlease.cli.queue import queue
 from rowlease.cli.report import report
+from rowlease.cli.requests import requests
 from rowlease.cli.schedule import schedule
 from rowlease.cli.spark_enqueue import spark_enqueue
 from rowlease.cli.top import top
@@ -49,6 +50,7 @@ def cli() -> None:
       rowlease spark-enqueue resize --input a.parquet --format parquet
       rowlease worker myapp.tasks               lease requests and run them
       rowlease depth                            count requests that wait, run or have failed
+      rowlease requests list                    find requests; `requests show` shows one
       rowlease top                              show queues and workers live
       rowlease report                           report throughput, waits and failures
       rowlease schedule list                    list schedules and their next firings
@@ -64,6 +66,7 @@ for command in (
     spark_enqueue,
     worker,
     depth,
+    requests,
     top,
     report,
     schedule,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from rowlease.model import Attempt, Depth, Explanation, QueueState, Request, WorkerState
-from rowlease.store.calls import Calls, duration
+from rowlease.model import Attempt, Depth, Explanation, Found, QueueState, Request, WorkerState
+from rowlease.store.calls import Calls, duration, milliseconds
 
 #: The columns for QueueState.
 QUEUE = (*QueueState._fields[:-1], "oldest_ms")
+#: The columns for Found.
+FOUND = (*Request._fields, "after")
 #: The columns for WorkerState.
 WORKER = (*WorkerState._fields[:-1], "silent_ms")
 
@@ -73,6 +75,50 @@ class Reading(Calls):
             p_limit=limit,
         )
         return [_request(row) for row in rows]
+
+    def find_requests(
+        self,
+        *,
+        queue: str | None = None,
+        statuses: Sequence[str] | None = None,
+        kind: str | None = None,
+        error: str | None = None,
+        dedup_key: str | None = None,
+        group_key: str | None = None,
+        min_age: timedelta | None = None,
+        max_age: timedelta | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        after: int | None = None,
+        look: int = 10_000,
+    ) -> Found:
+        """The newest requests that match, after those that an earlier call has found.
+
+        Args:
+            as `rowlease.finding.Filter`.
+            limit: how many to return, at most; from 1.
+            after: `after` of the earlier call.
+            look: how many requests the call may read of each table; from 1.
+        """
+        *rows, last = self._rows(
+            FOUND,
+            "find_requests",
+            p_queue_name=queue,
+            p_statuses=None if statuses is None else list(statuses),
+            p_kind=kind,
+            p_error=error,
+            p_dedup_key=dedup_key,
+            p_group_key=group_key,
+            p_min_age_ms=milliseconds(min_age),
+            p_max_age_ms=milliseconds(max_age),
+            p_since=since,
+            p_until=until,
+            p_after=after,
+            p_limit=limit,
+            p_look=look,
+        )
+        return Found([_request(row[:-1]) for row in rows], last[-1])
 
 
 def _request(row: Sequence[Any]) -> Request:

@@ -14,15 +14,13 @@ set xact_abort on;
 declare @days int = (select max(s.RetentionDays) from rowlease.QueueSettings as s);
 declare @due table (RequestId bigint not null, LockToken bigint not null, Needed datetime2(6),
                     primary key (RequestId, LockToken));
-insert into @due (RequestId, LockToken)
-select top (@p_limit) a.RequestId, a.LockToken
+insert into @due (RequestId, LockToken, Needed)
+select top (@p_limit) a.RequestId, a.LockToken,
+       case when exists (select 1 from rowlease.Queue as q where q.RequestId = a.RequestId) then @p_now
+            else (select dateadd(day, @days, max(h.CompletionTime))
+                    from rowlease.QueueHistory as h where h.RequestId = a.RequestId) end
   from rowlease.Attempt as a with (readpast, readcommittedlock)
  where a.ExpiresTime <= @p_now order by a.ExpiresTime;
-update @due
-   set Needed = case when exists (select 1 from rowlease.Queue as q where q.RequestId = [@due].RequestId)
-                     then @p_now
-                     else (select dateadd(day, @days, max(h.CompletionTime))
-                             from rowlease.QueueHistory as h where h.RequestId = [@due].RequestId) end;
 update a set ExpiresTime = dateadd(day, 1, case when d.Needed > @p_now then d.Needed else @p_now end)
   from @due as d
  inner join rowlease.Attempt as a with (rowlock) on a.RequestId = d.RequestId and a.LockToken = d.LockToken

@@ -1,0 +1,181 @@
+"""`client.find` and `rowlease requests`, as a person calls them who looks for a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlease import AsyncClient, Client, task
+from rowlease.errors import InvalidRequest
+from rowlease.model import Failure
+from tests.acceptance.test_cli import Run, run_in
+
+TRACE = "Traceback (most recent call last):\n  File ...\nTimeoutError: no answer\n"
+NO_ANSWER = Failure("TimeoutError: no answer", None, True, "TimeoutError", TRACE)
+
+
+@task
+def resize(image: str) -> str:
+    return image
+
+
+@pytest.fixture
+def client(dsn: str) -> Iterator[Client]:
+    with Client(dsn) as client:
+        yield client
+
+
+@pytest.fixture
+def requests(dsn: str, tmp_path: Path) -> Run:
+    return partial(run_in(tmp_path), "requests", ROWLEASE_DSN=dsn)
+
+
+def some(client: Client) -> tuple[int, int, int]:
+    """A dead letter, a completed request and one that waits."""
+    made = [client.enqueue(resize, f"{name}.png").request_id for name in "abc"]
+    failed, done = client.store.dequeue("host:1:ab", ["default"], 2).requests
+    client.store.fail([failed], [NO_ANSWER])
+    client.store.complete([done], ['"b.png"'])
+    return made[0], made[1], made[2]
+
+
+def test_a_program_finds_requests(client: Client) -> None:
+    failed, done, waits = some(client)
+
+    def ids(**filters: Any) -> list[int]:
+        return [request.request_id for request in client.find(**filters).requests]
+
+    assert ids() == [waits, done, failed]
+    assert ids(status="failed") == [failed]
+    assert ids(status=("Pending", "complete")) == [waits, done]
+    assert ids(kind=resize, error="timeout") == [failed]
+    assert ids(kind="resize", queue="default", max_age=timedelta(hours=1)) == [waits, done, failed]
+    assert ids(since=datetime.now(UTC) + timedelta(hours=1)) == []
+    (found,) = client.find(limit=1).requests
+    assert found == client.get(waits).read()
+    (attempt,) = client.find(error="timeout").requests[0].attempts
+    assert (attempt.error_type, attempt.traceback) == ("TimeoutError", TRACE)
+
+
+def test_a_program_goes_on_with_the_next_page(client: Client) -> None:
+    every = [
+        handle.request_id for handle in client.enqueue_many(resize.request("x") for _ in "abc")
+    ]
+    page = client.find(limit=2)
+    more = client.find(limit=2, after=page.after)
+    assert [found.request_id for found in page.requests + more.requests] == every[::-1]
+    assert more.after is None
+
+
+def test_a_coroutine_finds_requests(dsn: str) -> None:
+    async def found() -> Any:
+        async with AsyncClient(dsn) as client:
+            made = await client.enqueue(resize, "a.png")
+            return made.request_id, await client.find(kind=resize, status="pending")
+
+    made, page = asyncio.run(found())
+    assert [request.request_id for request in page.requests] == [made]
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ({"status": "done"}, "status is 'done'; it must be one of Scheduled, Pending, Processing"),
+        ({"status": ["failed", 3]}, "status is 3; it must be"),
+        ({"queue": 3}, "queue is 3; it must be text"),
+        ({"max_age": 3}, "max_age is 3; it must be a timedelta"),
+        ({"since": "yesterday"}, "since is 'yesterday'; it must be a datetime with a time zone"),
+        ({"until": datetime(2026, 1, 1)}, "until is 2026-01-01 00:00:00; it must have a time zone"),
+        ({"limit": 0}, "limit is 0; it must be from 1 to 10,000"),
+        ({"limit": True}, "limit is True"),
+        ({"after": "x"}, "after is 'x'; it must be what an earlier call returned"),
+    ],
+    ids=str,
+)
+def test_a_wrong_filter_is_refused(filters: Any, message: str, client: Client) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        client.find(**filters)
+
+
+def test_an_unknown_filter_is_refused(client: Client) -> None:
+    with pytest.raises(TypeError, match="there is no option 'state'; the options are: dedup_key"):
+        client.find(state="failed")  # type: ignore[call-arg]
+
+
+def test_a_person_lists_requests(client: Client, requests: Run) -> None:
+    failed, done, waits = some(client)
+    listed = requests("list")
+    assert listed.returncode == 0
+    heading, *lines = listed.stdout.splitlines()
+    assert heading.split() == [
+        "request",
+        "queue",
+        "kind",
+        "status",
+        "attempts",
+        "enqueued",
+        "error",
+    ]
+    cells = [line.split() for line in lines]
+    assert [line[:5] for line in cells] == [
+        [str(waits), "default", "resize", "Pending", "0/5"],
+        [str(done), "default", "resize", "Complete", "1/5"],
+        [str(failed), "default", "resize", "Failed", "1/5"],
+    ]
+    assert lines[-1].endswith("  TimeoutError: no answer")
+    listed = requests("list", "--status", "failed", "--error", "timeout", "--max-age", "1h")
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [str(failed)]
+    listed = requests("list", "--limit", "1")
+    assert listed.stdout.splitlines()[-1] == f"there may be more: --after {waits}"
+    listed = requests("list", "--after", str(waits), "--status", "pending", "--status", "complete")
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [str(done)]
+
+
+def test_a_program_reads_the_list(client: Client, requests: Run) -> None:
+    failed, _, _ = some(client)
+    listed = json.loads(requests("list", "--kind", "resize", "--error", "time", "--json").stdout)
+    assert listed["after"] is None
+    (found,) = listed["requests"]
+    assert (found["request_id"], found["payload"]) == (failed, {"image": "a.png"})
+    (attempt,) = found["attempts"]
+    assert (attempt["outcome"], attempt["traceback"]) == ("failed", TRACE)
+    assert datetime.fromisoformat(attempt["ended_time"]).tzinfo
+    assert found == json.loads(requests("show", str(failed), "--json").stdout)
+
+
+def test_a_person_sees_what_went_wrong(client: Client, requests: Run) -> None:
+    failed, done, _ = some(client)
+    shown = requests("show", str(failed)).stdout
+    assert "last_error       TimeoutError: no answer\n" in shown
+    assert "\nattempt 1: failed on host:1:ab, " in shown
+    assert TRACE in shown
+    assert 'result           "b.png"' in requests("show", str(done)).stdout
+    nothing = requests("show", "999999")
+    assert nothing.returncode == 2
+    assert "there is no request 999999; it may have been purged" in nothing.stderr
+
+
+@pytest.mark.parametrize("option", [("--since", "soon"), ("--max-age", "x"), ("--status", "done")])
+def test_wrong_options_are_refused(option: tuple[str, str], requests: Run) -> None:
+    done = requests("list", *option)
+    assert done.returncode == 2
+    assert option[1] in done.stderr
+
+
+def test_the_list_reads_on_until_it_is_full(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rowlease.cli.requests import first
+
+    some(client)
+    one_at_a_time: Callable[..., Any] = partial(client.store.find_requests, look=1)
+    monkeypatch.setattr(client.store, "find_requests", one_at_a_time)
+    assert len(first(client.store, 2, None, {}).requests) == 2
+    assert first(client.store, 5, None, {"kind": "none"}).requests == []

@@ -1,0 +1,176 @@
+"""Requests are found by a filter, newest first, and a call reads only so many of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from rowlease.model import Failure, Found, NewRequest
+from tests.contract.sessions import Clock, PostgresSession, Session
+
+DEAD = Failure("TimeoutError: no answer\nfrom the API", dead=True)
+
+
+def ids(found: Found) -> list[int]:
+    return [request.request_id for request in found.requests]
+
+
+def all_pages(store: Session, **filters: Any) -> list[int]:
+    """What all calls find together, each going on where the one before ended."""
+    result: list[int] = []
+    after = None
+    for _ in range(100):
+        found = store.find_requests(after=after, **filters)
+        result += ids(found)
+        after = found.after
+        if after is None:
+            return result
+    raise AssertionError("it never ends")
+
+
+def one_of_each(store: Session) -> dict[str, int]:
+    """A request in each status."""
+    made = dict(zip(("Complete", "Failed", "Cancelled", "Processing"), store.put(4), strict=True))
+    held = store.claim(limit=4)
+    store.complete(held[:1], ['{"n": 1}'])
+    store.fail(held[1:2], [DEAD])
+    store.cancel([made["Cancelled"]])
+    store.fail(held[2:3], [DEAD])
+    (made["Pending"],) = store.put()
+    (made["Scheduled"],) = store.put(delay=timedelta(hours=1))
+    return made
+
+
+def test_every_request_is_found_as_get_shows_it_the_newest_first(store: Session) -> None:
+    made = one_of_each(store)
+    found = store.find_requests()
+    assert ids(found) == sorted(made.values(), reverse=True)
+    assert found.after is None
+    assert found.requests == [store.get_request(request) for request in ids(found)]
+
+
+@pytest.mark.parametrize(
+    "statuses",
+    [
+        ["Failed"],
+        ["Processing"],
+        ["Complete"],
+        ["Cancelled"],
+        ["Pending"],
+        ["Scheduled"],
+        ["Failed", "Complete"],
+        ["Processing", "Failed"],
+        ["Pending", "Scheduled", "Cancelled"],
+        [],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("queue", [None, "default", "other"])
+def test_statuses_choose(statuses: list[str], queue: str | None, store: Session) -> None:
+    store.configure_queue("other")
+    made = one_of_each(store)
+    wanted = [made[status] for status in statuses] if queue != "other" else []
+    assert sorted(all_pages(store, statuses=statuses, queue=queue)) == sorted(wanted)
+    assert sorted(all_pages(store, statuses=statuses, queue=queue, look=1)) == sorted(wanted)
+
+
+def test_filters_choose(store: Session) -> None:
+    store.configure_queue("other")
+    (first,) = store.put(kind="a", dedup_key="key", group_key="group")
+    (second,) = store.put(kind="b")
+    (third,) = store.enqueue_many("other", [NewRequest(kind="a", payload="{}")])
+    assert ids(store.find_requests(queue="other")) == [third.request_id]
+    assert ids(store.find_requests(kind="a")) == [third.request_id, first]
+    assert ids(store.find_requests(kind="a", queue="default")) == [first]
+    assert ids(store.find_requests(kind="b")) == [second]
+    assert ids(store.find_requests(dedup_key="key")) == [first]
+    assert ids(store.find_requests(group_key="group")) == [first]
+    for none in ({"kind": "c"}, {"queue": "none"}, {"dedup_key": "k"}, {"group_key": "g"}):
+        assert store.find_requests(**none) == Found([], None)  # type: ignore[arg-type]
+
+
+def test_part_of_an_error_is_found_in_any_case(store: Session) -> None:
+    store.put(2)
+    one, two = store.claim(limit=2)
+    store.fail([one, two], [DEAD, Failure("100% [a_b]")])
+    for part in ("Timeout", "timeouterror: NO", "from the api"):
+        assert ids(store.find_requests(error=part)) == [one.request_id]
+    for part in ("100% [", "A_B"):
+        assert ids(store.find_requests(error=part)) == [two.request_id]
+    for part in ("%", "_"):  # no patterns
+        assert ids(store.find_requests(error=part)) == [two.request_id]
+    assert ids(store.find_requests(error="no answer", statuses=["Pending"])) == []
+
+
+def test_ages_and_times_choose(store: Session, clock: Clock) -> None:
+    made = []
+    for _ in range(3):
+        made += store.put()
+        clock.advance(minutes=10)
+    old, middle, new = made
+    minutes = [timedelta(minutes=number) for number in (5, 15, 20, 25)]
+    assert ids(store.find_requests(min_age=minutes[1])) == [middle, old]
+    assert ids(store.find_requests(min_age=minutes[2])) == [middle, old]
+    assert ids(store.find_requests(max_age=minutes[1])) == [new]
+    assert ids(store.find_requests(max_age=minutes[2])) == [new, middle]
+    assert ids(store.find_requests(min_age=minutes[1], max_age=minutes[3])) == [middle]
+    at = clock.now - minutes[2]
+    assert ids(store.find_requests(since=at)) == [new, middle]
+    assert ids(store.find_requests(until=at)) == [middle, old]
+    assert ids(store.find_requests(since=at, until=at)) == [middle]
+    assert ids(store.find_requests(since=at, max_age=minutes[0])) == []
+
+
+def test_pages_go_on_where_the_last_one_ended(store: Session) -> None:
+    made = store.put(5)
+    store.complete(store.claim(limit=2))
+    page = store.find_requests(limit=2)
+    assert (ids(page), page.after) == (made[:2:-1], made[3])
+    page = store.find_requests(limit=2, after=page.after)
+    assert ids(page) == [made[2], made[1]]
+    page = store.find_requests(limit=2, after=page.after)
+    assert (ids(page), page.after) == ([made[0]], None)
+
+
+@pytest.mark.parametrize("look", [1, 2, 3, 7])
+def test_no_request_is_missed_however_few_are_looked_at(look: int, store: Session) -> None:
+    made = []
+    for _ in range(4):
+        made += list(one_of_each(store).values())
+    assert all_pages(store, look=look) == sorted(made, reverse=True)
+    assert all_pages(store, look=look, limit=3) == sorted(made, reverse=True)
+    failed = [request for (request,) in store.rows("queue", "request_id", status="Failed")]
+    assert all_pages(store, look=look, statuses=["Failed"]) == failed[::-1]
+    assert all_pages(store, look=look, statuses=["Failed"], queue="default") == failed[::-1]
+
+
+def test_a_call_looks_at_so_many_requests_only(store: Session) -> None:
+    made = store.put(10)
+    page = store.find_requests(kind="none", look=4)
+    assert (page.requests, page.after) == ([], made[6])
+    page = store.find_requests(kind="none", look=4, after=page.after)
+    assert (page.requests, page.after) == ([], made[2])
+    page = store.find_requests(kind="none", look=4, after=page.after)
+    assert page == Found([], None)
+
+
+@pytest.mark.only_on("postgresql", why="there alone is a lane")
+@pytest.mark.parametrize("look", [1, 3, 100])
+def test_requests_in_the_lane_are_found(look: int, store: Session) -> None:
+    loads = cast("PostgresSession", store)
+    run = store.begun("load")
+    store.put(2)
+    loads.lay("load", run, [{"kind": "b"}] * 3)
+    store.put()
+    loads.lay("load", run, [{"kind": "b"}] * 2, 1 << 16)
+    store.put()
+    store.promote("load", run, 5)
+    every = store.rows("requests", "request_id")
+    assert len(every) == 9
+    newest_first = [request for (request,) in reversed(every)]
+    assert all_pages(store, look=look) == newest_first
+    assert all_pages(store, look=look, limit=2, statuses=["Pending"]) == newest_first
+    assert all_pages(store, look=look, statuses=["Scheduled"]) == []
+    assert all_pages(store, look=look, max_age=timedelta(hours=1)) == newest_first
