@@ -105,8 +105,8 @@ class Context:
 
         Args:
             connection: a connection to the database of the request, with the rights of
-                `rowlease_worker`, of a library that `Client.bind` or `AsyncClient.bind` takes. With
-                a connection for asyncio, await the call.
+                `rowlease_worker`. `Client.bind` and `AsyncClient.bind` list the libraries. With an
+                asyncio connection, await the call.
             result: the result; at most 1 MiB of JSON.
 
         Raises:

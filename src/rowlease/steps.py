@@ -74,7 +74,7 @@ def run(steps: Steps[T]) -> T:
 async def run_in(threads: Executor | None, steps: Steps[T]) -> T:
     """Execute the steps from an event loop. Only calls use the threads; pauses do not.
 
-    Without threads, calls block the event loop, and what they return is awaited if possible.
+    Without threads, calls block the event loop, and awaitable results are awaited.
 
     If this is cancelled, a call that has begun continues, and its result is dropped.
     """

@@ -104,7 +104,7 @@ async def drain_async(
     schedules: bool = False,
     limit: int = 1000,
 ) -> list[Ran]:
-    """As `drain`, in the running event loop, in which coroutines then run."""
+    """The same as `drain`, but coroutines run in the running event loop."""
     steps = _steps(where, tasks, Task.run_coroutine, queues, reraise, schedules, limit)
     return await run_in(None, steps)
 
