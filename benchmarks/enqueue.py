@@ -25,6 +25,7 @@ from benchmarks.peers.running import installed, order
 from benchmarks.servers import add_dsn, database, described, programs, server
 from benchmarks.tables import Table, at_least, finish, rates, ratio
 from rowlease import Client, untyped_request
+from rowlease.model import Begun
 from rowlease.store import bulk_store
 
 SINGLES = 1_000
@@ -58,11 +59,11 @@ def by_copy(place: str, count: int) -> float:
     with database(place) as dsn, closing(bulk_store(dsn, "rowlease benchmark")) as store:
         count *= COPIED
         run = store.begin_load("bench", "default", "benchmark")
-        assert isinstance(run, int)
-        blocks = list(staged_rows(run, count))
+        assert isinstance(run, Begun)
+        blocks = list(staged_rows(run.run_number, count))
         began = time.perf_counter()
-        store.copy_staged(["load_id", "run_number", "row_id", "payload"], blocks)
-        store.promote("bench", run, count, kind="noop")
+        store.copy_rows("staging", ["load_id", "run_number", "row_id", "payload"], blocks)
+        store.promote("bench", run.run_number, count, kind="noop")
         return count / (time.perf_counter() - began)
 
 

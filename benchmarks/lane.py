@@ -44,8 +44,8 @@ COPIES: dict[str, tuple[str, Callable[[int, int, int], str]]] = {
         lambda run, task, n: f"load\t{run}\t{(task << 46) + n}\tnoop\t{n % 10}\t",
     ),
     "lane": (
-        "lane (run_number, part, priority, kind, payload)",
-        lambda run, task, n: f"{run}\t{task << 16}\t{n % 10}\tnoop\t",
+        "lane (run_number, part, ends_part, priority, kind, payload)",
+        lambda run, task, n: f"{run}\t{task << 16}\t{n == 0:d}\t{n % 10}\tnoop\t",
     ),
 }
 
@@ -59,17 +59,14 @@ def blocks(way: str, run: int, task: int, rows: int) -> Iterator[bytes]:
         yield text.encode() + b"\n"
 
 
-def write(dsn: str, way: str, run: int, task: int, made: list[bytes], rows: int) -> None:
+def write(dsn: str, way: str, made: list[bytes]) -> None:
     """Write the rows of a task in one transaction."""
-    with psycopg.connect(dsn) as sql:
-        with sql.cursor().copy(f"copy rowlease.{COPIES[way][0]} from stdin") as copy:
-            for block in made:
-                copy.write(block)
-        if way == "lane":
-            sql.execute(
-                "select rowlease.end_part('load', %s, %s, %s::integer[], %s::bigint[])",
-                [run, task << 16, list(range(10)), [rows // 10] * 10],
-            )
+    with (
+        psycopg.connect(dsn) as sql,
+        sql.cursor().copy(f"copy rowlease.{COPIES[way][0]} from stdin") as copy,
+    ):
+        for block in made:
+            copy.write(block)
 
 
 def load(dsn: str, sql: psycopg.Connection, way: str, rows: int) -> tuple[float, float]:
@@ -84,10 +81,7 @@ def load(dsn: str, sql: psycopg.Connection, way: str, rows: int) -> tuple[float,
     sql.execute("checkpoint")
     began = time.monotonic()
     with ThreadPoolExecutor(TASKS) as pool:
-        for done in [
-            pool.submit(write, dsn, way, run, task, made[task], rows // TASKS)
-            for task in range(TASKS)
-        ]:
+        for done in [pool.submit(write, dsn, way, made[task]) for task in range(TASKS)]:
             done.result()
     written = time.monotonic()
     if way != "queue":

@@ -235,9 +235,11 @@ create table rowlease.lane (
   request_id bigint       not null default nextval('rowlease.queue_request_id_seq'),
   kind       varchar(200) not null,
   payload    json         not null,
+  ends_part  boolean,  -- true in one row of each part; see end_part
   constraint lane_pkey primary key (run_number, priority, part, request_id),
   constraint lane_priority check (priority between 0 and 255),
-  constraint lane_says_what check (kind <> '' and octet_length(payload::text) <= 1048576)
+  constraint lane_kind check (kind <> ''),
+  constraint lane_payload check (octet_length(payload::text) <= 1048576)
 ) with (
   autovacuum_vacuum_scale_factor = 0.01,
   autovacuum_vacuum_threshold = 2000,
@@ -270,6 +272,7 @@ create table rowlease.load (
   num_staged      bigint       not null default 0,    -- rows that were reported as written
   num_enqueued    bigint       not null default 0,    -- requests that it has become
   num_duplicates  bigint       not null default 0,    -- rows left out: a live request has the dedup key
+  num_clamped     bigint       not null default 0,    -- requests whose priority was lowered to the maximum
   in_lane         boolean      not null default false,  -- promoted, and rows of it may be in the lane
   place           bigint,                             -- a request_id: its place among requests that are due at once
   max_attempts    integer,                            -- of its requests in the lane

@@ -34,14 +34,15 @@ revoke all on all routines in schema rowlease, rowlease_internal from public;
 grant usage on schema rowlease
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 
-grant select, insert on rowlease.inbox to rowlease_producer;
+grant select, insert on rowlease.inbox, rowlease.load_inbox, rowlease.staging_inbox
+   to rowlease_producer;
 grant insert on rowlease.staging to rowlease_producer;
-grant insert (run_number, priority, part, kind, payload) on rowlease.lane to rowlease_producer;
+grant insert (run_number, priority, part, kind, payload, ends_part) on rowlease.lane to rowlease_producer;
 grant usage on sequence rowlease.queue_request_id_seq to rowlease_producer;
 grant execute on function rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begin_load,
-                          rowlease.end_part, rowlease.report_load, rowlease.promote, rowlease.discard_staged,
+                          rowlease.report_load, rowlease.promote, rowlease.discard_staged,
                           rowlease.listen
    to rowlease_producer;
 

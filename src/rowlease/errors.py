@@ -5,7 +5,8 @@ Most classes use their docstring as the default message::
     RowleaseError
     ├── ConfigError            wrong settings or arguments        exit code 2
     ├── InvalidRequest         wrong arguments of an enqueue      exit code 2
-    │   └── WrongArguments     a payload does not fit its task    exit code 2
+    │   ├── WrongArguments     a payload does not fit its task    exit code 2
+    │   └── LoadDiffers        a load has more or fewer rows than counted  exit code 2
     ├── NoResult               a request is a dead letter, or was cancelled
     ├── UnknownTask            no task is registered for a kind   exit code 2
     ├── QueueFull              the queue is at its capacity       exit code 4
@@ -53,6 +54,10 @@ class InvalidRequest(RowleaseError):
 
 class WrongArguments(InvalidRequest):
     """The payload does not fit the parameters of the task; another attempt would not help."""
+
+
+class LoadDiffers(InvalidRequest):
+    """The number of a load's rows is not the expected one; write the load again."""
 
 
 class NoResult(RowleaseError):

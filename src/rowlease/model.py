@@ -248,13 +248,31 @@ class Corrected(NamedTuple):
     actual: int
 
 
+class Begun(NamedTuple):
+    """A run of a load that may write rows.
+
+    Attributes:
+        run_number: the fencing token, for each row and each further call.
+        max_priority: of the queue; rows have at most this priority.
+    """
+
+    run_number: int
+    max_priority: int
+
+
 class Promoted(NamedTuple):
-    """The answer to `promote`: `ok`, or `repeat` with the counts of the first call."""
+    """The answer to `promote`: `ok`, or `repeat` with the counts of the first call.
+
+    Attributes:
+        num_duplicates: rows whose dedup key is live, or came before in the load; not enqueued.
+        num_clamped: rows whose priority was lowered to the queue's maximum.
+    """
 
     outcome: Outcome
     num_rows: int
     num_enqueued: int
     num_duplicates: int
+    num_clamped: int = 0
 
 
 class Maintained(NamedTuple):

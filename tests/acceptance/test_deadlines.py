@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from rowlease.errors import StoreConflict, StoreTimeout, StoreUnavailable
-from rowlease.model import NewRequest, Outcome
+from rowlease.model import Begun, NewRequest, Outcome
 from rowlease.store import Store, bulk_store, open_store
 from rowlease.store.pool import MOST
 from rowlease.store.postgresql.store import PostgresStore
@@ -167,7 +167,7 @@ def test_a_long_routine_has_more_time_at_the_server_too(dsn: str, sql: Sql) -> N
             "$$ begin perform pg_sleep(3); return new; end $$")  # fmt: skip
         sql("create trigger linger before insert on rowlease.load for each row "
             "execute function rowlease.linger()")  # fmt: skip
-        assert isinstance(store.begin_load("load", "default", "one"), int)
+        assert isinstance(store.begin_load("load", "default", "one"), Begun)
         assert store.enqueue_many("default", [NewRequest(kind="x")])[0].outcome is Outcome.OK
 
 
@@ -196,16 +196,18 @@ def test_bulk_writing_and_reading_end_when_the_session_goes_silent(
 ) -> None:
     monkeypatch.setattr("rowlease.store.deadlines.BULK", timedelta(seconds=1))
     with closing(bulk_store(proxy.dsn, "test")) as store:
-        run = store.begin_load("load", "default", "one")
+        begun = store.begin_load("load", "default", "one")
+        assert isinstance(begun, Begun)
+        row = f"load,{begun.run_number},0,x,{{}}\n".encode()
 
         def blocks() -> Iterator[bytes]:
-            yield f"load,{run},0,x,{{}}\n".encode()
+            yield row
             proxy.freeze()
             while True:
-                yield f"load,{run},0,x,{{}}\n".encode() * 5000
+                yield row * 5000
 
-        columns = ["load_id", "run_number", "row_id", "kind", "payload"]
-        assert seconds_of(lambda: store.copy_staged(columns, blocks()), StoreTimeout) < 2 * SOON
+        where = "staging", ["load_id", "run_number", "row_id", "kind", "payload"]
+        assert seconds_of(lambda: store.copy_rows(*where, blocks()), StoreTimeout) < 2 * SOON
         proxy.thaw()
         store.enqueue_many("default", [NewRequest(kind="x")] * 20_000)
         (part,) = store.id_ranges("queue", {}, 1)

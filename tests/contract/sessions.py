@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg.rows import dict_row
 
-from rowlease.model import Claim, Depth, LeasedRequest, NewRequest
+from rowlease.model import Begun, Claim, Depth, LeasedRequest, NewRequest
 from rowlease.store import Store
 from rowlease.store.bulk import LANE
 from rowlease.store.postgresql.connection import BoundedConnection
@@ -222,11 +222,13 @@ class Session(Store):
         answers = self.enqueue_many(queue, [request] * count)
         return [answer.request_id for answer in answers if answer.request_id is not None]
 
-    def begun(self, load_id: str, run_by: str = "one", queue: str = "default") -> int:
+    def begun(
+        self, load_id: str, run_by: str = "one", columns: str | None = None, queue: str = "default"
+    ) -> int:
         """Begin a load that is not promoted; the run's number."""
-        number = self.begin_load(load_id, queue, run_by)
-        assert isinstance(number, int)
-        return number
+        begun = self.begin_load(load_id, queue, run_by, columns)
+        assert isinstance(begun, Begun)
+        return begun.run_number
 
     def staged(
         self,
@@ -236,7 +238,7 @@ class Session(Store):
         queue: str = "default",
     ) -> int:
         """Begin or continue a load and write rows of it; returns the run's number."""
-        number = self.begun(load_id, run_by, queue)
+        number = self.begun(load_id, run_by, queue=queue)
         self.stage(load_id, number, rows)
         return number
 
@@ -457,25 +459,16 @@ class PostgresSession(PostgresStore, Session):
         self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]], part: int = 0
     ) -> None:
         """Write a part of a load into the lane as Spark does, all of it or nothing."""
-        counts: Counter[int] = Counter()
-        with self.raw.transaction():
-            with self.raw.cursor().copy(
-                f"copy rowlease.lane ({', '.join(LANE)}) from stdin"
-            ) as copy:
-                for row in rows:
-                    counts[row.get("priority", 0)] += 1
-                    copy.write_row(
-                        [run_number, part, row.get("priority", 0), row.get("kind", "a"),
-                         row.get("payload", "{}")]
-                    )  # fmt: skip
-            self.end_part(load_id, run_number, part, counts)
-
-    def end_part(self, load_id: str, run_number: int, part: int, counts: Mapping[int, int]) -> None:
-        """Count the rows of a part, which this transaction has written."""
-        self._call(
-            "end_part", p_load_id=load_id, p_run_number=run_number, p_part=part,
-            p_priorities=list(counts.keys()), p_counts=list(counts.values()),
-        )  # fmt: skip
+        with (
+            self.connection() as sql,
+            sql.transaction(),
+            sql.cursor().copy(f"copy rowlease.lane ({', '.join(LANE)}) from stdin") as copy,
+        ):
+            for place, row in enumerate(rows):
+                copy.write_row(
+                    [run_number, part, not place, row.get("priority", 0), row.get("kind", "a"),
+                     row.get("payload", "{}")]
+                )  # fmt: skip
 
     def hold_gate(self, queue: str) -> None:
         self.execute("select from rowlease.gate where queue_name = %s for update", (queue,))

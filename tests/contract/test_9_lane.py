@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RowleaseError
+from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RowleaseError, StoreConflict
 from rowlease.model import Failure, LeasedRequest, Outcome, Promoted
 from tests.contract.sessions import Clock, PostgresSession, Session
 
@@ -150,15 +150,11 @@ def test_a_part_that_ends_after_the_promotion_does_not_count(
     run = store.begun("x")
     store.lay("x", run, named("a"))
     late.begin()
-    late.execute(
-        "insert into rowlease.lane (run_number, priority, part, kind, payload)"
-        " values (%s, 0, 7, 'late', '{}')",
-        [run],
-    )
+    late.lay("x", run, named("late"), 7)
     store.promote("x", run, 1)
-    with pytest.raises(LoadLost, match='load "x" is promoted: rows that are written now do not'):
-        late.end_part("x", run, 7, {0: 1})
-    late.rollback()
+    says = f"run {run} of a load is over: the load is promoted, or a later run has taken it over"
+    with pytest.raises(LoadLost, match=says), late.connection() as sql:
+        sql.execute("commit")
     assert all_claimed(store) == ["a"]
     checks(store)
 
@@ -172,6 +168,7 @@ def test_a_promotion_waits_for_a_part_that_is_ending(
     store.lay("x", run, named("a"))
     store.begin()
     store.lay("x", run, named("b"), 1)
+    store.execute("set constraints rowlease.end_part immediate")  # as its commit does
     expected = 2 if ending == "commit" else 1
     answer = driver.waiting(lambda: driver.promote("x", run, expected))
     getattr(store, ending)()
@@ -190,7 +187,7 @@ def test_a_part_that_ends_while_its_load_is_promoted_waits_and_does_not_count(
     driver.promote("x", run, 1)
     late = store.waiting(lambda: store.lay("x", run, named("late"), 1))
     driver.commit()
-    with pytest.raises(LoadLost, match="is promoted"):
+    with pytest.raises(LoadLost, match="is over"):
         late.result()
     assert all_claimed(driver) == ["a"]
     checks(driver)
@@ -205,7 +202,7 @@ def test_a_part_that_ends_while_its_run_is_superseded_does_not_count(
     driver.begun("x", "two")
     late = store.waiting(lambda: store.lay("x", run, named("late"), 1))
     driver.commit()
-    with pytest.raises(LoadLost, match="was taken over by two"):
+    with pytest.raises(LoadLost, match="is over"):
         late.result()
 
 
@@ -213,7 +210,7 @@ def test_of_two_drivers_the_later_alone_counts(store: PostgresSession) -> None:
     one = store.begun("x", "one")
     store.lay("x", one, named("a0", "a1"))
     two = store.begun("x", "two")
-    with pytest.raises(LoadLost, match="taken over by two"):
+    with pytest.raises(LoadLost, match="is over"):
         store.lay("x", one, named("a2", "a3"), 1)
     store.lay("x", two, named("b0", "b1"))
     with pytest.raises(LoadLost):
@@ -223,8 +220,95 @@ def test_of_two_drivers_the_later_alone_counts(store: PostgresSession) -> None:
     checks(store)
 
 
+def test_what_another_attempt_writes_of_a_part_is_dropped(store: PostgresSession) -> None:
+    run = store.begun("x")
+    first = [*named("a", "b"), *named("c", priority=2)]
+    other = [*named("A", "B"), *named("C", priority=1)]
+    store.lay("x", run, named("d"), 4)
+    store.lay("x", run, first, 5)
+    for copy in (first, other):
+        store.lay("x", run, copy, 5)
+        assert len(store.rows("lane", "kind")) == 4
+    assert store.promote("x", run, 4).outcome == Outcome.OK
+    assert all_claimed(store) == ["c", "d", "a", "b"]
+    checks(store)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_of_two_attempts_that_end_at_once_one_counts(
+    store: PostgresSession, another: Another, ending: str
+) -> None:
+    copy = cast("PostgresSession", another())
+    run = store.begun("x")
+    store.begin()
+    store.lay("x", run, [*named("b", priority=2), *named("a")])
+    store.execute("set constraints rowlease.end_part immediate")  # as its commit does
+    rows = [*named("C", priority=3), *named("B", priority=2)]
+    done = copy.waiting(lambda: copy.lay("x", run, rows))
+    getattr(store, ending)()
+    done.result()
+    assert store.promote("x", run, 2).outcome == Outcome.OK
+    assert all_claimed(store) == (["b", "a"] if ending == "commit" else ["C", "B"])
+    checks(store)
+
+
+def test_an_attempt_with_savepoints_is_refused_where_another_counts(store: PostgresSession) -> None:
+    run = store.begun("x")
+    store.lay("x", run, named("a"))
+    store.begin()
+    store.lay("x", run, named("b"))  # a transaction inside a transaction is a savepoint
+    with pytest.raises(StoreConflict, match="write it without savepoints"), store.connection() as s:
+        s.execute("commit")
+    assert store.promote("x", run, 1).outcome == Outcome.OK
+    assert all_claimed(store) == ["a"]
+
+
+@pytest.mark.parametrize(("marks", "counted"), [("false", 0), ("n = 3", 3), ("true", 3)])
+def test_any_program_may_append_a_part_and_marks_a_row_of_it(
+    store: PostgresSession, marks: str, counted: int
+) -> None:
+    run = store.begun("x")
+    store.execute(
+        "insert into rowlease.load_inbox (run_number, part, ends_part, priority, kind, payload)"
+        f" select %s, 0, {marks}, 0, 'a', '{{}}' from generate_series(1, 3) as g(n)",
+        (run,),
+    )
+    assert store.promote("x", run, counted).num_enqueued == counted
+    assert len(all_claimed(store)) == counted
+    checks(store)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("priority", -1, "a priority is below 0"),
+        ("kind", "", "kind must be a task name"),
+        ("kind", "x" * 201, "too long"),
+        ("payload", f'"{"x" * 2**20}"', "a payload has over 1048576 bytes"),
+    ],
+)
+def test_a_row_that_no_queue_accepts_is_refused_with_its_part(
+    store: PostgresSession, column: str, value: Any, says: str
+) -> None:
+    run = store.begun("x")
+    with pytest.raises(InvalidRequest, match=says):
+        store.lay("x", run, [*named("a"), {column: value}])
+    assert store.rows("lane", "kind") == []
+
+
+def test_a_load_counts_the_priorities_that_are_lowered(store: PostgresSession) -> None:
+    store.configure_queue("default", max_priority=2)
+    run = store.begun("x")
+    store.lay("x", run, [*named("a"), *named("b", "c", priority=3)])
+    store.stage("x", run, [{"row_id": n, "kind": "d", "priority": n} for n in range(5)] * 2)
+    done = Promoted(Outcome.OK, 8, 8, 0, 4 + 10)
+    assert store.promote("x", run, 8, num_clamped=10) == done
+    assert store.promote("x", run, 8) == done._replace(outcome=Outcome.REPEAT)
+    assert store.begin_load("x", "default", "two") == done._replace(outcome=Outcome.REPEAT)
+
+
 def test_a_load_that_was_never_begun_has_no_parts(store: PostgresSession) -> None:
-    with pytest.raises(LoadLost, match='load "x" does not exist'):
+    with pytest.raises(LoadLost, match="run 7 of a load is over"):
         store.lay("x", 7, named("a"))
     assert store.rows("lane", "request_id") == []
 

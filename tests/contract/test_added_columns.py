@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.model import Failure, NewRequest, Outcome
+from rowlease.model import Begun, Failure, NewRequest, Outcome
 from rowlease.store import Store
 from tests.contract.sessions import Session
 
@@ -97,9 +97,9 @@ def fired(store: Store) -> Any:
 
 
 def loaded(store: Store) -> Any:
-    run = store.begin_load("first", "default", "me")
-    assert isinstance(run, int)
-    return run, store.promote("first", run, 0)
+    begun = store.begin_load("first", "default", "me")
+    assert isinstance(begun, Begun)
+    return begun, store.promote("first", begun.run_number, 0)
 
 
 def listed(store: Store) -> Any:

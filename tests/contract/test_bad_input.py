@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RoutineError, RowleaseError
+from rowlease.errors import (
+    InvalidRequest,
+    LoadDiffers,
+    LoadLost,
+    QueueFull,
+    RoutineError,
+    RowleaseError,
+)
 from rowlease.model import Held, NewRequest
 from rowlease.store import Store
 from rowlease.store.routines import packaged
@@ -99,8 +106,7 @@ def begin_for_another_queue(store: Session) -> Any:
 
 
 def begin_with_other_columns(store: Session) -> Any:
-    run = store.begin_load("x", "default", "one", "a")
-    assert isinstance(run, int)
+    run = store.begun("x", "one", "a")
     store.promote("x", run, 0)
     return store.begin_load("x", "default", "two", "b")
 
@@ -186,7 +192,7 @@ REFUSED = [
         "max_attempts is 0; it must be 1 or more"),
     Bad("RL007", enqueue_two(max_attempts=0), InvalidRequest,
         "max_attempts is 0; it must be 1 or more"),
-    Bad("RL008", promote(count=3), InvalidRequest,
+    Bad("RL008", promote(count=3), LoadDiffers,
         'load "x" has 1 staged rows where 3 were expected; write it again'),
     Bad("RL009", begin_for_another_queue, InvalidRequest,
         'load "x" belongs to queue "mail", not to "default"; use another load id'),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rowlease.errors import StoreError
-from rowlease.model import Enqueued, Failure, NewRequest, Outcome
+from rowlease.model import Enqueued, Failure, NewRequest, Outcome, Promoted
 from rowlease.store import open_store
 from tests.contract.sessions import Clock, Session
 from tests.contract.test_3_order import ids
@@ -171,8 +171,8 @@ def test_a_load_counts_the_keys_that_are_taken_and_those_that_came_twice(store: 
             for place, key in enumerate(["k", "l", "l", None, None])
         ],
     )
-    assert store.promote("load", run, 5) == (Outcome.OK, 5, 3, 2)
-    assert store.promote("load", run, 5) == (Outcome.REPEAT, 5, 3, 2)
+    assert store.promote("load", run, 5) == Promoted(Outcome.OK, 5, 3, 2)
+    assert store.promote("load", run, 5) == Promoted(Outcome.REPEAT, 5, 3, 2)
 
 
 def test_the_inbox_refuses_a_key_that_is_taken(store: Session) -> None:

@@ -31,13 +31,11 @@ def swept(store: Session) -> int:
 
 
 def test_a_load_begins_empty_whatever_a_dead_run_has_staged(store: Session) -> None:
-    dead = store.begin_load("x", "default", "dead", "a, b")
-    assert isinstance(dead, int)
+    dead = store.begun("x", "dead", "a, b")
     store.stage("x", dead, numbered(3))
     other = store.staged("y", numbered(1))
     store.report_load("x", dead, 3)
-    run = store.begin_load("x", "default", "one", "a, c")
-    assert isinstance(run, int)
+    run = store.begun("x", "one", "a, c")
     assert store.rows("staging", "load_id", "run_number") == [("y", other)]
     assert store.rows("load", "load_id", "columns", "num_staged") == [
         ("x", "a, c", 0),
@@ -48,8 +46,7 @@ def test_a_load_begins_empty_whatever_a_dead_run_has_staged(store: Session) -> N
 
 
 def test_a_promoted_load_that_begins_again_answers_with_its_counts(store: Session) -> None:
-    run = store.begin_load("x", "default", "one", "a")
-    assert isinstance(run, int)
+    run = store.begun("x", "one", "a")
     store.stage("x", run, numbered(2))
     store.promote("x", run, 2)
     before = ledger(store)
@@ -62,8 +59,7 @@ def test_a_promoted_load_that_begins_again_answers_with_its_counts(store: Sessio
 
 
 def test_a_promoted_load_does_not_begin_again_with_other_columns(store: Session) -> None:
-    run = store.begin_load("x", "default", "one", "payload string, priority int")
-    assert isinstance(run, int)
+    run = store.begun("x", "one", "payload string, priority int")
     store.promote("x", run, 0)
     before = ledger(store)
     says = (

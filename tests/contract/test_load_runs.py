@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rowlease.errors import LoadLost
-from rowlease.model import Outcome, Promoted
+from rowlease.model import Begun, Outcome, Promoted
 from tests.contract.sessions import Clock, Session
 
 #: Rows of a part; a load has two. All drivers write as many, so that counting shows nothing.
@@ -76,12 +76,13 @@ class Scene:
             begun = self._store.begin_load(self._load_id, "default", driver)
             if isinstance(begun, Promoted):
                 return begun.outcome
-            assert begun > max(self._numbers.values(), default=0) or self._numbers[driver] == begun
-            self._numbers[driver] = begun
+            run = begun.run_number
+            assert run > max(self._numbers.values(), default=0) or self._numbers[driver] == run
+            self._numbers[driver] = run
             return Outcome.OK
         if step == PROMOTE:
             done = self._store.promote(self._load_id, self._numbers[driver], 2 * ROWS)
-            assert done[1:] == (2 * ROWS, 2 * ROWS, 0)
+            assert done[1:] == (2 * ROWS, 2 * ROWS, 0, 0)
             return done.outcome
         self._store.stage(self._load_id, self._numbers[driver], part(int(step[-1]), driver))
         return "staged"
@@ -195,11 +196,11 @@ def test_who_takes_a_load_over_while_it_is_promoted_waits_for_the_answer(
         assert second.result() == Promoted(Outcome.REPEAT, ROWS, ROWS, 0)
         assert one.promote("x", run, ROWS).outcome == Outcome.REPEAT
     else:
-        number = second.result()
-        assert isinstance(number, int)
+        begun = second.result()
+        assert isinstance(begun, Begun)
         with pytest.raises(LoadLost, match="taken over by two"):
             one.promote("x", run, ROWS)
-        assert two.promote("x", number, 0) == Promoted(Outcome.OK, 0, 0, 0)
+        assert two.promote("x", begun.run_number, 0) == Promoted(Outcome.OK, 0, 0, 0)
 
 
 def test_rows_that_a_task_commits_after_the_take_over_belong_to_its_run(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rowlease.errors import StoreError
-from rowlease.model import Failure, NewRequest
+from rowlease.model import Begun, Failure, NewRequest
 from rowlease.store import Store, migrate
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -45,12 +45,12 @@ def test_requests_run_while_all_tables_are_published(dsn: str, store: Store, sql
     store.fail(leased[1:3], [Failure("x"), Failure("x", dead=True)])
     store.abandon(leased[3:])
     run = store.begin_load("l", "default", "one")
-    assert isinstance(run, int)
+    assert isinstance(run, Begun)
     sql(
         "insert into rowlease.staging (load_id, run_number, row_id, kind) values ('l', %s, 1, 'a')",
-        [run],
+        [run.run_number],
     )
-    store.promote("l", run, 1)
+    store.promote("l", run.run_number, 1)
     store.requeue(queue="default")
     store.cancel([leased[3].request_id])
     store.purge("default", limit=1)

@@ -17,7 +17,7 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 
 EVERYONE = {"schema_version"}
 PRODUCER = EVERYONE | {
-    "enqueue", "enqueue_many", "begin_load", "end_part", "report_load", "promote",
+    "enqueue", "enqueue_many", "begin_load", "report_load", "promote",
     "discard_staged", "listen",
 }  # fmt: skip
 WORKER = EVERYONE | {
@@ -48,7 +48,13 @@ ROUTINES = {
 #: What each role may do with which table or view; `*` means all others.
 TABLES = {
     "public": {"*": ""},
-    "rowlease_producer": {"inbox": "select insert", "staging": "insert", "*": ""},
+    "rowlease_producer": {
+        "inbox": "select insert",
+        "load_inbox": "select insert",
+        "staging_inbox": "select insert",
+        "staging": "insert",
+        "*": "",
+    },
     "rowlease_worker": {"*": ""},
     "rowlease_reader": {"*": "select"},
     "rowlease_operator": {"*": "select"},
@@ -181,10 +187,14 @@ ALLOWED = {
         "select p.* from rowlease.begin_load('l', 'default', 'one') b,"
         " rowlease.promote('l', b.run_number, 1) p",
         "with load as materialized (select * from rowlease.begin_load('m', 'default', 'one'))"
-        " insert into rowlease.lane (run_number, priority, part, kind, payload)"
-        " select run_number, 0, 0, 'x', '{}' from load",
-        "select rowlease.end_part('m', b.run_number, 0, '{0}', '{1}')"
-        " from rowlease.begin_load('m', 'default', 'one') b",
+        " insert into rowlease.lane (run_number, priority, part, kind, payload, ends_part)"
+        " select run_number, 0, 0, 'x', '{}', true from load",
+        "with load as materialized (select * from rowlease.begin_load('m', 'default', 'one'))"
+        " insert into rowlease.load_inbox (run_number, priority, part, kind, payload, ends_part)"
+        " select run_number, 0, 1, 'x', '{}', true from load",
+        "select * from rowlease.load_inbox",
+        "insert into rowlease.staging_inbox (load_id, run_number, row_id) values ('m', 1, 1)",
+        "select * from rowlease.staging_inbox",
         "select rowlease.schema_version()",
     ],
     "rowlease_worker": [

@@ -18,7 +18,8 @@ from rowlease.demo.ledger import close_run, find_run
 from rowlease.demo.source import COLUMNS, Input, prepare
 from rowlease.demo.tasks import flight
 from rowlease.errors import RowleaseError
-from rowlease.spark.load import promoted
+from rowlease.model import Begun
+from rowlease.spark.promotion import promoted
 from rowlease.store import Store, open_store
 from tests.conftest import in_database, scratch_database
 
@@ -66,7 +67,7 @@ def worked(server_dsn: str, template: str, flights: Any) -> Iterator[str]:
         with closing(open_store(dsn)) as store:
             store.configure_queue(job.QUEUE)
             run = store.begin_load("load", job.QUEUE, "one")
-            assert isinstance(run, int)
+            assert isinstance(run, Begun)
             promoted(store, job.stage_requests(flights, dsn, "load", run))
             work(store)
         yield name
@@ -176,8 +177,8 @@ def test_a_run_continues_until_its_results_were_compared(
     assert first.load_id.endswith(":1")
     assert not first.promoted
     run = store.begin_load(first.load_id, job.QUEUE, "one")
-    assert isinstance(run, int)
-    store.promote(first.load_id, run, 0)
+    assert isinstance(run, Begun)
+    store.promote(first.load_id, run.run_number, 0)
     assert find_run(spark, dsn, source) == (first.load_id, True)
     close_run(store, first)
     second = find_run(spark, dsn, source)

@@ -13,14 +13,26 @@ import sqlalchemy as sa
 from pyspark.sql import functions as F
 
 from rowlease.errors import ConfigError, InvalidRequest, LoadLost, StoreUnavailable
-from rowlease.model import Outcome, Promoted
+from rowlease.model import Begun, Outcome, Promoted
 from rowlease.spark import enqueue
-from rowlease.spark.load import ROW_BITS, Staged, new_run, promoted, stage
+from rowlease.spark.load import ROW_BITS, new_run, stage
+from rowlease.spark.promotion import Staged, promoted
 from rowlease.store import Store
 from tests.spark.lost_answer import GONE, LostAnswer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 SECRET = "a-password-that-must-not-show"
+#: Rows without keys go into the lane, all others into the table `staging`.
+both_ways = pytest.mark.parametrize("way", [{}, {"group_key": "id"}], ids=["lane", "staging"])
+
+
+def leftovers(sql: Sql) -> int:
+    """How many rows wait that are no requests."""
+    ((found,),) = sql(
+        "select (select count(*) from rowlease.staging) + (select count(*) from rowlease.lane)"
+        " - (select count(*) from rowlease.requests) + (select count(*) from rowlease.queue)"
+    )
+    return int(found)
 
 
 def test_rows_become_requests_with_clamped_priority(
@@ -42,7 +54,7 @@ def test_rows_become_requests_with_clamped_priority(
         due_time="at",
         load_id="first",
     )
-    assert done == Promoted(Outcome.OK, 3, 3, 0)
+    assert done == Promoted(Outcome.OK, 3, 3, 0, 1)
     rows = sql(
         "select kind, priority, dedup_key, group_key, due_time, load_id, payload::text, status"
         " from rowlease.requests where queue_name = 'flights' order by request_id"
@@ -65,7 +77,7 @@ def test_each_row_can_have_its_own_kind_and_payload(spark: Any, dsn: str, sql: S
     )
     enqueue(frame, dsn, queue="default", kind=F.col("name"), payload="json", priority="urgency")
     enqueue(frame, dsn, queue="default", kind="c", payload=F.struct("name"), priority=3)
-    assert sql("select kind, payload::text, priority from rowlease.queue order by 1, 2") == [
+    assert sql("select kind, payload::text, priority from rowlease.requests order by 1, 2") == [
         ("a", '{"x": 1}', 9),
         ("b", "{}", 0),
         ("c", '{"name":"a"}', 3),
@@ -73,51 +85,74 @@ def test_each_row_can_have_its_own_kind_and_payload(spark: Any, dsn: str, sql: S
     ]
 
 
+@both_ways
 def test_the_same_load_id_again_enqueues_nothing(
-    spark: Any, dsn: str, store: Store, sql: Sql
+    spark: Any, dsn: str, store: Store, sql: Sql, way: dict[str, Any]
 ) -> None:
     frame = spark.range(1000)
-    first = enqueue(frame, dsn, queue="default", kind="k", load_id="once", store=store)
-    again = enqueue(frame, dsn, queue="default", kind="k", load_id="once", store=store)
+    first = enqueue(frame, dsn, queue="default", kind="k", load_id="once", store=store, **way)
+    again = enqueue(frame, dsn, queue="default", kind="k", load_id="once", store=store, **way)
     assert (first.outcome, again.outcome) == (Outcome.OK, Outcome.REPEAT)
-    assert again[1:] == first[1:] == (1000, 1000, 0)
-    assert sql("select count(*) from rowlease.queue") == [(1000,)]
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert again[1:] == first[1:] == (1000, 1000, 0, 0)
+    assert sql("select count(*) from rowlease.requests") == [(1000,)]
+    assert leftovers(sql) == 0
 
 
-def staged(store: Store, frame: Any, dsn: str, load_id: str) -> Staged:
-    """What a run has staged that dies before its promotion."""
+def begun(store: Store, load_id: str) -> Begun:
     run = store.begin_load(load_id, "default", new_run())
-    assert isinstance(run, int)
-    return stage(frame, dsn, load_id=load_id, run_number=run, kind="k")
+    assert isinstance(run, Begun)
+    return run
 
 
+@both_ways
 def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
-    spark: Any, dsn: str, store: Store, sql: Sql
+    spark: Any, dsn: str, store: Store, sql: Sql, way: dict[str, Any]
 ) -> None:
     frame = spark.range(1000)
-    staged(store, frame, dsn, "dies")
-    assert sql("select count(*) from rowlease.queue") == [(0,)]
-    done = enqueue(frame, dsn, queue="default", kind="k", load_id="dies")
+    stage(frame, dsn, load_id="dies", run=begun(store, "dies"), kind="k", **way)
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
+    assert leftovers(sql) == 1000
+    done = enqueue(frame, dsn, queue="default", kind="k", load_id="dies", **way)
     assert done == Promoted(Outcome.OK, 1000, 1000, 0)
-    assert sql("select count(distinct payload::text) from rowlease.queue") == [(1000,)]
+    assert sql("select count(distinct payload::text) from rowlease.requests") == [(1000,)]
 
 
-def test_rows_of_another_run_of_the_load_do_not_count(
+def test_staged_rows_of_another_run_of_the_load_do_not_count(
     spark: Any, dsn: str, store: Store, sql: Sql
 ) -> None:
-    dead = staged(store, spark.range(10, 17), dsn, "zombie")
-    load = staged(store, spark.range(10), dsn, "zombie")
-    number = dead.run_number
-    stage(spark.range(3), dsn, load_id="zombie", run_number=number, kind="k")  # its late tasks
+    def staged(run: Begun, first: int, last: int) -> Staged:
+        frame = spark.range(first, last)
+        return stage(frame, dsn, load_id="zombie", run=run, kind="k", group_key="id")
+
+    superseded = begun(store, "zombie")
+    dead = staged(superseded, 10, 17)
+    load = staged(begun(store, "zombie"), 0, 10)
+    staged(superseded, 0, 3)  # its late tasks
     with pytest.raises(LoadLost, match='load "zombie" was taken over by'):
         promoted(store, dead)
     assert promoted(store, load) == Promoted(Outcome.OK, 10, 10, 0)
     found = sql("select (payload ->> 'id')::int from rowlease.queue order by request_id")
     assert [number for (number,) in found] == list(range(10))
-    assert sql("select count(*) from rowlease.staging where run_number = %s", [number]) == [(3,)]
+    assert leftovers(sql) == 3
     store.maintain()
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert leftovers(sql) == 0
+
+
+def test_a_run_that_was_superseded_writes_nothing_into_the_lane(
+    spark: Any, dsn: str, store: Store, sql: Sql
+) -> None:
+    superseded = begun(store, "zombie")
+    dead = stage(spark.range(10, 17), dsn, load_id="zombie", run=superseded, kind="k")
+    load = stage(spark.range(10), dsn, load_id="zombie", run=begun(store, "zombie"), kind="k")
+    with pytest.raises(LoadLost, match=r"nothing was enqueued: run \d+ of a load is over"):
+        stage(spark.range(3), dsn, load_id="zombie", run=superseded, kind="k")  # its late tasks
+    with pytest.raises(LoadLost, match='load "zombie" was taken over by'):
+        promoted(store, dead)
+    assert promoted(store, load) == Promoted(Outcome.OK, 10, 10, 0)
+    found = sql("select (payload ->> 'id')::int from rowlease.requests order by request_id")
+    assert [number for (number,) in found] == list(range(10))
+    store.maintain()
+    assert leftovers(sql) == 0
 
 
 def test_rows_that_two_tries_gave_differently_are_staged_again(
@@ -137,7 +172,8 @@ def test_rows_that_two_tries_gave_differently_are_staged_again(
           for each statement when (pg_trigger_depth() = 0) execute function rowlease.copy_once()
         """
     )
-    done = enqueue(spark.range(100), dsn, queue="default", kind="k", load_id="x")
+    frame = spark.range(100)
+    done = enqueue(frame, dsn, queue="default", kind="k", group_key="id", load_id="x")
     assert done == Promoted(Outcome.OK, 100, 100, 0)
     found = sql("select (payload ->> 'id')::int from rowlease.queue order by 1")
     assert [number for (number,) in found] == list(range(100))
@@ -160,7 +196,7 @@ def test_other_columns_under_a_promoted_load_id_are_refused(spark: Any, dsn: str
         enqueue(drifted, dsn, queue="default", kind="k", load_id="x")
     with pytest.raises(InvalidRequest, match="not payload struct<id:bigint>, dedup_key string"):
         enqueue(spark.range(3), dsn, queue="default", kind="k", dedup_key="id", load_id="x")
-    assert sql("select count(*) from rowlease.queue") == [(3,)]
+    assert sql("select count(*) from rowlease.requests") == [(3,)]
 
 
 def test_a_load_that_failed_may_come_again_with_other_columns(spark: Any, dsn: str) -> None:
@@ -185,32 +221,51 @@ def test_equal_rows_are_two_requests_and_equal_keys_are_one(spark: Any, dsn: str
     assert (keyed.num_enqueued, keyed.num_duplicates) == (2, 1)
 
 
+@both_ways
 def test_a_task_retried_after_its_commit_enqueues_no_row_twice(
-    spark: Any, dsn: str, sql: Sql
+    spark: Any, dsn: str, sql: Sql, way: dict[str, Any]
 ) -> None:
+    frame = spark.range(0, 1000, 1, 2)
     with LostAnswer(dsn) as proxy:
-        done = enqueue(
-            spark.range(0, 1000, 1, 2), proxy.dsn, queue="default", kind="k", load_id="lossy"
-        )
+        done = enqueue(frame, proxy.dsn, queue="default", kind="k", load_id="lossy", **way)
     assert proxy.lost == 1, "the test lost no answer, so it showed nothing"
     assert done == Promoted(Outcome.OK, 1000, 1000, 0)
-    assert sql("select count(*), count(distinct payload::text) from rowlease.queue") == [
-        (1000, 1000)
+    found = sql("select count(*), count(distinct payload::text) from rowlease.requests")
+    assert found == [(1000, 1000)]
+    assert leftovers(sql) == 0
+
+
+def test_a_retried_task_may_compute_another_number_of_rows(spark: Any, dsn: str, sql: Sql) -> None:
+    now = "reflect('java.lang.System', 'nanoTime')"
+    frame = spark.range(0, 2000, 1, 2).where(f"cast({now} as bigint) % 2 = 0")
+    with LostAnswer(dsn) as proxy:
+        done = enqueue(frame, proxy.dsn, queue="default", kind="k")
+    assert proxy.lost == 1, "the test lost no answer, so it showed nothing"
+    assert 0 < done.num_enqueued < 2000
+    assert sql("select count(distinct payload::text) from rowlease.requests") == [(done.num_rows,)]
+
+
+def test_the_writers_are_capped_and_not_the_tasks_that_compute(
+    spark: Any, dsn: str, sql: Sql
+) -> None:
+    frame = spark.range(0, 1000, 1, 8).withColumn("computed_by", F.spark_partition_id())
+    done = enqueue(frame, dsn, queue="default", kind="k", writers=1)
+    assert done == Promoted(Outcome.OK, 1000, 1000, 0)
+    assert sql("select count(distinct xmin::text), count(distinct part) from rowlease.lane") == [
+        (1, 8)
     ]
+    found = sql(
+        "select count(distinct (payload ->> 'computed_by')::int),"
+        " array_agg((payload ->> 'id')::int order by part, request_id) from rowlease.lane"
+    )
+    assert found == [(8, list(range(1000)))]
 
 
-@pytest.mark.parametrize("routine", ["begin_load", "discard_staged", "promote"])
+@pytest.mark.parametrize("routine", ["begin_load", "promote"])
 def test_a_call_whose_answer_is_lost_is_made_again(
     spark: Any, dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch, routine: str
 ) -> None:
-    promote, answers = store.promote, []
-    stray = "insert into rowlease.staging (load_id, run_number, row_id) values ('x', %s, %s)"
-    strays = iter([1 << ROW_BITS])
-
-    def after_a_stray_row(*args: Any, **kwargs: Any) -> Promoted:
-        for row_id in strays:  # once
-            sql(stray, [args[1], row_id])
-        return promote(*args, **kwargs)
+    call, answers = getattr(store, routine), []
 
     def loses_its_answer(*args: Any, **kwargs: Any) -> Any:
         answers.append(call(*args, **kwargs))
@@ -218,14 +273,31 @@ def test_a_call_whose_answer_is_lost_is_made_again(
             raise StoreUnavailable
         return answers[-1]
 
-    monkeypatch.setattr(store, "promote", after_a_stray_row)
-    call = getattr(store, routine)
     monkeypatch.setattr(store, routine, loses_its_answer)
     done = enqueue(spark.range(10), dsn, queue="default", kind="k", load_id="x", store=store)
-    assert done[1:] == (10, 10, 0)
+    assert done[1:] == (10, 10, 0, 0)
     assert len(answers) == 2, "the test lost no answer, so it showed nothing"
-    assert sql("select count(*) from rowlease.queue") == [(10,)]
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert sql("select count(*) from rowlease.requests") == [(10,)]
+    assert leftovers(sql) == 0
+
+
+def test_rows_that_do_not_count_are_dropped_though_no_answer_says_so(
+    dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(store, "x").run_number
+    for row_id in (0, 1, 1 << ROW_BITS):
+        sql("insert into rowlease.staging values ('x', %s, %s)", [run, row_id])
+    discard, answers = store.discard_staged, []
+
+    def loses_its_answer(*args: Any) -> int:
+        answers.append(discard(*args))
+        if len(answers) == 1:
+            raise StoreUnavailable
+        return answers[-1]
+
+    monkeypatch.setattr(store, "discard_staged", loses_its_answer)
+    assert promoted(store, Staged("x", run, 2, 0, "k", [0])) == Promoted(Outcome.OK, 2, 2, 0)
+    assert answers == [1, 0]
 
 
 def test_rows_from_a_source_that_answers_differently_each_time_are_counted_once(
@@ -233,7 +305,7 @@ def test_rows_from_a_source_that_answers_differently_each_time_are_counted_once(
 ) -> None:
     frame = spark.range(2000).where(F.rand() < 0.5)
     done = enqueue(frame, dsn, queue="default", kind="k")
-    assert sql("select count(*) from rowlease.queue") == [(done.num_rows,)]
+    assert sql("select count(*) from rowlease.requests") == [(done.num_rows,)]
 
 
 def test_a_frame_without_rows_is_an_empty_load(spark: Any, dsn: str) -> None:
@@ -258,6 +330,7 @@ def test_a_frame_without_rows_is_an_empty_load(spark: Any, dsn: str) -> None:
         ({"queue": None}, "queue must be the name of a queue"),
         ({"queue": "nowhere"}, 'queue "nowhere" does not exist'),
         ({"kind": ""}, "kind must be the name of a task"),
+        ({"writers": 0}, "writers must be 1 or more, not 0"),
         ({"load_id": ""}, "load_id must have 1 to 100 characters"),
         ({"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),
     ],
@@ -286,9 +359,9 @@ def test_an_expression_that_does_not_fit_the_frame_is_an_error_of_one_line(
     [
         ("no json", {}, "not JSON"),
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
-        ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
+        ('{"a": 1}', {"priority": "minus"}, "a priority is below 0"),
         ('{"a": "\x00"}', {}, "a text has a character that the database refuses"),
-        (f'"{"x" * 2**20}"', {}, "payload is 1048578 bytes"),
+        (f'"{"x" * 2**20}"', {}, "a payload has over 1048576 bytes"),
     ],
 )
 def test_nothing_enters_the_queue_unless_the_whole_load_does(
@@ -300,7 +373,7 @@ def test_nothing_enters_the_queue_unless_the_whole_load_does(
     with pytest.raises(InvalidRequest, match=says) as raised:
         enqueue(frame, dsn, **given)
     assert "\n" not in str(raised.value)
-    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
 
 
 def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again(
@@ -312,7 +385,7 @@ def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again
     ) as raised:
         enqueue(spark.range(1000), dsn, queue="default", kind="k", load_id="x")
     assert "\n" not in str(raised.value)
-    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
     sql("drop function rowlease.gone cascade")
     done = enqueue(spark.range(1000), dsn, queue="default", kind="k", load_id="x")
     assert done == Promoted(Outcome.OK, 1000, 1000, 0)
@@ -337,9 +410,23 @@ def test_the_password_stays_out_of_sparks_settings_and_event_log(
     dsn, password = with_password(dsn)
     enqueue(spark.range(3), dsn, queue="default", kind="k")
     logged = "".join(path.read_text() for path in event_log.rglob("*") if path.is_file())
-    assert "rowlease.staging" in logged
+    assert "rowlease.load_inbox" in logged
     assert password not in logged
     assert password not in str(spark.sparkContext.getConf().getAll())
+
+
+@both_ways
+def test_the_role_of_a_producer_is_enough(
+    spark: Any, dsn: str, sql: Sql, way: dict[str, Any]
+) -> None:
+    sql("drop role if exists rowlease_test_spark")
+    sql(f"create role rowlease_test_spark login password '{SECRET}' in role rowlease_producer")
+    url = sa.make_url(dsn).set(username="rowlease_test_spark", password=SECRET)
+    try:
+        mine = url.render_as_string(hide_password=False)
+        assert enqueue(spark.range(3), mine, queue="default", kind="k", **way).num_enqueued == 3
+    finally:
+        sql("drop role rowlease_test_spark")
 
 
 def test_a_database_that_is_not_there_is_one_sentence(spark: Any) -> None:

@@ -40,8 +40,8 @@ def filled(spark: Any, server_dsn: str, template: str) -> Iterator[str]:
         with closing(open_store(dsn)) as store:
             for queue in ("a", "b"):
                 store.configure_queue(queue)
-                load = {"queue": queue, "kind": "k", "load_id": f"load {queue}"}
-                enqueue(spark.range(100), dsn, **load, store=store)
+                named = f"load {queue}"
+                enqueue(spark.range(100), dsn, queue=queue, kind="k", load_id=named, store=store)
             claim = store.dequeue("w", ["a"], 30)
             store.complete(claim.requests, ['{"done": true}'] * 30)
         yield dsn

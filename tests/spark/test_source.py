@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from rowlease.errors import ConfigError, InvalidRequest
-from rowlease.model import Outcome, Promoted
+from rowlease.model import Begun, Outcome, Promoted
 from rowlease.spark import register
 from rowlease.spark.source import RowleaseSource
 from rowlease.store import Store
@@ -111,10 +111,11 @@ def test_what_a_run_that_died_left_behind_does_not_count(
     frame: Any, dsn: str, store: Store, sql: Sql
 ) -> None:
     dead = store.begin_load("x", "default", "dead")
+    assert isinstance(dead, Begun)
     sql(
         "insert into rowlease.lane (run_number, priority, part, kind, payload)"
         " values (%s, 0, 77, 'k', '{}')",
-        [dead],
+        [dead.run_number],
     )
     write(frame, dsn, load_id="x")
     assert store.begin_load("x", "default", "next") == Promoted(Outcome.REPEAT, 1000, 1000, 0)
@@ -149,7 +150,7 @@ def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None
 @pytest.mark.parametrize(
     ("column", "says"),
     [
-        ("'x' as payload", "has a payload that is not JSON; nothing was enqueued"),
+        ("'x' as payload", "a payload is not JSON; nothing was enqueued"),
         ("char(0) as payload", "a text has a character that the database refuses"),
     ],
     ids=["no JSON", "NUL"],

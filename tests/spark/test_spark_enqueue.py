@@ -38,8 +38,9 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
                 "--load-id=csv", "--json", f"--dsn={dsn}")  # fmt: skip
     assert json.loads(again) == {
         "outcome": "repeat", "num_rows": 2, "num_enqueued": 2, "num_duplicates": 0,
+        "num_clamped": 0,
     }  # fmt: skip
-    found = sql("select priority, payload ->> 'name' from rowlease.queue order by priority")
+    found = sql("select priority, payload ->> 'name' from rowlease.requests order by priority")
     assert found == [(3, 'a "b",\nc'), (4, None), (5, "x"), (6, "y")]
 
 
@@ -64,4 +65,4 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
         (tmp_path / name).write_text(content)
     with pytest.raises(RowleaseError, match=says):
         run(f"--input={tmp_path / name}", f"--format={form}", f"--dsn={dsn}", *more)
-    assert sql("select count(*) from rowlease.queue") == [(0,)]
+    assert sql("select count(*) from rowlease.requests") == [(0,)]

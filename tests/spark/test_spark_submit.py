@@ -63,7 +63,7 @@ def test_the_command_runs_in_the_session_that_was_submitted(
     ran = submit("k", f"--input={tmp_path.as_uri()}", "--format=json", "--load-id=submitted")
     # spark-submit sends both of the program's streams to its stdout.
     assert ran.stdout.endswith("2 of 2 rows enqueued into default\n"), ran.stderr
-    assert sql("select payload ->> 'n' from rowlease.queue order by 1") == [("1",), ("2",)]
+    assert sql("select payload ->> 'n' from rowlease.requests order by 1") == [("1",), ("2",)]
     failed = submit("k", f"--input={tmp_path.as_uri()}", "--format=json", "--queue=nix")
     assert failed.returncode != 0
     assert 'queue "nix" does not exist' in failed.stdout

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from rowlease.errors import AccessDenied, ConfigError, InvalidRequest, StoreUnavailable
-from rowlease.model import Outcome, Promoted
+from rowlease.model import Begun, Outcome, Promoted
 from rowlease.spark import enqueue, read_requests
 from rowlease.spark.load import stage
 from tests.contract import sqlserver
@@ -102,8 +102,9 @@ def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
     spark: Any, dsn: str, store: MssqlSession
 ) -> None:
     frame = spark.range(1000)
-    run = store.begun("dies")
-    stage(frame, dsn, load_id="dies", run_number=run, kind="k")
+    run = store.begin_load("dies", "default", "one")
+    assert isinstance(run, Begun)
+    stage(frame, dsn, load_id="dies", run=run, kind="k")
     assert store.rows("queue", "request_id") == []
     done = enqueue(frame, dsn, queue="default", kind="k", load_id="dies", store=store)
     assert done == Promoted(Outcome.OK, 1000, 1000, 0)

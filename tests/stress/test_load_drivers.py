@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 from rowlease.errors import LoadLost
+from rowlease.model import Begun
 from rowlease.spark.load import new_run
 from rowlease.spark.source_writer import Part, Parts
 from rowlease.store import Store
@@ -84,7 +85,7 @@ class Driver:
         self.name = name
         self.reported = "died"
         self._dsn, self._load_id, self._threads = dsn, load_id, threads
-        self._run_number: int | None = None
+        self._run: Begun | None = None
         self.loses_answer = draw.random() < 0.2
         self.tasks = [Task(partition, partition) for partition in range(PARTITIONS)]
         copied = draw.sample(range(PARTITIONS), draw.choice([0, 0, 1]))
@@ -101,16 +102,16 @@ class Driver:
         return Parts(dsn, "default", "k", ["payload"])
 
     def _begin(self) -> None:
-        self._run_number = self._parts(self._dsn).begin(self._load_id, new_run())
-        if self._run_number is None:
+        self._run = self._parts(self._dsn).begin(self._load_id, new_run())
+        if self._run is None:
             self.reported = "repeat"
 
     def _start(self, task: Task) -> None:
-        if self._run_number is None:
+        if self._run is None:
             return
         stage = self._parts(self._dsn).stage
         rows = task.rows(self.name)
-        task.written = self._threads.submit(stage, self._load_id, self._run_number, task, rows)
+        task.written = self._threads.submit(stage, self._load_id, self._run, task, rows)
         assert task.copying.wait(PATIENCE), task.written
 
     def _end(self, task: Task) -> None:
@@ -120,17 +121,17 @@ class Driver:
 
     def _promote(self) -> None:
         """What Spark does when all tasks have ended: commit, or abort if one has failed."""
-        if self._run_number is None:
+        if self._run is None:
             return
         try:
             messages = [task.written.result() for task in self.tasks if task.written is not None]
             acts = {ANSWERED: (1, lambda _: False)} if self.loses_answer else {}
             with Meddler(self._dsn, acts) as wire:
-                self._parts(wire.dsn).promote(self._load_id, self._run_number, messages)
+                self._parts(wire.dsn).promote(self._load_id, self._run.run_number, messages)
             self.loses_answer = bool(wire.happened)
             self.reported = "done"
         except LoadLost:
-            self._parts(self._dsn).discard(self._load_id, self._run_number)
+            self._parts(self._dsn).discard(self._load_id, self._run.run_number)
             self.reported = "taken over"
 
 

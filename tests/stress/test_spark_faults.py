@@ -193,7 +193,7 @@ class Run:
             with psycopg.connect(dsn, autocommit=True) as connection:
                 while not over.wait(0.005):
                     found = connection.execute(
-                        "select count(*) from rowlease.queue where load_id = %s",
+                        "select count(*) from rowlease.requests where load_id = %s",
                         [self.load["load_id"]],
                     ).fetchone()
                     assert found

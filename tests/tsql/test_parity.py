@@ -11,10 +11,8 @@ from rowlease.store.routines import Routine, load_routines, packaged
 
 POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
 #: Routines of PostgreSQL only: notifications (can_notify is False on SQL Server).
-NOTIFICATIONS = {"listen", "listen_finished", "announce_idle"}
-#: Loads of SQL Server are staged; PostgreSQL has a lane for them, too.
-LANE = {"end_part"}
-ONLY_HERE = NOTIFICATIONS | LANE
+ONLY_HERE = {"listen", "listen_finished", "announce_idle"}
+
 #: The clock is a function on both, of a type that no caller sees; all others are called by name.
 CLOCK = {"now"}
 PUBLIC = sorted(
@@ -95,7 +93,7 @@ def test_every_public_routine_is_granted_to_a_role_and_no_internal_one_is(engine
 def test_every_internal_routine_has_a_caller(engine: str) -> None:
     """A trigger calls the function of its own file. SQL Server's has the schema of its table."""
     routines = load_routines(engine)
-    triggers = re.compile(r"create or replace trigger")
+    triggers = re.compile(r"create (or replace|constraint) trigger")
     for name, routine in routines.items():
         if routine.schema == "rowlease_internal" and not triggers.search(routine.body):
             call = re.compile(rf"\browlease_internal\.{name}\b")

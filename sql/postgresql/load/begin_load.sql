@@ -2,7 +2,8 @@
 -- params:   p_load_id text, p_queue_name text, p_run_by text (the name of the run, 1 to 200
 --           characters, unique), p_columns text (a description of its rows; null: none)
 -- returns:  outcome text -- 'ok' | 'repeat' (it is promoted: stage nothing), run_number bigint (of this
---           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint
+--           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint,
+--           num_clamped bigint, max_priority integer (of the queue; writers clamp to it)
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, RL014 a later run has taken the load over from this one
 -- locks:    the load's row; rows of staging and lane_part of this load
@@ -16,22 +17,23 @@
 create or replace function rowlease.begin_load(
   p_load_id text, p_queue_name text, p_run_by text, p_columns text default null
 ) returns table (outcome text, run_number bigint, num_rows bigint, num_enqueued bigint,
-                 num_duplicates bigint)
+                 num_duplicates bigint, num_clamped bigint, max_priority integer)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_now  timestamptz := rowlease.now();
-  v_by   text := format('%s (%s)', p_run_by, session_user);
-  v_step bigint := 1 + floor(random() * 4294967296)::bigint;
-  v_load rowlease.load;
+  v_now      timestamptz := rowlease.now();
+  v_by       text := format('%s (%s)', p_run_by, session_user);
+  v_step     bigint := 1 + floor(random() * 4294967296)::bigint;
+  v_load     rowlease.load;
+  v_settings rowlease.queue_settings;
 begin
   if (length(p_load_id) between 1 and 100 and length(p_run_by) between 1 and 200) is not true then
     raise exception using errcode = 'RL001',
       message = 'a load id has 1 to 100 characters, and the name of its run 1 to 200';
   end if;
-  perform rowlease_internal.settings_of(p_queue_name);
+  v_settings := rowlease_internal.settings_of(p_queue_name);
   insert into rowlease.load as l (load_id, queue_name, status, num_rows, columns, run_number, run_by,
                                   started_time, reported_time)
   values (p_load_id, p_queue_name, 'Staging', 0, p_columns, v_step, v_by, v_now, v_now)
@@ -52,7 +54,8 @@ begin
                          p_load_id, v_load.columns, p_columns);
     end if;
     return query select 'repeat'::text, null::bigint, v_load.num_rows, v_load.num_enqueued,
-                        v_load.num_duplicates;
+                        v_load.num_duplicates, v_load.num_clamped,
+                        v_settings.max_priority::integer;
     return;
   end if;
   if v_load.run_by <> v_by then
@@ -66,5 +69,6 @@ begin
      where l.load_id = p_load_id
     returning * into v_load;
   end if;
-  return query select 'ok'::text, v_load.run_number, null::bigint, null::bigint, null::bigint;
+  return query select 'ok'::text, v_load.run_number, null::bigint, null::bigint, null::bigint,
+                      null::bigint, v_settings.max_priority::integer;
 end $$;

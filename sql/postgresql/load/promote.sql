@@ -1,12 +1,12 @@
 -- promote: move a staged load into the queue, all of it or nothing.
 -- params:   p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text (for rows that
---           name none)
+--           name none), p_num_clamped bigint (rows whose priority their writer has lowered)
 -- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint,
---           num_duplicates bigint (rows whose dedup key is live already, or came twice)
+--           num_duplicates bigint (rows whose dedup key is live already, or came twice),
+--           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
---           taken the load over; 22P02 a payload that is not JSON, 40001 as check_staged, or a row was
---           written twice and differs
+--           taken the load over; 22P02 a payload that is not JSON, 40001 as check_staged and check_copies
 -- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
@@ -14,8 +14,10 @@
 --           different rows under the same ids cannot be distinguished. The server's own message
 --           about JSON would quote a payload, so it is replaced.
 create or replace function rowlease.promote(
-  p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text default null
-) returns table (outcome text, num_rows bigint, num_enqueued bigint, num_duplicates bigint)
+  p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text default null,
+  p_num_clamped bigint default 0
+) returns table (outcome text, num_rows bigint, num_enqueued bigint, num_duplicates bigint,
+                 num_clamped bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_nestloop = off
@@ -31,14 +33,20 @@ declare
   v_in_lane  bigint;
   v_grouped  bigint;
   v_enqueued bigint;
+  v_clamped  bigint;
 begin
   v_load := rowlease_internal.take_load(p_load_id, p_run_number);
   if v_load.status = 'Promoted' then
     delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
-    return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates;
+    return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates,
+                        v_load.num_clamped;
     return;
   end if;
-  select count(*), count(distinct s.row_id), count(s.group_key) into v_written, v_staged, v_grouped
+  select count(*), count(distinct s.row_id), count(s.group_key),
+         p_num_clamped + count(distinct s.row_id) filter (where s.priority > (
+           select q.max_priority from rowlease.queue_settings q
+            where q.queue_name = v_load.queue_name))
+    into v_written, v_staged, v_grouped, v_clamped
     from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
   v_in_lane := (select coalesce(sum(p.num_rows), 0) from rowlease.lane_part p
                  where p.run_number = p_run_number);
@@ -47,14 +55,8 @@ begin
       message = format('load "%s" has %s staged rows where %s were expected; write it again',
                        p_load_id, v_staged + v_in_lane, p_expected_rows);
   end if;
-  if v_written > v_staged and exists (
-    select from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number)
-     group by s.row_id
-    having count(distinct (s.kind, s.priority, s.due_time, s.dedup_key, s.group_key, s.payload)) > 1)
-  then
-    raise exception using errcode = '40001',
-      message = format('load "%s" has rows that were written twice and differ; stage it again, in an '
-                       'order that is fixed', p_load_id);
+  if v_written > v_staged then
+    perform rowlease_internal.check_copies(p_load_id, p_run_number);
   end if;
   v_settings := rowlease_internal.admit(v_load.queue_name, p_expected_rows, 0, v_now);
   perform rowlease_internal.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)
@@ -76,15 +78,16 @@ begin
   end;
   delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
   if v_in_lane > 0 then
-    perform rowlease_internal.count_lane(v_settings, p_run_number);
+    v_clamped := v_clamped + rowlease_internal.count_lane(v_settings, p_run_number);
     v_enqueued := v_enqueued + v_in_lane;
   end if;
   update rowlease.load l
      set status = 'Promoted', promoted_time = v_now, num_rows = p_expected_rows,
          num_enqueued = v_enqueued, num_duplicates = p_expected_rows - v_enqueued,
-         in_lane = v_in_lane > 0, max_attempts = v_settings.max_attempts,
+         num_clamped = v_clamped, in_lane = v_in_lane > 0, max_attempts = v_settings.max_attempts,
          place = case when v_in_lane > 0 then nextval('rowlease.queue_request_id_seq') end
    where l.load_id = p_load_id;
   perform rowlease_internal.wake_workers(v_load.queue_name, true);
-  return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued;
+  return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued,
+                      v_clamped;
 end $$;

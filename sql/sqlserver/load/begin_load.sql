@@ -3,7 +3,8 @@
 --           of the run, 1 to 200 characters, unique), p_columns nvarchar(max) (a description of its
 --           rows; null: none)
 -- returns:  outcome text -- 'ok' | 'repeat' (it is promoted: stage nothing), run_number bigint (of this
---           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint
+--           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint,
+--           num_clamped bigint, max_priority integer (of the queue; writers clamp to it)
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, RL014 a later run has taken the load over from this one; 51012 as
 --           take_lock
@@ -28,7 +29,7 @@ declare @by nvarchar(500) = concat(@p_run_by, N' (', suser_sname(), N')');
 declare @step bigint = cast(2147483649 as bigint) + checksum(newid());
 declare @run bigint, @run_by nvarchar(500), @past nvarchar(max);
 declare @status varchar(10), @columns nvarchar(max);
-declare @rows bigint, @enqueued bigint, @duplicates bigint;
+declare @rows bigint, @enqueued bigint, @duplicates bigint, @clamped bigint;
 if @p_load_id is null or len(@p_load_id) not between 1 and 100
    or @p_run_by is null or len(@p_run_by) not between 1 and 200
   throw 51001, N'a load id has 1 to 100 characters, and the name of its run 1 to 200', 1;
@@ -43,7 +44,7 @@ select @p_load_id, @p_queue_name, 'Staging', 0, @p_columns, @step, @by, @now, @n
                     where l.LoadId = @p_load_id);
 select @queue = l.QueueName, @run = l.RunNumber, @run_by = l.RunBy, @past = l.PastRuns,
        @status = l.Status, @columns = l.[Columns], @rows = l.NumRows, @enqueued = l.NumEnqueued,
-       @duplicates = l.NumDuplicates
+       @duplicates = l.NumDuplicates, @clamped = l.NumClamped
   from rowlease.[Load] as l where l.LoadId = @p_load_id;
 if @queue <> @p_queue_name collate Latin1_General_100_BIN2
 begin
@@ -76,8 +77,10 @@ begin
            ReportedTime = @now
      where LoadId = @p_load_id;
   end;
-  select @rows = null, @enqueued = null, @duplicates = null;
+  select @rows = null, @enqueued = null, @duplicates = null, @clamped = null;
 end;
 commit transaction;
 select @outcome as outcome, @run as run_number, @rows as num_rows, @enqueued as num_enqueued,
-       @duplicates as num_duplicates;
+       @duplicates as num_duplicates, @clamped as num_clamped,
+       (select cast(s.MaxPriority as int) from rowlease.QueueSettings as s
+         where s.QueueName = @p_queue_name) as max_priority;

@@ -1,8 +1,10 @@
 -- promote: move a staged load into the queue, all of it or nothing.
 -- params:   p_load_id nvarchar(400), p_run_number bigint, p_expected_rows bigint,
---           p_kind nvarchar(max) (for rows that name none)
+--           p_kind nvarchar(max) (for rows that name none), p_num_clamped bigint (rows whose
+--           priority their writer has lowered)
 -- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint,
---           num_duplicates bigint (rows whose dedup key is live already, or came twice)
+--           num_duplicates bigint (rows whose dedup key is live already, or came twice),
+--           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
 --           taken the load over; 51011 a payload that is not JSON, 51012 as take_lock, add_staged and
@@ -14,20 +16,21 @@
 --           runs are not counted; maintain deletes them. The number of rows deleted at the end must
 --           be the number counted: a task that Spark has given up may write meanwhile.
 create or alter procedure rowlease.promote
-  @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_kind nvarchar(max) = null
+  @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_kind nvarchar(max) = null,
+  @p_num_clamped bigint = 0
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6), @queue nvarchar(100), @status varchar(10), @rows bigint;
-declare @enqueued bigint, @duplicates bigint, @written bigint;
+declare @enqueued bigint, @duplicates bigint, @clamped bigint, @written bigint;
 declare @outcome varchar(10) = 'ok', @admitted bit, @says nvarchar(2048);
 declare @kind nvarchar(max), @priority int, @payload nvarchar(max);
 begin transaction;
 exec rowlease_internal.take_load @p_load_id, @p_run_number;
 set @now = rowlease.now();
 select @queue = l.QueueName, @status = l.Status, @rows = l.NumRows, @enqueued = l.NumEnqueued,
-       @duplicates = l.NumDuplicates
+       @duplicates = l.NumDuplicates, @clamped = l.NumClamped
   from rowlease.[Load] as l where l.LoadId = @p_load_id;
 if @status = 'Promoted'
   set @outcome = 'repeat';
@@ -62,9 +65,14 @@ begin
   exec rowlease_internal.add_staged @queue, @now, @p_load_id, @p_run_number, @p_kind, @p_expected_rows,
                            @enqueued output;
   set @duplicates = @rows - @enqueued;
+  select @clamped = @p_num_clamped + count(distinct s.RowId)
+    from rowlease.Staging as s
+   where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
+     and s.Priority > (select q.MaxPriority from rowlease.QueueSettings as q
+                        where q.QueueName = @queue);
   update rowlease.[Load]
      set Status = 'Promoted', PromotedTime = rowlease.now(), NumRows = @rows, NumEnqueued = @enqueued,
-         NumDuplicates = @duplicates
+         NumDuplicates = @duplicates, NumClamped = @clamped
    where LoadId = @p_load_id;
 end;
 delete from rowlease.Staging where RunNumber = @p_run_number and LoadId = @p_load_id;
@@ -75,4 +83,5 @@ begin
   throw 51012, @says, 1;
 end;
 commit transaction;
-select @outcome as outcome, @rows as num_rows, @enqueued as num_enqueued, @duplicates as num_duplicates;
+select @outcome as outcome, @rows as num_rows, @enqueued as num_enqueued, @duplicates as num_duplicates,
+       @clamped as num_clamped;

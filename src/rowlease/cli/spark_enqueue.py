@@ -33,6 +33,11 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 @click.option("--group-key", metavar="COLUMN", help="The column with the group key.")
 @click.option("--due-time", metavar="COLUMN", help="The column with the due time, a timestamp.")
 @click.option("--load-id", help="A name for this load. Runs with the same load id enqueue once.")
+@click.option(
+    "--writers",
+    type=click.IntRange(1),
+    help="How many connections may write at once. Default: one for each task that runs.",
+)
 @dsn_option
 @json_option
 def spark_enqueue(
@@ -46,6 +51,7 @@ def spark_enqueue(
     group_key: str | None,
     due_time: str | None,
     load_id: str | None,
+    writers: int | None,
     dsn: str | None,
     as_json: bool,
 ) -> None:
@@ -80,6 +86,7 @@ def spark_enqueue(
                     group_key=group_key,
                     due_time=due_time,
                     load_id=load_id,
+                    writers=writers,
                 )
     if as_json:
         show_json(done._asdict())
@@ -87,6 +94,8 @@ def spark_enqueue(
     line = f"{done.num_enqueued:,} of {done.num_rows:,} rows enqueued into {queue}"
     if done.num_duplicates:
         line += f"; {done.num_duplicates:,} have the dedup key of a live request or another row"
+    if done.num_clamped:
+        line += f"; {done.num_clamped:,} had a priority above the queue's maximum"
     if done.outcome == "repeat":
         line += "; an earlier run with this load id has enqueued them"
     click.echo(line)

@@ -16,7 +16,9 @@ from rowlease.demo.tasks import (
     TURN_PER_DAY,
     TURN_PER_SECOND,
 )
-from rowlease.spark.load import Staged, stage
+from rowlease.model import Begun
+from rowlease.spark.load import stage
+from rowlease.spark.promotion import Staged
 
 QUEUE, KIND = "flights", "flight"
 
@@ -65,9 +67,9 @@ def flights(spark: Any, source: Input) -> Any:
     return rows.select("row_id", *COLUMNS, "origin_lat", "origin_lon", "dest_lat", "dest_lon")
 
 
-def stage_requests(frame: Any, dsn: str, load_id: str, run_number: int) -> Staged:
+def stage_requests(frame: Any, dsn: str, load_id: str, run: Begun) -> Staged:
     """Stage a request for each flight; see `rowlease.spark.enqueue`."""
-    return stage(frame, dsn, load_id=load_id, run_number=run_number, kind=KIND, priority=urgency())
+    return stage(frame, dsn, load_id=load_id, run=run, kind=KIND, priority=urgency())
 
 
 def urgency() -> Any:

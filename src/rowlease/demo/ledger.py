@@ -63,4 +63,4 @@ def close_run(store: Producing, run: Run) -> None:
     checked = f"{run.load_id}{CHECKED}"
     begun = store.begin_load(checked, QUEUE, new_run())
     if not isinstance(begun, Promoted):
-        store.promote(checked, begun, 0)
+        store.promote(checked, begun.run_number, 0)

@@ -23,7 +23,8 @@ from rowlease.errors import ConfigError
 from rowlease.model import Promoted
 from rowlease.spark import local_session
 from rowlease.spark.jdbc import database_errors
-from rowlease.spark.load import new_run, promoted
+from rowlease.spark.load import new_run
+from rowlease.spark.promotion import promoted
 from rowlease.store import Store, open_store
 
 #: The exit code of an interrupted run.

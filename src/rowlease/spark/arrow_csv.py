@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rowlease.errors import InvalidRequest
+from rowlease.model import Begun
 from rowlease.spark.columns import MAX_INTEGER
 from rowlease.store.bulk import LANE
 
-#: As the routine check_request has them.
-MAX_KIND, MAX_PAYLOAD = 200, 1_048_576
-#: Larger ones are clamped; promote clamps to the queue's maximum.
-MAX_PRIORITY = 255
-
 
 def lane_block(
-    batch: Any, run_number: int | None, part: int, kind: str | None
-) -> tuple[bytes, Counter[int]]:
-    """Rows for the lane, and the number of rows of each priority.
+    batch: Any, run: Begun, part: int, kind: str | None, ends_part: bool
+) -> tuple[bytes, int]:
+    """Rows for the lane with the columns LANE, and how many priorities were clamped.
 
     Args:
         batch: with the column payload, perhaps also kind and priority.
         kind: for rows without a kind.
-
-    Raises:
-        InvalidRequest: see `check_rows`.
+        ends_part: mark the first row.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -34,14 +26,16 @@ def lane_block(
     rows = batch.num_rows
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
     priorities = given.get("priority", pa.nulls(rows, pa.int32())).fill_null(0)
-    priorities = compute.min_element_wise(priorities, MAX_PRIORITY).cast(pa.int32())
-    kinds = given.get("kind", pa.nulls(rows, pa.string())).fill_null(kind or "")
-    payloads = given["payload"].fill_null("{}")
-    check_rows(kinds, priorities, payloads)
-    ids = [pa.repeat(number, rows) for number in (run_number, part)]
-    found = compute.value_counts(priorities).to_pylist()
-    counts = Counter({each["values"]: each["counts"] for each in found})
-    return as_csv([*ids, priorities, kinds, payloads], LANE), counts
+    clamped = compute.sum(compute.greater(priorities, run.max_priority)).as_py() or 0
+    columns = [
+        pa.repeat(run.run_number, rows),
+        pa.repeat(part, rows),
+        pa.array([ends_part or None, *[None] * (rows - 1)][:rows], pa.bool_()),
+        compute.min_element_wise(priorities, run.max_priority),
+        given.get("kind", pa.nulls(rows, pa.string())).fill_null(kind or ""),
+        given["payload"].fill_null("{}"),
+    ]
+    return as_csv(columns, LANE), clamped
 
 
 def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
@@ -53,30 +47,6 @@ def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
     how = csv.WriteOptions(include_header=False, quoting_style="needed")
     csv.write_csv(pa.RecordBatch.from_arrays(columns, list(names)), block, how)
     return bytes(block.getvalue().to_pybytes())
-
-
-def check_rows(kind: Any, priority: Any, payload: Any) -> None:
-    """Check rows for the lane; the routine check_request has the same limits for others.
-
-    Raises:
-        InvalidRequest: the message does not quote the row.
-    """
-    from pyarrow import compute
-
-    if not len(kind):
-        return
-    lengths = compute.min_max(compute.utf8_length(kind))
-    if lengths["min"].as_py() == 0 or lengths["max"].as_py() > MAX_KIND:
-        raise InvalidRequest(f"kind must name a task in 1 to {MAX_KIND} characters")
-    if (lowest := compute.min(priority).as_py()) < 0:
-        raise InvalidRequest(
-            f"priority is {lowest}; it must be 0 or more, and bigger is more urgent"
-        )
-    if (size := compute.max(compute.binary_length(payload)).as_py()) > MAX_PAYLOAD:
-        raise InvalidRequest(
-            f"payload has {size} bytes; at most {MAX_PAYLOAD} fit, store the rest elsewhere and "
-            "enqueue a reference"
-        )
 
 
 def as_staged(name: str, column: Any) -> Any:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlease.errors import InvalidRequest
+from rowlease.model import Begun
+from rowlease.store.bulk import LANE
 
 #: The largest priority that the column can store. `promote` clamps to the queue's maximum.
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+#: A frame that has other columns goes into `staging`.
+FOR_LANE = {"kind", "priority", "payload"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,24 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
             as_type = "timestamp" if types == ("timestamp",) else "string"
             columns.append(column.cast(as_type).alias(argument))
     return columns
+
+
+def in_the_lane(rows: Any, kind: str | None, run: Begun) -> tuple[str, Any]:
+    """The view for rows of the lane, and the rows with its columns.
+
+    Args:
+        rows: with the first three columns of LANE, and columns of FOR_LANE.
+        kind: for rows without a kind.
+    """
+    from pyspark.sql import functions as F
+
+    empty = {"priority": 0, "kind": kind or "", "payload": "{}"}
+    filled = {
+        name: F.coalesce(name, F.lit(value)) if name in rows.columns else F.lit(value)
+        for name, value in empty.items()
+    }
+    filled["priority"] = F.least(filled["priority"], F.lit(run.max_priority))
+    return "rowlease.load_inbox", rows.withColumns(filled).select(*LANE)
 
 
 def priority_column(df: Any, given: Any) -> Any:

@@ -31,7 +31,7 @@ def connection_options(dsn: str) -> dict[str, str]:
 def staged(frame: Any, dsn: str) -> tuple[str, Any]:
     """The table for staged rows, and the frame with the columns of that table."""
     if not is_sqlserver(dsn):
-        return "rowlease.staging", frame
+        return "rowlease.staging_inbox", frame
     if "due_time" in frame.columns:
         frame = frame.withColumn("due_time", _utc_wall_clock("due_time"))
     names = {name: "".join(part.capitalize() for part in name.split("_")) for name in frame.columns}

@@ -1,8 +1,9 @@
 """Bulk enqueue: a DataFrame becomes requests, all of them or none, each row once.
 
-Spark retries and speculates tasks, so rows are not written into the queue itself. They are
-numbered and written into the table `staging`. Then the routine `promote` counts them, drops copies,
-and moves them into the queue in one transaction.
+Spark retries and speculates tasks, so rows are not requests where they are written. On PostgreSQL
+they wait in the lane, and of the attempts of a task the first one that commits counts. Rows with
+keys, groups or due times, and those for SQL Server, are numbered and staged. In both cases the
+routine `promote` compares their number with Spark's, and makes them requests in one transaction.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import logging
 import os
 import secrets
 import socket
-import time
 import uuid
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-from rowlease.errors import InvalidRequest, StoreConflict, StoreUnavailable
-from rowlease.model import Promoted
-from rowlease.spark.columns import RequestColumns, described, staging_columns
+from rowlease.errors import InvalidRequest, LoadDiffers, LoadLost, StoreConflict
+from rowlease.model import Begun, Promoted
+from rowlease.spark.columns import (
+    FOR_LANE,
+    RequestColumns,
+    described,
+    in_the_lane,
+    staging_columns,
+)
 from rowlease.spark.jdbc import connection_options, database_errors, staged, writing_options
 from rowlease.spark.progress import reported
-from rowlease.store import Producing, open_store
+from rowlease.spark.promotion import Staged, heard, promoted
+from rowlease.store import Producing, is_sqlserver, open_store
 
 logger = logging.getLogger("rowlease")
 
@@ -37,27 +43,6 @@ TRY_BITS, ROW_BITS = 16, 30
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
 #: How often rows are staged if two tries of a task keep computing different rows.
 STAGINGS = 3
-#: How often a promotion is tried at most, if rows are written meanwhile.
-PROMOTIONS = 3
-#: Seconds between tries of a call without an answer.
-PAUSES = (0.5, 2.0)
-
-T = TypeVar("T")
-
-
-class Staged(NamedTuple):
-    """A load that is staged and not promoted.
-
-    Attributes:
-        kind: for rows without a kind.
-        parts: those that count; others are of tries that Spark gave up.
-    """
-
-    load_id: str
-    run_number: int
-    num_rows: int
-    kind: str | None
-    parts: Sequence[int]
 
 
 def enqueue(
@@ -72,6 +57,7 @@ def enqueue(
     group_key: Any = None,
     due_time: Any = None,
     load_id: str | None = None,
+    writers: int | None = None,
     store: Producing | None = None,
 ) -> Promoted:
     """Turn each row of a DataFrame into one request of a queue.
@@ -85,10 +71,9 @@ def enqueue(
     number of staged rows, and the logger `rowlease` logs this number at level INFO.
 
     Args:
-        df: a batch DataFrame. It is computed once and kept (memory, then disk) until the rows are
-            written, so it need not be deterministic. If an executor is lost, or a task is
-            speculated, parts may be computed twice; if that gives other rows, or another order,
-            all rows are staged again.
+        df: a batch DataFrame; it need not be deterministic. If a task is tried again and then
+            gives another number of rows, or (if rows are staged) other rows, the whole load is
+            written again. Rows that are staged are kept (memory, then disk) until they are written.
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
         kind: the task's name, for all rows if it is a str; a Column of strings gives each its own.
@@ -101,10 +86,14 @@ def enqueue(
         group_key: a column; requests of a group run one at a time.
         due_time: a column of timestamps; null and past ones mean now.
         load_id: 1 to 100 characters; None makes one up.
+        writers: how many tasks may write at once, 1 or more; each has a connection. The frame is
+            then computed by as many tasks as it has partitions, and kept until it is written.
+            None: as many as run at once.
         store: a store on the same database; None opens one for this call.
 
     Returns:
-        The outcome and the numbers of rows, of new requests and of duplicates.
+        The outcome and the numbers of rows, of new requests, of duplicates and of priorities that
+        were clamped.
 
     Raises:
         InvalidRequest: an argument, a column or a row cannot be accepted, or the load id was used
@@ -120,6 +109,8 @@ def enqueue(
     """
     if not isinstance(queue, str) or not queue:
         raise InvalidRequest("queue must be the name of a queue")
+    if writers is not None and (isinstance(writers, bool) or writers < 1):
+        raise InvalidRequest(f"writers must be 1 or more, not {writers}")
     load_id = named_load(load_id)
     given = RequestColumns(
         kind=kind,
@@ -141,57 +132,20 @@ def enqueue(
             begun = heard(lambda: opened.begin_load(load_id, queue, run_by, made_of))
             if isinstance(begun, Promoted):
                 return begun
-            waiting = write(df, dsn, kind, columns, load_id, begun, opened)
+            try:
+                waiting = write(df, dsn, kind, columns, load_id, begun, writers, opened)
+            except LoadLost:
+                opened.report_load(load_id, begun.run_number, 0)  # says which run has it
+                raise
             logger.info(
                 "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows
             )
             return promoted(opened, waiting)
 
         for _ in range(STAGINGS - 1):
-            with suppress(StoreConflict):
+            with suppress(StoreConflict, LoadDiffers):
                 return staged_and_promoted()
         return staged_and_promoted()
-
-
-def promoted(store: Producing, load: Staged) -> Promoted:
-    """Promote a staged load; repeated if no answer comes."""
-    try:
-        return _settled(store, load)
-    except InvalidRequest:
-        # There may be rows that do not count, of a task that was tried twice. To drop them every
-        # time would cost more than it saves.
-        if not _discarded(store, load):
-            raise
-        return _settled(store, load)
-
-
-def _settled(store: Producing, load: Staged) -> Promoted:
-    """Promote; repeated at once if a late task has committed rows meanwhile."""
-
-    def promote() -> Promoted:
-        return store.promote(load.load_id, load.run_number, load.num_rows, kind=load.kind)
-
-    for _ in range(PROMOTIONS - 1):
-        with suppress(StoreConflict):
-            return heard(promote)
-    return heard(promote)
-
-
-def _discarded(store: Producing, load: Staged) -> bool:
-    """Drop the rows that do not count; were there any, perhaps?"""
-    with suppress(StoreUnavailable):
-        return store.discard_staged(load.load_id, load.run_number, load.parts) > 0
-    heard(lambda: store.discard_staged(load.load_id, load.run_number, load.parts))
-    return True  # the count of the first call was lost
-
-
-def heard(call: Callable[[], T]) -> T:
-    """The answer of an idempotent call, which is repeated if no answer comes."""
-    for pause in PAUSES:
-        with suppress(StoreUnavailable):
-            return call()
-        time.sleep(pause)
-    return call()
 
 
 def stage(
@@ -199,7 +153,7 @@ def stage(
     dsn: str,
     *,
     load_id: str,
-    run_number: int,
+    run: Begun,
     kind: Any,
     priority: Any = None,
     payload: Any = None,
@@ -212,7 +166,7 @@ def stage(
     If the load is not promoted, `maintain` drops the rows after a day.
 
     Args:
-        run_number: of this run, from `Store.begin_load`.
+        run: from `Store.begin_load`.
 
     Further args, raises: as `enqueue`.
     """
@@ -226,7 +180,7 @@ def stage(
     )
     columns = checked_columns(df, given)
     connection_options(dsn)
-    return write(df, dsn, kind, columns, load_id, run_number, None)
+    return write(df, dsn, kind, columns, load_id, run, None, None)
 
 
 def named_load(load_id: str | None) -> str:
@@ -259,42 +213,46 @@ def write(
     kind: Any,
     columns: list[Any],
     load_id: str,
-    run_number: int,
+    run: Begun,
+    writers: int | None,
     store: Producing | None,
 ) -> Staged:
     """Write the columns of a load. Report its progress if there is a store."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    context = df.sparkSession.sparkContext
-    # More connections than cores would only wait for each other. Rows are numbered within their
-    # partitions and persisted, so that a retried task assigns the same numbers.
-    tasks = context.defaultParallelism
     part = F.spark_partition_id().cast("bigint") * (1 << TRY_BITS)
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
-    numbered = (
-        df.coalesce(tasks)
-        .select(
-            F.lit(load_id).alias("load_id"),
-            F.lit(run_number).cast("bigint").alias("run_number"),
-            (part * (1 << ROW_BITS) + number).alias("row_id"),
-            *columns,
-        )
-        .persist()
+    in_lane = not is_sqlserver(dsn) and FOR_LANE.issuperset(df.select(*columns).columns)
+    place = (
+        [part.alias("part"), F.when(number == 0, True).alias("ends_part")]
+        if in_lane
+        else [F.lit(load_id).alias("load_id"), (part * (1 << ROW_BITS) + number).alias("row_id")]
     )
+    rows = df.select(F.lit(run.run_number).cast("bigint").alias("run_number"), *place, *columns)
+    # All tries of a task must give staged rows the same numbers. For the lane one try counts.
+    kept = rows.persist() if writers or not in_lane else rows
     counted = Observation(f"rowlease load {load_id}")
-    observed = numbered.observe(counted, F.count(F.lit(1)).alias("num_rows"))
-    table, written = staged(observed, dsn)
+    context = df.sparkSession.sparkContext
+    named = kind if isinstance(kind, str) else None
     try:
         with (
-            reported(context, store, load_id, run_number) if store else nullcontext(),
+            reported(context, store, load_id, run.run_number) if store else nullcontext(),
             database_errors(dsn, "the rows could not be staged, nothing was enqueued"),
         ):
+            if writers:
+                kept.count()  # by as many tasks as there are partitions
+                rows = kept.coalesce(writers)
+            counts = [F.count(F.lit(1)).alias("num_rows")]
+            if in_lane and "priority" in rows.columns:
+                above = F.col("priority") > run.max_priority
+                counts.append(F.count_if(above).alias("num_clamped"))
+            rows = rows.observe(counted, *counts)
+            table, written = in_the_lane(rows, named, run) if in_lane else staged(rows, dsn)
             written.write.format("jdbc").options(
-                **writing_options(dsn, observed.columns), dbtable=table, batchsize=BATCH_SIZE
+                **writing_options(dsn, rows.columns), dbtable=table, batchsize=BATCH_SIZE
             ).mode("append").save()
     finally:
-        numbered.unpersist()
-    parts = [each << TRY_BITS for each in range(tasks)]
-    named = kind if isinstance(kind, str) else None
-    return Staged(load_id, run_number, counted.get["num_rows"], named, parts)
+        kept.unpersist()
+    found = counted.get
+    return Staged(load_id, run.run_number, found["num_rows"], found.get("num_clamped", 0), named)

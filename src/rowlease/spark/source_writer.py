@@ -6,7 +6,6 @@ is written to `staging`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -19,43 +18,38 @@ from pyspark.sql.datasource import (
 )
 
 from rowlease.errors import ConfigError, InvalidRequest, LoadLost, RowleaseError
-from rowlease.model import Promoted
+from rowlease.model import Begun, Promoted
 from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block
-from rowlease.spark.load import (
-    MAX_PARTITIONS,
-    ROW_BITS,
-    TRY_BITS,
-    Staged,
-    heard,
-    new_run,
-    promoted,
-)
+from rowlease.spark.columns import FOR_LANE
+from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
 from rowlease.spark.progress import Reporter
+from rowlease.spark.promotion import Staged, heard, promoted
 from rowlease.store import BulkStore, bulk_store
+from rowlease.store.bulk import LANE
 
 APPLICATION = "rowlease spark"
 #: The columns of `staging` that identify a row.
 IDS = ("load_id", "run_number", "row_id")
-#: The columns of a frame that the lane has.
-IN_LANE = {"kind", "priority", "payload"}
 #: The local property in which Spark sets the number of a micro-batch.
 BATCH = "streaming.sql.batchId"
 
 
 @dataclass
 class Part(WriterCommitMessage):
-    """The report of a task: the run, the part, and the number of rows.
+    """What a task reports to the driver.
 
     Attributes:
         run_number: the number of the run; None if the load was already promoted, so that nothing
             was written.
         part: the number of the part.
         num_rows: the number of rows in the part.
+        num_clamped: the number of rows whose priority was clamped.
     """
 
     run_number: int | None = None
     part: int = 0
     num_rows: int = 0
+    num_clamped: int = 0
 
 
 class Parts:
@@ -71,41 +65,46 @@ class Parts:
         self._kind = kind
         self._columns = list(columns)
 
-    def begin(self, load_id: str, run_by: str, described: str | None = None) -> int | None:
-        """Take a load over; returns the run's number, or None if the load was promoted before."""
+    def begin(self, load_id: str, run_by: str, described: str | None = None) -> Begun | None:
+        """Take a load over; None if it was promoted before."""
         with self.store() as store:
             begun = heard(lambda: store.begin_load(load_id, self._queue, run_by, described))
             return None if isinstance(begun, Promoted) else begun
 
-    def stage(self, load_id: str, run_number: int, task: Any, batches: Iterator[Any]) -> Part:
+    def stage(self, load_id: str, run: Begun, task: Any, batches: Iterator[Any]) -> Part:
         """Write a partition's rows in one transaction. Runs in a Spark task."""
         if task.partitionId() >= MAX_PARTITIONS:
             raise ConfigError(f"a load has at most {MAX_PARTITIONS} partitions; coalesce the frame")
         attempt = task.taskAttemptId() % (1 << TRY_BITS)
-        part = Part(run_number, (task.partitionId() << TRY_BITS) + attempt)
+        part = Part(run.run_number, (task.partitionId() << TRY_BITS) + attempt)
         try:
             with self.store() as store:
-                reporter = Reporter(store, load_id, run_number)
-                if IN_LANE.issuperset(self._columns):
-                    rows = self._lane_blocks(batches, part, reporter)
-                    store.copy_part(load_id, run_number, part.part, rows)
+                reporter = Reporter(store, load_id, run.run_number)
+                if FOR_LANE.issuperset(self._columns):
+                    rows = self._lane_blocks(run, batches, part, reporter)
+                    try:
+                        store.copy_rows("lane", LANE, rows)
+                    except LoadLost:
+                        store.report_load(load_id, run.run_number, 0)  # says which run has it
+                        raise
                 else:
                     blocks = self._blocks(load_id, batches, part, reporter)
-                    store.copy_staged([*IDS, *self._columns], blocks)
+                    store.copy_rows("staging", [*IDS, *self._columns], blocks)
                 reporter.report()
         except RowleaseError as error:
             raise_without_rows(error)
         return part
 
     def _lane_blocks(
-        self, batches: Iterator[Any], part: Part, reporter: Reporter
-    ) -> Iterator[tuple[bytes, Counter[int]]]:
-        """The rows as CSV, and the number of rows of each priority."""
+        self, run: Begun, batches: Iterator[Any], part: Part, reporter: Reporter
+    ) -> Iterator[bytes]:
+        """The rows as CSV."""
         for batch in batches:
-            rows = batch.num_rows
-            part.num_rows += rows
-            yield lane_block(batch, part.run_number, part.part, self._kind)
-            reporter.add(rows)
+            block, clamped = lane_block(batch, run, part.part, self._kind, not part.num_rows)
+            part.num_rows += batch.num_rows
+            part.num_clamped += clamped
+            yield block
+            reporter.add(batch.num_rows)
 
     def _blocks(
         self, load_id: str, batches: Iterator[Any], part: Part, reporter: Reporter
@@ -135,10 +134,17 @@ class Parts:
     ) -> None:
         """Promote the parts that count, after all tasks have ended. Runs beside the driver."""
         parts = [message for message in messages if isinstance(message, Part)]
-        num_rows, kept = sum(part.num_rows for part in parts), [part.part for part in parts]
+        load = Staged(
+            load_id,
+            run_number,
+            sum(part.num_rows for part in parts),
+            sum(part.num_clamped for part in parts),
+            self._kind,
+            [part.part for part in parts],
+        )
         try:
             with self.store() as store:
-                promoted(store, Staged(load_id, run_number, num_rows, self._kind, kept))
+                promoted(store, load)
         except RowleaseError as error:
             raise_without_rows(error)
 
@@ -165,22 +171,22 @@ class ArrowParts(DataSourceArrowWriter):
     def __init__(self, parts: Parts, load_id: str, described: str) -> None:
         self._parts = parts
         self._load_id = load_id
-        self._run_number = parts.begin(load_id, new_run(), described)
+        self._run = parts.begin(load_id, new_run(), described)
 
     def write(self, iterator: Iterator[Any]) -> Part:
         """See `Parts.stage`. If the load was already promoted, no row is computed."""
         task = this_task()
-        if self._run_number is None:
+        if self._run is None:
             return Part()
-        return self._parts.stage(self._load_id, self._run_number, task, iterator)
+        return self._parts.stage(self._load_id, self._run, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._run_number is not None:
-            self._parts.promote(self._load_id, self._run_number, messages)
+        if self._run is not None:
+            self._parts.promote(self._load_id, self._run.run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._run_number is not None:
-            self._parts.discard(self._load_id, self._run_number)
+        if self._run is not None:
+            self._parts.discard(self._load_id, self._run.run_number)
 
 
 class StreamParts(DataSourceStreamArrowWriter):
@@ -207,16 +213,15 @@ class StreamParts(DataSourceStreamArrowWriter):
                 f"Spark has not set the number of the batch ({BATCH}); use batch_sink"
             )
         load_id = f"{self._stream}/{number}"
-        run_number = self._parts.begin(load_id, self._run_by)
-        if run_number is None:
-            return Part()
-        return self._parts.stage(load_id, run_number, task, iterator)
+        run = self._parts.begin(load_id, self._run_by)
+        return Part() if run is None else self._parts.stage(load_id, run, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         load_id = f"{self._stream}/{batchId}"
         runs = {message.run_number for message in messages if isinstance(message, Part)}
         if not runs:  # a batch without tasks is an empty load
-            runs = {self._parts.begin(load_id, self._run_by)}
+            begun = self._parts.begin(load_id, self._run_by)
+            runs = {begun.run_number if begun else None}
         for run_number in runs:
             if run_number is not None:
                 self._parts.promote(load_id, run_number, messages)

@@ -7,15 +7,14 @@ worker sees the rows of a load before `promote`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from rowlease.store.store import Store
 
-#: The columns of the blocks that `copy_part` writes to the table `lane`.
-LANE = ("run_number", "part", "priority", "kind", "payload")
+#: The columns of the table `lane` that writers fill.
+LANE = ("run_number", "part", "ends_part", "priority", "kind", "payload")
 
 
 class Window(NamedTuple):
@@ -41,31 +40,17 @@ class BulkStore(Store):
     """A store that also writes and reads many rows at once; see `rowlease.store.bulk_store`."""
 
     @abstractmethod
-    def copy_part(
-        self, load_id: str, run_number: int, part: int, blocks: Iterable[tuple[bytes, Counter[int]]]
-    ) -> None:
-        """Write a part of a load into the lane, either all of it or nothing.
+    def copy_rows(self, table: str, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
+        """Write rows of a load, all of them or none.
 
         Args:
-            part: a number that no other attempt has.
-            blocks: rows as CSV with the columns LANE, and each block's number of rows by priority.
+            table: `lane` or `staging`.
+            blocks: CSV; each block has whole rows.
 
         Raises:
-            InvalidRequest: a payload is not JSON, or a text cannot be stored.
-            LoadLost: another run has taken the load over, or the load has been promoted.
-            StoreError: the database refused the rows, or is unavailable.
-        """
-
-    @abstractmethod
-    def copy_staged(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
-        """Write rows of a load to `staging`, either all of them or none.
-
-        Args:
-            blocks: whole rows as CSV.
-
-        Raises:
-            InvalidRequest: the database cannot store a text.
-            StoreError: the database refused the rows, or is unavailable.
+            InvalidRequest: a row that the table refuses.
+            LoadLost: another run has taken the load over, or it is promoted; only from the lane.
+            StoreError: from the database.
         """
 
     @abstractmethod

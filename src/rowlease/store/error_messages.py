@@ -16,6 +16,7 @@ from rowlease.errors import (
     AccessDenied,
     ConfigError,
     InvalidRequest,
+    LoadDiffers,
     LoadLost,
     QueueFull,
     RoutineError,
@@ -99,15 +100,27 @@ TABLE = (
     # Errors of routines already have a message.
     Entry(QueueFull, ("RL005", 51005), "{text}"),
     Entry(LoadLost, ("RL014", 51014), "{text}"),
+    Entry(LoadDiffers, ("RL008", 51008), "{text}"),
     Entry(RoutineError, ("RL001", 51001), "{text}"),
     Entry(
         InvalidRequest,
         (
-            REJECTED, "RL002", "RL003", "RL004", "RL006", "RL007", "RL008", "RL009", "RL010",
+            REJECTED, "RL002", "RL003", "RL004", "RL006", "RL007", "RL009", "RL010",
             "RL013", "RL015",
-            51002, 51003, 51004, 51006, 51007, 51008, 51009, 51010, 51011, 51013, 51015,
+            51002, 51003, 51004, 51006, 51007, 51009, 51010, 51011, 51013, 51015,
         ),
         "{text}",
+    ),
+    Entry(
+        InvalidRequest,
+        ("lane_priority",),
+        "a priority is below 0; it must be 0 or more, and bigger is more urgent",
+    ),
+    Entry(InvalidRequest, ("lane_kind",), "kind must be a task name of 1 to 200 characters"),
+    Entry(
+        InvalidRequest,
+        ("lane_payload",),
+        "a payload has over 1048576 bytes; store large data elsewhere and enqueue a reference",
     ),
     Entry(
         InvalidRequest,

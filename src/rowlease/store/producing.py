@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from rowlease.model import Enqueued, NewRequest, Outcome, Promoted
+from rowlease.model import Begun, Enqueued, NewRequest, Outcome, Promoted
 from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, milliseconds
 
 #: The columns that `begin_load` returns.
-BEGUN = ("outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates")
+BEGUN = (
+    "outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates", "num_clamped",
+    "max_priority",
+)  # fmt: skip
 
 
 class Producing(Calls):
@@ -66,7 +69,7 @@ class Producing(Calls):
 
     def begin_load(
         self, load_id: str, queue: str, run_by: str, columns: str | None = None
-    ) -> int | Promoted:
+    ) -> Begun | Promoted:
         """Take a load over before its rows are staged. Drop the staged rows of an earlier run.
 
         A run may call this again: it gets the same number, and nothing is dropped.
@@ -76,8 +79,8 @@ class Producing(Calls):
             columns: a description of the rows, which must be the same in every run.
 
         Returns:
-            The number of the run, which each row and each further call needs. If the load has
-            already been promoted, the counts of the promotion instead.
+            What the writers of its rows need; or, if the load is already promoted, the counts of
+            the promotion.
 
         Raises:
             LoadLost: a later run has taken the load over from this one.
@@ -90,8 +93,10 @@ class Producing(Calls):
             p_run_by=run_by,
             p_columns=columns,
         )
-        outcome, run_number, *counts = rows[0]
-        return int(run_number) if outcome == Outcome.OK else Promoted(Outcome(outcome), *counts)
+        outcome, run_number, *counts, max_priority = rows[0]
+        if outcome == Outcome.OK:
+            return Begun(run_number, max_priority)
+        return Promoted(Outcome(outcome), *counts)
 
     def report_load(self, load_id: str, run_number: int, num_rows: int) -> None:
         """Report the number of rows written since the last report.
@@ -116,9 +121,19 @@ class Producing(Calls):
         return int(dropped)
 
     def promote(
-        self, load_id: str, run_number: int, expected_rows: int, *, kind: str | None = None
+        self,
+        load_id: str,
+        run_number: int,
+        expected_rows: int,
+        *,
+        kind: str | None = None,
+        num_clamped: int = 0,
     ) -> Promoted:
-        """Move a staged load into the queue, either all of it or nothing.
+        """Make a load's rows requests of its queue, whole or not at all.
+
+        Args:
+            kind: for rows without a kind.
+            num_clamped: how many rows have a priority that their writer has lowered.
 
         Raises:
             LoadLost: another run has taken the load over.
@@ -130,6 +145,7 @@ class Producing(Calls):
             p_run_number=run_number,
             p_expected_rows=expected_rows,
             p_kind=kind,
+            p_num_clamped=num_clamped,
         )
         outcome, *counts = rows[0]
         return Promoted(Outcome(outcome), *counts)

@@ -1,17 +1,20 @@
 -- count_lane: count the rows of a load in the lane as waiting requests of its queue.
 -- params:   p_settings rowlease.queue_settings, p_run_number bigint
--- returns:  void
+-- returns:  bigint -- how many had a priority above the queue's maximum, to which it was lowered
 -- errors:   none
 -- locks:    none -- promote holds the load's row, so no other call has these rows
 -- why:      promote knows the numbers from lane_part. Rows are written only if the queue's maximum is
 --           below their priority, which writers avoid by clamping.
 create or replace function rowlease_internal.count_lane(
   p_settings rowlease.queue_settings, p_run_number bigint
-) returns void
+) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
+declare
+  v_clamped bigint := (select coalesce(sum(p.num_rows), 0) from rowlease.lane_part p
+                        where p.run_number = p_run_number and p.priority > p_settings.max_priority);
 begin
   with high as (
     delete from rowlease.lane_part p
@@ -32,4 +35,5 @@ begin
   insert into rowlease.queue_depth (queue_name, priority, pending)
   select p_settings.queue_name, p.priority, sum(p.num_rows)
     from rowlease.lane_part p where p.run_number = p_run_number group by p.priority;
+  return v_clamped;
 end $$;

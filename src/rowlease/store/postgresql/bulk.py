@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -13,7 +12,7 @@ from psycopg import sql
 
 from rowlease.errors import InvalidRequest
 from rowlease.store import deadlines
-from rowlease.store.bulk import LANE, BulkStore, IdRange, Window
+from rowlease.store.bulk import BulkStore, IdRange, Window
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
 
@@ -29,33 +28,17 @@ WHEN = {"queue": "coalesce(completion_time, locked_time)", "queue_history": "com
 class PostgresBulkStore(PostgresStore, BulkStore):
     """See `rowlease.store.bulk.BulkStore`."""
 
-    def copy_part(
-        self, load_id: str, run_number: int, part: int, blocks: Iterable[tuple[bytes, Counter[int]]]
-    ) -> None:
-        command = f"copy rowlease.lane ({', '.join(LANE)}) from stdin (format csv)"
-        rows: Counter[int] = Counter()
+    def copy_rows(self, table: str, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
+        names = sql.SQL(", ").join(map(sql.Identifier, columns))
+        command = sql.SQL(f"copy rowlease.{table} ({{}}) from stdin (format csv)").format(names)
         with self._bulk() as connection:
             try:
                 with connection.cursor().copy(command) as copy:
-                    for block, counts in blocks:
+                    for block in blocks:
                         copy.write(block)
-                        rows += counts
             except psycopg.errors.InvalidTextRepresentation as error:
-                raise InvalidRequest(  # not the server's message, which quotes the payload
-                    f'load "{load_id}" has a payload that is not JSON; nothing was enqueued'
-                ) from error
-            if rows:
-                connection.execute(
-                    "select rowlease.end_part(%s, %s, %s, %s::integer[], %s::bigint[])",
-                    [load_id, run_number, part, list(rows.keys()), list(rows.values())],
-                )
-
-    def copy_staged(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
-        names = sql.SQL(", ").join(map(sql.Identifier, columns))
-        command = sql.SQL("copy rowlease.staging ({}) from stdin (format csv)").format(names)
-        with self._bulk() as connection, connection.cursor().copy(command) as copy:
-            for block in blocks:
-                copy.write(block)
+                # The server's message quotes the payload.
+                raise InvalidRequest("a payload is not JSON; nothing was enqueued") from error
 
     def id_ranges(
         self, table: str, equal: Mapping[str, str], count: int, window: Window | None = None

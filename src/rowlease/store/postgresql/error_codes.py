@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 
 from rowlease.errors import RowleaseError
@@ -59,7 +61,10 @@ def callers_error(error: BaseException, where: str) -> RowleaseError:
 
 def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
     """The exception for an error of the JDBC driver, from its SQLSTATE and first line."""
-    return error_messages.our_error(*_connecting(state, text.removeprefix("ERROR: ")), where)
+    codes, text = _connecting(state, text.removeprefix("ERROR: "))
+    # The driver has the name of a constraint only in the text.
+    constraints = re.findall(r'violates \w+ constraint "(\w+)"', text)
+    return error_messages.our_error([*codes, *constraints], text, where)
 
 
 def is_read_only(error: psycopg.Error) -> bool:
