@@ -117,10 +117,9 @@ def test_idleness_counts_for_the_announced_queues_only(
     assert emitted() == ["default"]
 
 
-def test_a_callers_transaction_always_notifies(
-    store: Session, another: Another, emitted: Emitted
+def test_a_callers_transaction_notifies_once(
+    store: Session, another: Another, emitted: Emitted, idle: None
 ) -> None:
-    """The commit may be far away, and a worker may become idle before it."""
     caller = another()
     caller.begin()
     for _ in range(3):
@@ -130,7 +129,184 @@ def test_a_callers_transaction_always_notifies(
     assert emitted() == ["default"]
 
 
-def test_an_insert_into_the_inbox_always_notifies_once(store: Session, emitted: Emitted) -> None:
+@pytest.mark.parametrize("how", ["routine", "with keys", "delayed", "inbox", "inbox with keys"])
+def test_a_callers_transaction_looks_for_idle_workers_when_it_commits(
+    store: Session, another: Another, emitted: Emitted, how: str
+) -> None:
+    """The commit may be far away, and a worker may become idle before it."""
+    caller, busy = another(), another()
+    for each in (caller, busy):
+        each.begin()
+        match how:
+            case "routine":
+                each.execute("select rowlease.enqueue('default', 'a')")
+            case "with keys":
+                each.execute("select rowlease.enqueue('default', 'a', p_group_key => 'g')")
+            case "delayed":
+                each.execute("select rowlease.enqueue('default', 'a', p_delay_ms => 9000)")
+            case "inbox":
+                each.insert_many("inbox", [{"kind": "a"}] * 10)
+            case "inbox with keys":
+                each.insert("inbox", kind="a", dedup_key=str(id(each)))
+    busy.commit()
+    assert emitted() == []
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
+        caller.commit()
+        assert emitted() == ["default"]
+
+
+def test_a_callers_transaction_does_not_notify_while_no_worker_is_idle_at_its_commit(
+    store: Session, another: Another, emitted: Emitted
+) -> None:
+    caller = another()
+    caller.begin()
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
+        caller.execute("select rowlease.enqueue('default', 'a')")
+        caller.insert("inbox", kind="a")
+        listener.announce_idle(False)
+    caller.commit()
+    assert emitted() == []
+
+
+def test_a_callers_transaction_notifies_for_each_of_its_queues(
+    store: Session, another: Another, emitted: Emitted
+) -> None:
+    store.configure_queue("other")
+    emitted()
+    caller = another()
+    with closing(store.listen(["default", "other"])) as listener:
+        listener.announce_idle(True)
+        caller.begin()
+        for queue in ("default", "other", "default"):
+            caller.execute("select rowlease.enqueue(%s, 'a')", [queue])
+        caller.execute("savepoint before")
+        caller.insert("inbox", queue_name="other", kind="a")
+        caller.execute("rollback to savepoint before")
+        caller.commit()
+    assert emitted() == ["default", "other"]
+
+
+def test_a_caller_with_immediate_constraints_notifies_for_what_follows_too(
+    store: Session, another: Another, emitted: Emitted
+) -> None:
+    caller = another()
+    caller.begin()
+    caller.execute("set constraints all immediate")
+    caller.execute("select rowlease.enqueue('default', 'a')")
+    with closing(store.listen(["default"])) as listener:
+        listener.announce_idle(True)
+        caller.execute("select rowlease.enqueue('default', 'a')")
+        caller.commit()
+        assert emitted() == ["default"]
+
+
+def test_a_callers_transaction_that_is_rolled_back_does_not_notify(
+    store: Session, another: Another, emitted: Emitted, idle: None
+) -> None:
+    caller = another()
+    caller.begin()
+    caller.execute("select rowlease.enqueue('default', 'a')")
+    caller.rollback()
+    assert emitted() == []
+    store.put()
+    assert emitted() == ["default"]
+
+
+@pytest.mark.parametrize("how", ["own", "caller's"])
+def test_of_concurrent_enqueues_one_notifies(
+    store: Session, another: Another, emitted: Emitted, idle: None, how: str
+) -> None:
+    """Transactions that notify commit one after the other, so the others do not notify."""
+    first, second = another(), another()
+    enqueue = "select rowlease.enqueue('default', 'a', p_in_transaction => false)"
+    first.begin()
+    first.execute(enqueue)
+    if how == "own":
+        second.execute(enqueue)
+    else:
+        second.execute("select rowlease.enqueue('default', 'a')")
+    assert emitted() == []
+    first.commit()
+    assert emitted() == ["default"]
+    second.execute(enqueue)
+    assert emitted() == ["default"]
+
+
+def test_enqueues_into_two_queues_both_notify(
+    store: Session, another: Another, emitted: Emitted
+) -> None:
+    store.configure_queue("other")
+    emitted()
+    first = another()
+    with closing(store.listen(["default", "other"])) as listener:
+        listener.announce_idle(True)
+        first.begin()
+        first.execute("select rowlease.enqueue('default', 'a', p_in_transaction => false)")
+        store.put(queue="other")
+        assert emitted() == ["other"]
+        first.commit()
+        assert emitted() == ["default"]
+
+
+@pytest.mark.both_ways
+def test_a_claim_that_may_miss_a_commit_without_notification_is_to_be_repeated_soon(
+    store: Session, another: Another, emitted: Emitted, idle: None
+) -> None:
+    first, second, worker = another(), another(), another()
+    enqueue = "select rowlease.enqueue('default', 'a', p_in_transaction => false)"
+    for each in (first, second):
+        each.begin()
+        each.execute(enqueue)
+    first.commit()
+    assert emitted() == ["default"]
+    claim = worker.dequeue("one", ["default"], 9)
+    assert (len(claim.requests), claim.more, claim.wait) == (1, False, timedelta(seconds=0.02))
+    second.commit()
+    assert emitted() == []
+    claim = worker.dequeue("one", ["default"], 9, floor=claim.floor)
+    assert (len(claim.requests), claim.wait) == (1, timedelta(seconds=30))
+
+
+def test_an_enqueue_that_is_rolled_back_leaves_the_next_one_to_notify(
+    store: Session, another: Another, emitted: Emitted, idle: None
+) -> None:
+    first = another()
+    first.begin()
+    first.execute("select rowlease.enqueue('default', 'a', p_in_transaction => false)")
+    first.rollback()
+    store.put()
+    assert emitted() == ["default"]
+
+
+def test_an_enqueue_whose_transaction_stays_open_keeps_others_from_notifying_for_a_moment_only(
+    store: Session, another: Another, emitted: Emitted, idle: None, clock: Clock
+) -> None:
+    first = another()
+    first.begin()
+    first.execute("select rowlease.enqueue('default', 'a', p_in_transaction => false)")
+    store.put()
+    assert emitted() == []
+    clock.advance(seconds=1)
+    store.put()
+    assert emitted() == ["default"]
+
+
+def test_concurrent_enqueues_notify_though_another_session_holds_every_lock(
+    store: Session, another: Another, emitted: Emitted
+) -> None:
+    first = another()
+    with store.squatting("default"):
+        first.begin()
+        first.execute("select rowlease.enqueue('default', 'a', p_in_transaction => false)")
+        store.put()
+        assert emitted() == ["default"]
+
+
+def test_an_insert_into_the_inbox_notifies_once(
+    store: Session, emitted: Emitted, idle: None
+) -> None:
     store.insert_many("inbox", [{"kind": "a"}] * 10)
     assert emitted() == ["default"]
 
@@ -177,6 +353,14 @@ def test_a_request_that_can_run_again_notifies(
         case "unblock":
             store.complete(leased)
     assert emitted() == ["default"]
+
+
+def test_an_abandoned_request_does_not_notify_while_no_worker_is_idle(
+    store: Session, emitted: Emitted
+) -> None:
+    store.put()
+    store.abandon(store.claim())
+    assert emitted() == []
 
 
 @pytest.mark.parametrize("how", ["scheduled", "retry", "expired"])

@@ -16,7 +16,8 @@
 --           many index entries of finished requests, which an old snapshot keeps. Requests past
 --           p_slots (default: none) are prefetched: they have not started. A token grows by a random
 --           number up to 2^32: after a failover or a restore, a claim that was lost and a new claim of
---           the same id have different tokens.
+--           the same id have different tokens. wait_ms is at most 20 while requests are being committed
+--           without a notification (next_commit).
 create or replace function rowlease.dequeue(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null
@@ -56,6 +57,7 @@ begin
     exit when v_left = 0;
     v_queue := p_queue_names[v_place];
     if p_floor is null then
+      v_next := least(v_next, rowlease_internal.next_commit(v_queue, v_now));
       select * into v_look from rowlease_internal.look(v_queue, v_now);
       v_plain := v_look.is_plain;
     end if;
@@ -171,8 +173,6 @@ begin
   end loop;
   more := v_left = 0;
   wait_ms := case when not more then rowlease_internal.ms_until(v_next, v_now) end;
-  if rowlease_internal.needs_floor(v_stepped, p_limit) then
-    floor := '{}';
-  end if;
+  floor := case when rowlease_internal.needs_floor(v_stepped, p_limit) then '{}' end;
   return next;
 end $$;

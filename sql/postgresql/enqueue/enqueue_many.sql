@@ -11,7 +11,9 @@
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
 --           first call. Without keys, all requests are new, so their ids are known beforehand and
 --           the receipt is written once. If an array is null, every request has the default.
---           Helpers are called in assignments, which PostgreSQL evaluates without a query.
+--           Helpers are called in assignments, which PostgreSQL evaluates without a query. Idle
+--           workers are notified here if the caller commits at once (p_in_transaction is false),
+--           else by wake_at_commit. Where no worker calls maintain, one call in 200 folds the counts.
 create or replace function rowlease.enqueue_many(
   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[] default null,
   p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,
@@ -52,6 +54,7 @@ begin
       return;
     end if;
   end if;
+  v_done := p_in_transaction is not false and rowlease_internal.wake_later(p_queue_name);
   v_settings := rowlease_internal.settings_of(p_queue_name);
   if v_settings.capacity is not null then
     v_priority := (select max(coalesce(u, 0)) from unnest(coalesce(p_priorities, '{0}')) as u);
@@ -79,11 +82,11 @@ begin
   if p_waiter_id is not null then
     delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id;
   end if;
-  -- Where no worker calls maintain, one call in 200 folds the counts.
   if not p_in_transaction and random() < 0.005 then
     perform rowlease_internal.fold_depth(2000);
   end if;
-  v_done := rowlease_internal.wake_workers(p_queue_name, p_in_transaction);
+  v_done := p_in_transaction is false and rowlease_internal.worker_is_idle(p_queue_name)
+            and rowlease_internal.wake_once(p_queue_name, v_now);
   if v_outcomes is not null then
     return query select * from unnest(v_ids, v_outcomes);
     return;

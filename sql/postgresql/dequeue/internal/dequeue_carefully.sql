@@ -47,6 +47,7 @@ begin
     exit when v_left = 0;
     v_held := v_held or v_queue = any(v_shut);
     continue when v_queue = any(v_shut);
+    p_next := least(p_next, rowlease_internal.next_commit(v_queue, v_now));
     v_old := v_floor -> 'queues' -> v_queue;
     v_claim := rowlease_internal.dequeue_one(
       v_queue, p_worker_id, v_now, p_lease_ms, v_left, p_slots - p_limit + v_left,

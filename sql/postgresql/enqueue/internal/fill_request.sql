@@ -7,7 +7,7 @@
 -- why:      a program that writes to the inbox gives only the columns of that view. Routines set
 --           max_attempts themselves, so their rows do not fire this trigger and cost one
 --           comparison. A row with a dedup key may still be dropped by ON CONFLICT DO NOTHING, so
---           count_request counts it.
+--           count_request counts it. Idle workers are notified by wake_at_commit.
 create or replace function rowlease_internal.fill_request() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -35,7 +35,7 @@ begin
   else
     perform set_config('rowlease.inserted', new.request_id::text, true);
   end if;
-  perform rowlease_internal.wake_workers(new.queue_name, true);
+  perform rowlease_internal.wake_later(new.queue_name);
   return new;
 end $$;
 
