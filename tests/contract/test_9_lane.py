@@ -643,6 +643,32 @@ def test_a_request_in_the_lane_is_explained(store: PostgresSession, clock: Clock
         assert explained.words.startswith(f"{ahead} requests are ahead of it")
 
 
+@pytest.mark.parametrize("kind", ["urgent", "first", "last", "single"])
+def test_to_explain_a_request_reads_little_of_the_lane(
+    store: PostgresSession, clock: Clock, kind: str
+) -> None:
+    """It counts 10,000 at most, and only what goes first."""
+    ahead = {"urgent": "nothing is", "first": "2 requests are"}
+    store.execute("set synchronous_commit = off")
+    rows = [{"kind": "a", "priority": 1}] * 30_000
+    first = [*named("urgent", priority=2), *named("first", priority=1)]
+    promoted(store, "x", named("before", priority=1), [*first, *rows], rows)
+    promoted(store, "y", named("last", priority=1))
+    clock.advance(seconds=1)
+    store.put(kind="single")
+    store.worker_heartbeat(
+        "w", host="h", pid=1, version="1", queues=["default"], slots=1, busy=0, consumer_priority=0
+    )
+    ((request_id,),) = store.rows("requests", "request_id", kind=kind)
+    for _ in range(2):  # the second plan is generic
+        cost = store.measured(lambda: store.explain(request_id))
+        assert cost.value.words.startswith(ahead.get(kind, "10000 or more requests are"))
+        assert cost.full_scans.keys().isdisjoint({"lane", "queue"})
+        assert sum(n for name, n in cost.pages.items() if name.startswith("lane")) <= (
+            150 if kind in ahead else 1_000
+        ), cost.pages
+
+
 # -- housekeeping ----------------------------------------------------------------------------------
 
 
