@@ -429,15 +429,17 @@ def test_a_request_that_comes_back_keeps_its_place(store: PostgresSession, clock
     checks(store)
 
 
-@pytest.mark.parametrize("slots", [1, 4])
-def test_what_is_past_the_slots_has_not_started(store: PostgresSession, slots: int) -> None:
+@pytest.mark.parametrize(("slots", "first"), [(1, "01"), (4, "01"), (2, "")])
+def test_what_is_past_the_slots_has_not_started(
+    store: PostgresSession, slots: int, first: str
+) -> None:
     promoted(store, "x", [*named("a", priority=1), *named("b", "c", "d")])
-    store.put(kind="0", priority=3)
-    store.put(kind="1", priority=2)
-    store.claim(limit=5, slots=slots)
+    for place, kind in enumerate(first):
+        store.put(kind=kind, priority=3 - place)
+    store.claim(limit=len(first) + 3, slots=slots)
     found = store.rows("queue", "kind", "started_time", status="Processing")
     started = {kind: time is not None for kind, time in found}
-    assert started == {kind: place < slots for place, kind in enumerate("01abc")}
+    assert started == {kind: place < slots for place, kind in enumerate(first + "abc")}
 
 
 def test_a_short_claim_asks_when_something_is_due(store: PostgresSession) -> None:
