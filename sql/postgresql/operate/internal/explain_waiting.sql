@@ -4,7 +4,7 @@
 -- errors:   none
 -- locks:    none
 -- why:      the requests ahead of this request are counted in ranges of an index, each of which
---           ends at this request. In the lane, each part of a load that goes first is such a range.
+--           ends at this request.
 create or replace function rowlease_internal.explain_waiting(
   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz,
   out reason text, out words text
@@ -15,8 +15,6 @@ as $$
 declare
   c_most    constant integer := 10000;
   v_request rowlease.requests;
-  v_part    bigint;  -- of a request in the lane
-  v_place   bigint;  -- of its load
   v_other   bigint;
   v_workers record;
 begin
@@ -48,12 +46,6 @@ begin
   elsif v_workers.reason is not null then
     reason := v_workers.reason; words := v_workers.words;
   else
-    select r.part, l.place into v_part, v_place
-      from rowlease.load l
-      join rowlease.lane_part p on p.run_number = l.run_number
-      join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
-                          and r.part = p.part and r.request_id = p_request_id
-     where l.load_id = v_request.load_id and p_request_id between p.first_id and p.last_id;
     select count(*) into v_other from (
       select from rowlease.queue q
        where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
@@ -64,21 +56,9 @@ begin
          and not q.returned and q.priority = v_request.priority
          and (q.due_time, q.request_id) < (v_request.due_time, v_request.request_id)
       union all
-      select from rowlease.load l
-        join rowlease.lane_part p on p.run_number = l.run_number
-       cross join lateral (
-         select from rowlease.lane r
-          where r.run_number = p.run_number and r.priority = p.priority and r.part = p.part
-            and r.request_id >= p.first_id
-            and r.request_id < case
-                  when (l.place, p.priority, p.part) = (v_place, v_request.priority, v_part)
-                  then p_request_id else 9223372036854775807 end
-          order by r.request_id limit c_most) r
-       where l.queue_name = v_request.queue_name and l.in_lane
-         and (p.priority > v_request.priority
-           or p.priority = v_request.priority
-              and ((l.promoted_time, l.place) < (v_request.due_time, coalesce(v_place, p_request_id))
-                or l.place = v_place and p.part <= v_part))
+      select from generate_series(1, rowlease_internal.num_ahead_in_lane(
+        p_request_id, v_request.load_id, v_request.queue_name, v_request.priority,
+        v_request.due_time, c_most))
       union all
       select from rowlease.queue q
        where q.queue_name = v_request.queue_name and q.status = 'Pending' and not q.group_blocked
