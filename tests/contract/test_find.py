@@ -146,8 +146,15 @@ def test_no_request_is_missed_however_few_are_looked_at(look: int, store: Sessio
     assert all_pages(store, look=look, statuses=["Failed"], queue="default") == failed[::-1]
 
 
-def test_a_call_looks_at_so_many_requests_only(store: Session) -> None:
+@pytest.mark.parametrize("status", ["Pending", "Processing", "Failed", "Complete"])
+def test_a_call_looks_at_so_many_requests_only(status: str, store: Session) -> None:
     made = store.put(10)
+    if status != "Pending":
+        held = store.claim(limit=10)
+    if status == "Failed":
+        store.fail(held, [DEAD] * 10)
+    if status == "Complete":
+        store.complete(held)
     page = store.find_requests(kind="none", look=4)
     assert (page.requests, page.after) == ([], made[6])
     page = store.find_requests(kind="none", look=4, after=page.after)

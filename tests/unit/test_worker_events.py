@@ -60,12 +60,12 @@ def test_a_line_has_the_event_and_its_fields_and_no_payload(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "rowlease")
-    log(Failed(REQUEST, 0.123456789, "ValueError: no\n\nTraceback ...", False))
+    log(Failed(REQUEST, 0.123456789, "ValueError: no\nmore", False, "ValueError", "Traceback ..."))
     log(Claimed((REQUEST, REQUEST)))
     log(WorkerStarted("host:1:ab", ("a", "b"), 4))
     assert [record.getMessage() for record in caplog.records] == [
         "failed request_id=7 queue_name=default kind=add attempt=2 seconds=0.123457 "
-        "error='ValueError: no' dead=False",
+        "error='ValueError: no' dead=False error_type=ValueError",
         "claimed count=2",
         "worker started worker_id=host:1:ab queues=('a', 'b') slots=4",
     ]
