@@ -106,15 +106,16 @@ class AsyncClient(AsyncProducer):
         self._threads: ThreadPoolExecutor | None = None
 
     async def __aenter__(self) -> Self:
-        self._threads = ThreadPoolExecutor(THREADS, "rowlease-async")
-        opening = self._threads.submit(self._client.__enter__)
+        threads = ThreadPoolExecutor(THREADS, "rowlease-async")
+        opening = threads.submit(self._client.__enter__)
         try:
             await asyncio.wrap_future(opening)
         except BaseException:
-            self._threads.shutdown(wait=False)
+            threads.shutdown(wait=False)
             # After a cancellation, the client may be opened later; then close it.
             opening.add_done_callback(lambda _: self._client.__exit__(None, None, None))
             raise
+        self._threads = threads
         return self
 
     async def __aexit__(
