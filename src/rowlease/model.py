@@ -213,6 +213,19 @@ class Exchanged(NamedTuple):
     claim: Claim
 
 
+class Finding(NamedTuple):
+    """Something that is wrong: `finding` is for programs, `words` and `action` are sentences.
+
+    Attributes:
+        subject: the queue, schedule, table or session.
+    """
+
+    finding: str
+    subject: str
+    words: str
+    action: str
+
+
 class Explanation(NamedTuple):
     """Why a request is not claimed: `reason` is for programs, `words` is a sentence for people."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -109,6 +109,13 @@ def listed(store: Store) -> Any:
     return [(worker.worker_id, worker.queue_names) for worker in store.list_workers()]
 
 
+def diagnosed(store: Store) -> Any:
+    store.enqueue_many("default", [REQUEST])
+    store.pause("default")
+    return store.diagnose()
+
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 #: Each routine that answers with rows, and a call of it.
 CALLS: dict[str, Callable[[Store], Any]] = {
     "schema_version": lambda s: s.check_schema(),
@@ -124,6 +131,9 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "cancel": lambda s: s.cancel([leased(s).request_id]),
     "requeue": lambda s: s.requeue([dead(s)])[0].outcome,
     "explain": lambda s: s.explain(leased(s).request_id).reason,
+    "diagnose": diagnosed,
+    "diagnose_server": lambda s: [f.finding for f in s.diagnose_server(LONG_AGO)],
+    "diagnose_sessions": lambda s: [f.finding for f in s.diagnose_sessions()],
     "depth": lambda s: (leased(s), s.depth())[1],
     "maintain": lambda s: (dead(s), s.maintain())[1],
     "recount": lambda s: (leased(s), s.recount())[1],

@@ -12,6 +12,7 @@ import click
 
 from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
+from rowlease.cli.doctor import doctor
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.migrate import migrate
 from rowlease.cli.psql import psql, url
@@ -52,6 +53,7 @@ def cli() -> None:
       rowlease depth                            count requests that wait, run or have failed
       rowlease requests list                    find requests; `requests show` shows one
       rowlease top                              show queues and workers live
+      rowlease doctor                           find what is wrong, with an action for each
       rowlease report                           report throughput, waits and failures
       rowlease schedule list                    list schedules and their next firings
       rowlease psql                             open the database in psql
@@ -69,6 +71,7 @@ for command in (
     requests,
     top,
     report,
+    doctor,
     schedule,
     psql,
     url,

@@ -14,6 +14,7 @@ from rowlease.model import (
     Depth,
     Explanation,
     Failure,
+    Finding,
     Maintained,
     Outcome,
     Schedule,
@@ -27,7 +28,7 @@ OUTCOMES = {each.value: each for each in Outcome}
 #: The columns that most routines return.
 OUTCOME = ("request_id", "outcome")
 
-V = TypeVar("V", Corrected, Depth, Explanation, Maintained, Schedule, Schema)
+V = TypeVar("V", Corrected, Depth, Explanation, Finding, Maintained, Schedule, Schema)
 
 
 class Notifications(Protocol):

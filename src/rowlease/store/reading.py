@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from rowlease.model import Attempt, Depth, Explanation, Found, QueueState, Request, WorkerState
+from rowlease.model import (
+    Attempt,
+    Depth,
+    Explanation,
+    Finding,
+    Found,
+    QueueState,
+    Request,
+    WorkerState,
+)
 from rowlease.store.calls import Calls, duration, milliseconds
 
 #: The columns for QueueState.
@@ -29,6 +38,26 @@ class Reading(Calls):
         """The reason why a request is not claimed."""
         (found,) = self._values(Explanation, "explain", p_request_id=request_id)
         return found
+
+    def diagnose(self) -> list[Finding]:
+        """What is wrong with the queues; empty: nothing."""
+        return self._values(Finding, "diagnose")
+
+    def diagnose_sessions(self, long: timedelta | None = None) -> list[Finding]:
+        """Sessions that hold up others or keep dead rows, as far as the user may see them.
+
+        Args:
+            long: how long is long; None: 5 minutes for a transaction, 5 s for a wait.
+        """
+        return self._values(Finding, "diagnose_sessions", p_long_ms=milliseconds(long))
+
+    def diagnose_server(self, client_time: datetime | None = None) -> list[Finding]:
+        """Settings and limits of the server that harm the queues.
+
+        Args:
+            client_time: the caller's clock, to be compared with the database's; None: it is not.
+        """
+        return self._values(Finding, "diagnose_server", p_client_time=client_time)
 
     def list_queues(self) -> list[QueueState]:
         """Every queue, with its totals and the waiting time of its oldest request."""

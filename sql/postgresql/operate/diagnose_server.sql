@@ -1,0 +1,69 @@
+-- diagnose_server: find settings and limits of the server that harm the queues.
+-- params:   p_client_time timestamptz (null: not compared) -- the caller's clock
+-- returns:  as diagnose; finding text -- 'connections' | 'clock'; on PostgreSQL 'autovacuum' |
+--           'dead_rows' | 'encoding'; on SQL Server 'snapshot' | 'compatibility'
+-- errors:   none
+-- locks:    none
+-- why:      it runs with the rights of its caller, as diagnose_sessions, and reads no table of rowlease.
+--           With an autovacuum every minute, a busy queue has many dead rows, so they count only if
+--           nobody has vacuumed for two.
+create or replace function rowlease.diagnose_server(p_client_time timestamptz default null)
+returns table (finding text, subject text, words text, action text)
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  select 'autovacuum', s.name, format('the setting %s is %s, so dead rows stay', s.name, s.setting),
+         format('set it: alter system set %s = %s, then select pg_reload_conf()', s.name,
+                case s.name when 'autovacuum_naptime' then '''1s''' else 'on' end)
+    from pg_settings s
+   where s.name in ('autovacuum', 'track_counts') and s.setting = 'off'
+      or s.name = 'autovacuum_naptime' and s.setting::integer > 60
+  union all
+  select 'autovacuum', 'rowlease.' || c.relname,
+         format('autovacuum is off for the table rowlease.%s, so its dead rows stay', c.relname),
+         format('switch it on: alter table rowlease.%I reset (autovacuum_enabled)', c.relname)
+    from pg_class c
+   where c.relnamespace = to_regnamespace('rowlease')
+     and exists (select from pg_options_to_table(c.reloptions) o
+                  where o.option_name = 'autovacuum_enabled' and not o.option_value::boolean)
+  union all
+  select 'dead_rows', 'rowlease.' || t.relname,
+         format('the table rowlease.%s has %s dead rows beside %s live ones, and its indexes as many dead '
+                'entries', t.relname, t.n_dead_tup, t.n_live_tup),
+         format('end what holds the horizon back, if anything is reported, then vacuum rowlease.%I; '
+                'set autovacuum_naptime to 1s', t.relname)
+    from pg_stat_user_tables t
+   where t.schemaname = 'rowlease' and t.n_dead_tup > 100000 and t.n_dead_tup > t.n_live_tup
+     and coalesce(greatest(t.last_autovacuum, t.last_vacuum), '-infinity')
+         < clock_timestamp() - interval '2 minutes'
+  union all
+  select 'connections', u.name,
+         format('%s has %s of %s connections in use', u.name, u.used, u.allowed), u.action
+    from (select 'the server' as name, count(*) filter (where a.backend_type = 'client backend') as used,
+                 current_setting('max_connections')::integer
+                 - current_setting('superuser_reserved_connections')::integer as allowed,
+                 'close sessions, put a pooler between, or raise max_connections' as action
+            from pg_stat_activity a
+          union all
+          select 'the database', count(a.pid), d.datconnlimit,
+                 format('close sessions, or raise the limit: alter database %I connection limit NUMBER',
+                        d.datname)
+            from pg_database d
+            left join pg_stat_activity a on a.datid = d.oid and a.backend_type = 'client backend'
+           where d.datname = current_database() and d.datconnlimit > 0
+           group by d.datname, d.datconnlimit) u
+   where u.used >= 0.9 * u.allowed
+  union all
+  select 'encoding', current_database(),
+         format('the database has the encoding %s, which cannot hold every text',
+                current_setting('server_encoding')),
+         'move it into a database with the encoding UTF8'
+   where current_setting('server_encoding') <> 'UTF8'
+  union all
+  select 'clock', 'the client',
+         format('the clock of this client is %s s %s the database''s', round(abs(c.difference), 1),
+                case when c.difference > 0 then 'before' else 'behind' end),
+         'synchronise both by NTP: due times and the times in logs are of different clocks'
+    from (select extract(epoch from p_client_time - rowlease.now()) as difference) c
+   where abs(c.difference) > 5;
+$$;

@@ -1,0 +1,51 @@
+-- diagnose_queues: find queues that are paused, full or late; a part of diagnose.
+-- params:   p_now timestamptz
+-- returns:  as diagnose
+-- errors:   none
+-- locks:    none
+-- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
+--           a live worker had free slots and the limit in flight had room.
+create or replace function rowlease_internal.diagnose_queues(p_now timestamptz)
+returns table (finding text, subject text, words text, action text)
+language sql stable
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off
+as $$
+  with queues as materialized (
+    select s.queue_name, s.paused, s.capacity,
+           (select coalesce(sum(d.scheduled + d.pending), 0) from rowlease.queue_depth d
+             where d.queue_name = s.queue_name) as waiting,
+           l.oldest_ms / 1000 as oldest_seconds,
+           rowlease_internal.room_in_flight(s, 1) > 0 as has_room,
+           (select coalesce(sum(w.slots - w.busy), 0) from rowlease.worker w
+             where w.queue_names::jsonb ? s.queue_name
+               and w.heartbeat_time > p_now - interval '30 seconds') as free_slots
+      from rowlease.queue_settings s
+      join rowlease.list_queues() l on l.queue_name = s.queue_name)
+  select 'paused', q.queue_name,
+         format('the queue "%s" is paused, and %s requests wait in it', q.queue_name, q.waiting),
+         format('resume it: rowlease queue resume %s', q.queue_name)
+    from queues q where q.paused and q.waiting > 0
+  union all
+  select 'full', q.queue_name,
+         format('the queue "%s" is full: %s of %s places are taken, so producers wait or are refused',
+                q.queue_name, q.waiting, q.capacity),
+         format('add workers, or raise its capacity: rowlease queue set %s capacity=NUMBER',
+                q.queue_name)
+    from queues q where q.waiting >= q.capacity
+  union all
+  select 'stuck', q.queue_name,
+         format('a request of the queue "%s" has been due for %s, while live workers have %s free slots',
+                q.queue_name, q.oldest_seconds * interval '1 second', q.free_slots),
+         format('ask for its reason: select e.* from rowlease.ready r, rowlease.%s(r.request_id) e '
+                'where r.queue_name = %L order by r.due_time limit 1', 'explain', q.queue_name)
+    from queues q
+   where not q.paused and q.oldest_seconds > 60 and q.free_slots > 0 and q.has_room
+  union all
+  select 'old', q.queue_name,
+         format('the oldest request of the queue "%s" has been due for %s, and all slots are taken',
+                q.queue_name, q.oldest_seconds * interval '1 second'),
+         'add workers, or slots to them'
+    from queues q
+   where not q.paused and q.oldest_seconds > 3600 and not (q.free_slots > 0 and q.has_room);
+$$;

@@ -1,0 +1,48 @@
+-- diagnose_rows: find leases, gates, groups and schedules that do not move; a part of diagnose.
+-- params:   p_now timestamptz
+-- returns:  as diagnose
+-- errors:   none
+-- locks:    none
+-- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s nobody
+--           does. Of the requests with a group, it reads 10,000. Every claim locks a gate for a
+--           moment: row_lock looks twice.
+create or replace function rowlease_internal.diagnose_rows(p_now timestamptz)
+returns table (finding text, subject text, words text, action text)
+language sql stable
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off
+as $$
+  select 'overdue', q.queue_name,
+         format('%s leases of the queue "%s" ran out more than 10 s ago and were not broken, the first '
+                'of request %s', count(*), q.queue_name, min(q.request_id)),
+         format('start a worker; if one runs, ask what is in its way: select * from rowlease.%s(%s)',
+                'explain', min(q.request_id))
+    from rowlease.queue q
+   where q.status = 'Processing' and q.lock_expires_time < p_now - interval '10 seconds'
+   group by q.queue_name
+  union all
+  select 'gate', s.queue_name, l.words,
+         'end that session''s transaction: select pg_terminate_backend(pid)'
+    from rowlease.queue_settings s
+   cross join lateral rowlease_internal.row_lock(null, s.queue_name) as l(words)
+   where s.max_in_flight is not null and l.words is not null
+  union all
+  select 'group', f.queue_name,
+         format('%s groups of the queue "%s" wait for a request that no longer exists, the first for '
+                'request %s', count(*), f.queue_name, min(f.request_id)),
+         format('unblock them: select * from rowlease.%s(%L)', 'recount', f.queue_name)
+    from (select distinct on (g.queue_name, g.group_key) g.queue_name, g.request_id, g.group_blocked
+            from (select q.queue_name, q.group_key, q.request_id, q.group_blocked
+                    from rowlease.queue q
+                   where q.group_key is not null and q.status <> 'Failed'
+                   order by q.queue_name, q.group_key, q.request_id limit 10000) g
+           order by g.queue_name, g.group_key, g.request_id) f
+   where f.group_blocked
+   group by f.queue_name
+  union all
+  select 'schedule', s.schedule_name,
+         format('the schedule "%s" was to fire at %s and has not', s.schedule_name, s.next_time),
+         'start a worker that knows its task; if one runs, its log says why: schedule not fired'
+    from rowlease.schedule s
+   where not s.paused and s.next_time < p_now - interval '1 minute';
+$$;

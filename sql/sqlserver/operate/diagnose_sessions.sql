@@ -1,0 +1,47 @@
+-- diagnose_sessions: find sessions that hold up others, or keep dead rows from being removed.
+-- params:   p_long_ms bigint (null: 5 minutes for a transaction, 5 s for a wait) -- how long is long
+-- returns:  as diagnose; finding text -- 'horizon' | 'blocker'
+-- errors:   none
+-- locks:    none
+-- why:      only a login with VIEW SERVER STATE may see the sessions of others; for another it finds
+--           nothing. Times of transactions are of the server's local clock. It reads no table of
+--           rowlease. Some T-SQL engines lack the views.
+create or alter procedure rowlease.diagnose_sessions @p_long_ms bigint = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @found table (
+  Finding varchar(20) not null, Subject nvarchar(200) not null, Words nvarchar(4000) not null,
+  Action nvarchar(4000) not null);
+if object_id(N'sys.dm_tran_active_transactions') is not null
+   and has_perms_by_name(null, null, 'VIEW SERVER STATE') = 1
+begin
+  insert into @found (Finding, Subject, Words, Action)
+  select 'horizon', concat(N'session ', s.session_id),
+         concat(N'session ', s.session_id, N' (user "', s.login_name, N'", application "', s.program_name,
+                N'", ', s.status, N') has been in a transaction since ',
+                convert(nvarchar(19), t.transaction_begin_time, 121),
+                N', so no row that was deleted or changed since then can be removed'),
+         concat(N'end it: kill ', s.session_id)
+    from sys.dm_exec_sessions as s
+    join sys.dm_tran_session_transactions as o
+      on o.session_id = s.session_id and o.is_user_transaction = 1
+    join sys.dm_tran_active_transactions as t on t.transaction_id = o.transaction_id
+   where s.database_id = db_id() and s.session_id <> @@spid
+     and datediff_big(millisecond, t.transaction_begin_time, getdate()) > coalesce(@p_long_ms, 300000);
+  insert into @found (Finding, Subject, Words, Action)
+  select 'blocker', concat(N'session ', b.Blocker),
+         concat(N'session ', b.Blocker, N' (user "', s.login_name, N'", application "', s.program_name,
+                N'") has blocked ', b.Number, N' others, the first for ',
+                rowlease_internal.seconds_text(b.WaitMs / 1000)),
+         concat(N'end its transaction: kill ', b.Blocker)
+    from (select r.blocking_session_id as Blocker, count(*) as Number,
+                 cast(max(r.wait_time) as bigint) as WaitMs
+            from sys.dm_exec_requests as r
+           where r.database_id = db_id() and r.blocking_session_id > 0
+             and r.wait_time > coalesce(@p_long_ms, 5000)
+           group by r.blocking_session_id) as b
+    left join sys.dm_exec_sessions as s on s.session_id = b.Blocker;
+end;
+select f.Finding as finding, f.Subject as subject, f.Words as words, f.Action as action from @found as f;

@@ -1,0 +1,41 @@
+-- diagnose_counts: find queues whose counts differ from their rows; a part of diagnose.
+-- params:   p_limit int -- a queue with more requests than this is not counted
+-- returns:  rows in the caller's table #findings
+-- errors:   none
+-- locks:    none
+-- why:      as recount_queues, it does nothing without READ_COMMITTED_SNAPSHOT, where it would not see
+--           rows and counts of one moment. It changes nothing.
+create or alter procedure rowlease_internal.diagnose_counts @p_limit int
+as
+set nocount on;
+set xact_abort on;
+declare @queue nvarchar(100), @total bigint, @many int = @p_limit + 1;
+if exists (select 1 from sys.databases as d
+            where d.database_id = db_id() and d.is_read_committed_snapshot_on = 1)
+  set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s);
+while @queue is not null
+begin
+  set @total = (select coalesce(sum(d.Scheduled + d.Pending + d.Processing + d.Failed), 0)
+                  from rowlease.QueueDepth as d where d.QueueName = @queue);
+  if exists (
+       select 1 from rowlease.QueueDepth as d where d.QueueName = @queue
+        group by d.Priority
+       having sum(d.Scheduled) < 0 or sum(d.Pending) < 0 or sum(d.Processing) < 0 or sum(d.Failed) < 0)
+     or @total <= @p_limit and exists (
+       select 1
+         from (select d.Priority, d.Scheduled, d.Pending, d.Processing, d.Failed
+                 from rowlease.QueueDepth as d where d.QueueName = @queue
+               union all
+               select r.priority, case when r.status = 'Scheduled' then -1 else 0 end,
+                      case when r.status = 'Pending' then -1 else 0 end,
+                      case when r.status = 'Processing' then -1 else 0 end,
+                      case when r.status = 'Failed' then -1 else 0 end
+                 from rowlease_internal.sample_requests(@queue, @many) as r) as e
+        group by e.Priority
+       having sum(e.Scheduled) <> 0 or sum(e.Pending) <> 0 or sum(e.Processing) <> 0
+           or sum(e.Failed) <> 0)
+    insert into #findings (Finding, Subject, Words, Action)
+    values ('counts', @queue, concat(N'the counts of the queue "', @queue, N'" differ from its rows'),
+            concat(N'correct them: exec rowlease.recount N''', @queue, N''''));
+  set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
+end;

@@ -1,0 +1,64 @@
+-- diagnose_queues: find queues that are paused, full or late; a part of diagnose.
+-- params:   p_now datetime2(6)
+-- returns:  rows in the caller's table #findings
+-- errors:   51012 as sum_depth
+-- locks:    the counts' lock, shared, while they are read
+-- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
+--           a live worker had free slots and the limit in flight had room.
+create or alter procedure rowlease_internal.diagnose_queues @p_now datetime2(6)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @queue nvarchar(100) = (select min(s.QueueName) from rowlease.QueueSettings as s);
+declare @paused bit, @capacity bigint, @in_flight int, @waiting bigint, @processing bigint, @free bigint;
+declare @seconds bigint, @age nvarchar(60);
+while @queue is not null
+begin
+  select @paused = s.Paused, @capacity = s.Capacity, @in_flight = s.MaxInFlight
+    from rowlease.QueueSettings as s where s.QueueName = @queue;
+  begin transaction;
+  exec rowlease_internal.sum_depth @queue, @waiting output, @processing output;
+  commit transaction;
+  set @seconds = (
+    select max(datediff_big(millisecond, m.DueTime, @p_now)) / 1000
+      from (select distinct d.Priority from rowlease.QueueDepth as d where d.QueueName = @queue) as p
+     cross apply (
+       select top (1) q.DueTime from rowlease.Queue as q
+        where q.QueueName = @queue and q.Status = 'Pending' and q.GroupBlocked = 0
+          and q.Priority = p.Priority
+        order by q.DueTime) as m);
+  set @age = rowlease_internal.seconds_text(@seconds);
+  set @free = (
+    select coalesce(sum(w.Slots - w.Busy), 0) from rowlease.Worker as w
+     where w.HeartbeatTime > dateadd(second, -30, @p_now)
+       and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n));
+  if @in_flight is not null and @processing >= @in_flight
+    set @free = 0;
+  if @paused = 1 and @waiting > 0
+    insert into #findings (Finding, Subject, Words, Action)
+    values ('paused', @queue,
+            concat(N'the queue "', @queue, N'" is paused, and ', @waiting, N' requests wait in it'),
+            concat(N'resume it: rowlease queue resume ', @queue));
+  if @waiting >= @capacity
+    insert into #findings (Finding, Subject, Words, Action)
+    values ('full', @queue,
+            concat(N'the queue "', @queue, N'" is full: ', @waiting, N' of ', @capacity,
+                   N' places are taken, so producers wait or are refused'),
+            concat(N'add workers, or raise its capacity: rowlease queue set ', @queue,
+                   N' capacity=NUMBER'));
+  if @paused = 0 and @seconds > 60 and @free > 0
+    insert into #findings (Finding, Subject, Words, Action)
+    values ('stuck', @queue,
+            concat(N'a request of the queue "', @queue, N'" has been due for ', @age,
+                   N', while live workers have ', @free, N' free slots'),
+            concat(N'find it: select top (1) RequestId from rowlease.Ready where QueueName = N''', @queue,
+                   N''' order by DueTime, and ask for its reason: exec rowlease.explain'));
+  else if @paused = 0 and @seconds > 3600
+    insert into #findings (Finding, Subject, Words, Action)
+    values ('old', @queue,
+            concat(N'the oldest request of the queue "', @queue, N'" has been due for ', @age,
+                   N', and all slots are taken'),
+            N'add workers, or slots to them');
+  set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
+end;

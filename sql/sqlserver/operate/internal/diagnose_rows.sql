@@ -1,0 +1,65 @@
+-- diagnose_rows: find leases, gates, groups and schedules that do not move; a part of diagnose.
+-- params:   p_now datetime2(6)
+-- returns:  rows in the caller's table #findings
+-- errors:   none
+-- locks:    none
+-- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s nobody
+--           does. Of the requests with a group, it reads 10,000. Every claim locks a gate for a
+--           moment, so it looks twice.
+create or alter procedure rowlease_internal.diagnose_rows @p_now datetime2(6)
+as
+set nocount on;
+set xact_abort on;
+declare @queue nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @who nvarchar(4000);
+insert into #findings (Finding, Subject, Words, Action)
+select 'overdue', o.QueueName,
+       concat(o.Number, N' leases of the queue "', o.QueueName,
+              N'" ran out more than 10 s ago and were not broken, the first of request ', o.RequestId),
+       concat(N'start a worker; if one runs, ask what is in its way: exec rowlease.explain ', o.RequestId)
+  from (select q.QueueName, count(*) as Number, min(q.RequestId) as RequestId
+          from rowlease.Queue as q
+         where q.Status = 'Processing' and q.LockExpiresTime < dateadd(second, -10, @p_now)
+         group by q.QueueName) as o;
+set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.MaxInFlight is not null);
+while @queue is not null
+begin
+  exec rowlease_internal.row_lock null, @queue, @lock output;
+  if @lock is not null
+    exec rowlease_internal.row_lock null, @queue, @again output;
+  if @lock = @again
+  begin
+    begin try
+      exec rowlease_internal.describe_session N'APPLICATION', @who output;
+    end try
+    begin catch
+      set @who = null;
+    end catch;
+    insert into #findings (Finding, Subject, Words, Action)
+    values ('gate', @queue, concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends'),
+            N'end that session''s transaction: kill SESSION');
+  end;
+  set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s
+                 where s.MaxInFlight is not null and s.QueueName > @queue);
+end;
+insert into #findings (Finding, Subject, Words, Action)
+select 'group', o.QueueName,
+       concat(o.Number, N' groups of the queue "', o.QueueName,
+              N'" wait for a request that no longer exists, the first for request ', o.RequestId),
+       concat(N'unblock them: exec rowlease.recount N''', o.QueueName, N'''')
+  from (select f.QueueName, count(*) as Number, min(f.RequestId) as RequestId
+          from (select g.QueueName, g.RequestId, g.GroupBlocked,
+                       row_number() over (partition by g.QueueName, g.GroupKey order by g.RequestId)
+                         as Place
+                  from (select top (10000) q.QueueName, q.GroupKey, q.RequestId, q.GroupBlocked
+                          from rowlease.Queue as q
+                         where q.GroupKey is not null and q.Status <> 'Failed'
+                         order by q.QueueName, q.GroupKey, q.RequestId) as g) as f
+         where f.Place = 1 and f.GroupBlocked = 1
+         group by f.QueueName) as o;
+insert into #findings (Finding, Subject, Words, Action)
+select 'schedule', s.ScheduleName,
+       concat(N'the schedule "', s.ScheduleName, N'" was to fire at ',
+              rowlease_internal.time_text(s.NextTime), N' and has not'),
+       N'start a worker that knows its task; if one runs, its log says why: schedule not fired'
+  from rowlease.Schedule as s
+ where s.Paused = 0 and s.NextTime < dateadd(minute, -1, @p_now);

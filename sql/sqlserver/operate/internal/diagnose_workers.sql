@@ -1,0 +1,38 @@
+-- diagnose_workers: find requests that no worker may claim; a part of diagnose.
+-- params:   p_now datetime2(6)
+-- returns:  rows in the caller's table #findings
+-- errors:   none
+-- locks:    none
+-- why:      it looks at the kinds of the first requests of each queue, and at those that workers have
+--           declined within a minute.
+create or alter procedure rowlease_internal.diagnose_workers @p_now datetime2(6)
+as
+set nocount on;
+set xact_abort on;
+declare @place int = 0, @queue nvarchar(100), @kind nvarchar(200), @reason varchar(20);
+declare @words nvarchar(4000);
+declare @kinds table (Place int identity primary key,
+                      QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
+                      Kind nvarchar(200) collate Latin1_General_100_BIN2 not null);
+insert into @kinds (QueueName, Kind)
+select r.QueueName, r.Kind from rowlease.Ready as r
+union
+select u.QueueName, u.Kind from rowlease.UnknownKind as u
+ where u.DeclinedTime > dateadd(minute, -1, @p_now);
+while 1 = 1
+begin
+  select top (1) @place = k.Place, @queue = k.QueueName, @kind = k.Kind
+    from @kinds as k where k.Place > @place order by k.Place;
+  if @@rowcount = 0
+    break;
+  exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @words output;
+  set @words = N'requests wait: ' + @words;
+  if @reason is not null and not exists (
+    select 1 from #findings as f where f.Subject = @queue and f.Words = @words)
+    insert into #findings (Finding, Subject, Words, Action)
+    values (@reason, @queue, @words,
+            case when @reason = 'no_worker' then N'start a worker that has tasks of this queue'
+                 when @reason = 'unknown_kind'
+                   then N'start a worker with this task, or cancel the requests'
+                 else N'give that worker the task, or start it without --consumer-priority' end);
+end;

@@ -1,0 +1,213 @@
+"""What `diagnose` finds: each ailment by its name, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from rowlease.model import NewRequest
+from tests.contract.sessions import Clock, Session
+
+
+def beat(store: Session, name: str = "one", *, busy: int = 0, **more: object) -> None:
+    given = {"kinds": ["a"], **more}
+    store.worker_heartbeat(
+        name, host="h", pid=1, version="1", queues=["default"], slots=2, busy=busy,
+        **given,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def healthy(store: Session, clock: Clock) -> None:
+    """Requests wait, run, failed, are scheduled and finished, and a worker is alive."""
+    store.configure_queue("default", capacity=10, max_in_flight=2)
+    store.put(3)
+    store.put(2, group_key="g")
+    store.put(delay=timedelta(hours=1))
+    store.put_schedule("s", "0 * * * *", "a")
+    store.configure_queue("empty")
+    store.pause("empty")
+    store.complete(store.claim())
+    store.claim()
+    clock.advance(seconds=20)
+    beat(store)
+
+
+def test_nothing_is_wrong_with_a_healthy_database(store: Session, clock: Clock) -> None:
+    assert store.diagnose() == []
+    healthy(store, clock)
+    assert store.diagnose() == []
+
+
+def paused(store: Session, clock: Clock) -> None:
+    store.put(2)
+    store.pause("default")
+
+
+def full(store: Session, clock: Clock) -> None:
+    store.configure_queue("default", capacity=2)
+    store.put()
+    store.put(delay=timedelta(hours=1))
+    beat(store)
+
+
+def stuck(store: Session, clock: Clock) -> None:
+    store.put()
+    clock.advance(seconds=90)
+    beat(store, busy=1)
+
+
+def old(store: Session, clock: Clock) -> None:
+    store.put()
+    clock.advance(hours=2)
+    beat(store, busy=2)
+
+
+def old_in_flight(store: Session, clock: Clock) -> None:
+    store.configure_queue("default", max_in_flight=1)
+    store.put(2)
+    held = store.claim()
+    clock.advance(hours=2)
+    store.renew(held)
+    beat(store)
+
+
+def no_worker(store: Session, clock: Clock) -> None:
+    store.put(2)
+    beat(store)
+    clock.advance(seconds=31)
+
+
+def unknown_kind(store: Session, clock: Clock) -> None:
+    store.put()
+    store.put(kind="resize", priority=3)
+    beat(store)
+    store.decline(store.claim(), ["unknown kind"])  # it is due again a moment later
+
+
+def consumer_priority(store: Session, clock: Clock) -> None:
+    store.put()
+    beat(store)
+    beat(store, "high", consumer_priority=5, kinds=["resize"])
+
+
+def overdue(store: Session, clock: Clock) -> None:
+    store.put(2)
+    store.claim(limit=2)
+    clock.advance(seconds=41)
+    beat(store)
+
+
+def group(store: Session, clock: Clock) -> None:
+    first, _ = store.put(2, group_key="g")
+    beat(store)
+    store.remove("queue", request_id=first)
+    store.insert("queue_depth", queue_name="default", priority=0, pending=-1)
+
+
+def counts(store: Session, clock: Clock) -> None:
+    (request,) = store.put()
+    store.put(priority=3)
+    beat(store)
+    store.remove("queue", request_id=request)
+
+
+def counts_of_other_priorities(store: Session, clock: Clock) -> None:
+    store.put()
+    store.put(priority=3)
+    beat(store)
+    for priority, change in ((0, 1), (3, -1)):
+        store.insert("queue_depth", queue_name="default", priority=priority, pending=change)
+
+
+def counts_of_a_large_queue(store: Session, clock: Clock) -> None:
+    store.enqueue_many("default", [NewRequest(kind="a")] * 10)
+    store.insert("queue_depth", queue_name="default", priority=0, pending=20_000, failed=-1)
+    beat(store)
+
+
+def schedule(store: Session, clock: Clock) -> None:
+    late: datetime = clock.now - timedelta(minutes=2)
+    store.put_schedule("s", "0 * * * *", "tidy")
+    (due,) = store.claim_schedules("one").due
+    store.fire_schedule("s", due.lock_token, [], late)
+    beat(store)
+
+
+AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
+    "paused": (paused, 'the queue "default" is paused, and 2 requests wait', "queue resume"),
+    "full": (full, "is full: 2 of 2 places are taken", "raise its capacity"),
+    "stuck": (stuck, "has been due for 00:01:30, while live workers have 1 free slots", "explain"),
+    "old": (old, "has been due for 02:00:00, and all slots are taken", "add workers"),
+    "old, in flight": (old_in_flight, "has been due for 02:00:00", "add workers"),
+    "no_worker": (no_worker, "no worker of the queue", "start a worker"),
+    "unknown_kind": (unknown_kind, 'knows the kind "resize"', "start a worker with this task"),
+    "consumer_priority": (consumer_priority, 'worker "high" has free slots', "give that worker"),
+    "overdue": (overdue, "2 leases of the queue", "start a worker"),
+    "group": (group, '1 groups of the queue "default" wait', "recount"),
+    "counts": (counts, 'the counts of the queue "default" differ', "recount"),
+    "counts, priorities": (counts_of_other_priorities, "differ from its rows", "recount"),
+    "counts, large": (counts_of_a_large_queue, "differ from its rows", "recount"),
+    "schedule": (schedule, 'the schedule "s" was to fire at', "its log says why"),
+}
+
+
+@pytest.mark.parametrize("name", AILMENTS)
+def test_an_ailment_is_named_and_nothing_else(name: str, store: Session, clock: Clock) -> None:
+    prepare, says, action = AILMENTS[name]
+    prepare(store, clock)
+    (found,) = store.diagnose()
+    assert found.finding == name.partition(",")[0]
+    assert found.subject == ("s" if name == "schedule" else "default")
+    assert says in found.words
+    assert action in found.action
+
+
+def test_a_clock_that_is_off_is_named(store: Session, clock: Clock) -> None:
+    """A database may have other findings: it may lack READ_COMMITTED_SNAPSHOT."""
+
+    def found(by: timedelta) -> list[str]:
+        every = store.diagnose_server(clock.now + by)
+        return [one.words for one in every if one.finding == "clock"]
+
+    assert found(timedelta(seconds=4)) == []
+    says = "the clock of this client is 90.5 s {} the database's"
+    assert found(timedelta(seconds=90.5)) == [says.format("before")]
+    assert found(timedelta(seconds=-90.5)) == [says.format("behind")]
+    assert [one for one in store.diagnose_server() if one.finding == "clock"] == []
+
+
+def test_sessions_can_be_asked_about(store: Session) -> None:
+    assert store.diagnose_sessions() == []
+
+
+def test_a_gate_that_a_session_holds_is_named(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    store.configure_queue("default", max_in_flight=2)
+    store.put()
+    beat(store)
+    dba = another()
+    dba.begin()
+    dba.hold_gate("default")
+    (found,) = store.diagnose()
+    assert found.finding == "gate"
+    assert 'the gate of the queue "default"' in found.words
+    dba.rollback()
+    assert store.diagnose() == []
+
+
+@pytest.mark.only_on("postgresql", why="elsewhere only an administrator may see who locks a table")
+@pytest.mark.parametrize("mode", ["share", "access exclusive"])
+def test_a_table_that_a_session_has_locked_is_named(
+    store: Session, another: Callable[[], Session], mode: str
+) -> None:
+    store.put()
+    beat(store)
+    dba = another()
+    dba.begin()
+    dba.execute(f"lock table rowlease.queue in {mode} mode")
+    (found,) = store.diagnose()
+    assert found.finding == "table_lock"
+    assert dba.names_itself_in(found.words)
