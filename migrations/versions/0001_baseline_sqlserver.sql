@@ -228,7 +228,7 @@ create table rowlease.[Load] (
   NumStaged     bigint        not null default 0,
   NumEnqueued   bigint        not null default 0,
   NumDuplicates bigint        not null default 0,
-  NumClamped    bigint        not null default 0,  -- whose priority was lowered to the maximum
+  NumClamped    bigint        not null default 0,
   StartedTime   datetime2(6)  not null,
   ReportedTime  datetime2(6)  not null,
   PromotedTime  datetime2(6)  null,
