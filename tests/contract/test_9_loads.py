@@ -185,6 +185,16 @@ def test_a_key_that_another_is_taking_is_waited_for(
     assert len(store.rows("queue", "request_id")) == 3
 
 
+def test_a_load_counts_the_priorities_above_the_maximum(store: Session) -> None:
+    store.configure_queue("default", max_priority=2)
+    rows = [{"row_id": n, "kind": "a", "priority": p} for n, p in enumerate([0, 2, 3, None, 9])]
+    run = store.staged("x", [*rows, rows[-1]])
+    done = Promoted(Outcome.OK, 5, 5, 0, 2 + 10)
+    assert store.promote("x", run, 5, num_clamped=10) == done
+    assert store.begin_load("x", "default", "two") == done._replace(outcome=Outcome.REPEAT)
+    assert store.rows("loads", "num_clamped") == [(2 + 10,)]
+
+
 def test_a_key_of_a_dead_letter_is_free(store: Session) -> None:
     store.put(dedup_key="k")
     store.fail(store.claim(), [Failure("x", dead=True)])

@@ -17,7 +17,8 @@ VIEWS = {
     file.name: [name for name, _ in _columns_of_view(file)]
     for file in scripts("postgresql")
     if f"create or replace view rowlease.{file.name}" in file.body
-    and file.name not in ("inbox", "requests")
+    and file.name != "requests"
+    and not file.name.endswith("inbox")
 }
 
 

@@ -1,14 +1,15 @@
 -- loads: a view of the loads: how far each is, and how fast.
 -- params:   none
 -- returns:  load_id, queue_name, status, run_by, num_rows, num_staged, num_enqueued, num_duplicates,
---           rows_per_second, started_time, reported_time, promoted_time, silent_seconds (since its run
---           last reported progress; null: it is promoted)
+--           num_clamped, rows_per_second, started_time, reported_time, promoted_time,
+--           silent_seconds (since its run last reported progress; null: it is promoted)
 -- errors:   none
 -- locks:    none
 -- why:      it reads one row for each load, and none of their rows.
 create or alter view rowlease.Loads as
 select l.LoadId, l.QueueName, l.Status, l.RunBy, l.NumRows, l.NumStaged, l.NumEnqueued,
-       l.NumDuplicates, l.RowsPerSecond, l.StartedTime, l.ReportedTime, l.PromotedTime,
+       l.NumDuplicates, l.NumClamped, l.RowsPerSecond, l.StartedTime, l.ReportedTime,
+       l.PromotedTime,
        case when l.Status = 'Staging' then datediff_big(millisecond, l.ReportedTime, n.Now) / 1000 end
          as SilentSeconds
   from (select rowlease.now() as Now) as n
