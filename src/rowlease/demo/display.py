@@ -58,7 +58,7 @@ class Steps:
 
 
 class ProgressBars:
-    """Shows the queue during the drain: depth by priority, rate, time left, time passed."""
+    """Shows the queue during the drain: depth by priority, rate, time left, time elapsed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -116,5 +116,5 @@ class ProgressBars:
             (f"{sample.total:>9,}", "bold"),
             " to go   ",
             (f"{max(rate, 0):>6,.0f}/s", "bold"),
-            f"   {left}   {sample.seconds:,.0f} s passed",
+            f"   {left}   {sample.seconds:,.0f} s elapsed",
         )

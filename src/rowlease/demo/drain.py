@@ -22,7 +22,7 @@ SAMPLE_EVERY = 0.2
 PAUSE = 0.5
 #: The number of successive failures, without a finished request, after which the demo gives up.
 MAX_FAILURES = 3
-#: Seconds that a stopped worker has to finish its running tasks.
+#: Seconds within which a worker must finish its running tasks after it is told to stop.
 GRACE = 15
 
 
@@ -44,10 +44,10 @@ class DrainSample(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """The course of a drain.
+    """The record of a drain.
 
     Attributes:
-        samples: at least two samples. The first has all requests.
+        samples: at least two samples. The first counts all requests that the drain began with.
         restarts: the times at which a dead worker was replaced, in seconds since the drain began.
         summaries: the summaries of the workers that ended normally.
         failed: the number of dead letters in the queue.
@@ -65,7 +65,7 @@ class Drained(NamedTuple):
 
     @property
     def finished(self) -> int:
-        """The number of requests that left the queue."""
+        """The number of requests that were completed or cancelled, or became dead letters."""
         return self.samples[0].total - self.samples[-1].total
 
     @property
@@ -144,7 +144,7 @@ def drain(
         start_worker: a function that starts a worker.
         show: a function that is called with each sample.
         say: a function that is called with a sentence when a worker has died.
-        log: the file with the worker's stderr, for error messages.
+        log: the file with the worker's stderr; its last line is quoted if the demo gives up.
 
     Raises:
         RowleaseError: several workers in succession failed without finishing a request.
@@ -167,7 +167,10 @@ def drain(
                 if code != 0:
                     failures = 0 if sample.total < left_at_start else failures + 1
                     if failures >= MAX_FAILURES:
-                        raise RowleaseError(f"the worker does not start: {_last_line(log)}")
+                        raise RowleaseError(
+                            f"the worker failed {MAX_FAILURES} times in a row without finishing a "
+                            f"request: {_last_line(log)}"
+                        )
                     restarts.append(sample.seconds)
                     say(
                         f"The worker {_how(code)}; starting it again. The requests that it leased "

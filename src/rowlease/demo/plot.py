@@ -33,7 +33,7 @@ def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
         for restart in drained.restarts:
             axes.axvline(restart, color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
             axes.annotate(
-                " worker died,\n restarted",
+                " worker died;\n new one started",
                 (restart, samples[0].total),
                 color=INK,
                 fontsize=11,
@@ -43,7 +43,7 @@ def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
 
 
 def _legend(axes: Any, priorities: list[int], full: dict[int, int]) -> None:
-    """Write the priorities beside the picture, with the numbers of their requests."""
+    """Write the priorities beside the picture, with the number of requests of each."""
     axes.text(1.022, 1.0, "priority", transform=axes.transAxes, color=FAINT, va="top")
     for place, priority in enumerate(reversed(priorities)):
         height = 0.9 - 0.085 * place

@@ -7,8 +7,9 @@ All processes that use the same data folder (the *home*, ROWLEASE_HOME) coordina
 lock files. The kernel releases a lock when its last holder ends, however it ends. So, unlike a pid
 in a file, a lock is never stale. The files:
 
-    users.lock    held in shared mode inside `embedded()`. To stop the server, the keeper takes it
-                  exclusively, so that new users wait until the server has stopped.
+    users.lock    held in shared mode inside `embedded()`. Before it stops an unused server, the
+                  keeper takes this lock exclusively, so that new users wait until the server has
+                  stopped.
     keeper.lock   held by the keeper. The process that starts a keeper takes this lock and passes
                   the open file to the keeper.
     server.lock   held by PostgreSQL. Its processes inherit the open file from the keeper.
@@ -31,9 +32,9 @@ from typing import ClassVar, NamedTuple
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds between two checks of a process that waits for a lock or for the server.
+#: Seconds between two polls by a process that waits for a lock or for the server.
 LOOK_EVERY = 0.01
-#: Seconds between two checks of a keeper while its server runs.
+#: Seconds between two checks by the keeper: does the server still run, and is it still used?
 WATCH_EVERY = 0.1
 #: Seconds that an unused server stays up, so that commands run one after the other use the same
 #: server.
@@ -160,10 +161,10 @@ class Server:
         return False
 
     def start(self) -> None:
-        """Start PostgreSQL, when this process holds the server lock.
+        """Start PostgreSQL. This process must hold the server lock, so that no server is running.
 
-        postmaster.pid is then stale. It is removed, because PostgreSQL does not start if another
-        process has the pid in the file.
+        postmaster.pid is therefore stale. It is removed, because PostgreSQL does not start if
+        another process has the pid in the file.
         """
         data = self.order.data
         (data / "postmaster.pid").unlink(missing_ok=True)
@@ -199,7 +200,7 @@ class Server:
                 os.kill(self.pid, number)
             if self.is_gone(patience):
                 return
-        say(f"process {self.pid} does not end")
+        say(f"process {self.pid} did not end")
 
 
 def keep(order: Order) -> None:
@@ -269,14 +270,15 @@ def create_cluster(order: Order, half_made: Path) -> None:
 
 
 def is_postmaster(pid: int, data: Path) -> bool:
-    """True if this process is the PostgreSQL server of this folder.
+    """True if process `pid` is the PostgreSQL server of the folder `data`.
 
-    The pid may have been reused. Or the server runs in another container, and the pid belongs to a
-    different process in this one.
+    The pid may have been reused. Or the server runs in another container, and in this container the
+    pid belongs to a different process.
     """
     with suppress(OSError):
         return os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes()
-    # Without /proc this is macOS, or the process does not exist and os.kill fails, too.
+    # /proc/<pid> could not be read: either this is macOS, which has no /proc, or the process does
+    # not exist. os.kill distinguishes the two cases.
     with suppress(OSError):
         os.kill(pid, 0)
         return True
@@ -290,6 +292,7 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    if os.fork():  # the keeper is a grandchild, so its user need not wait for it
+    # Fork, so that the process that starts the keeper need not reap it when it ends.
+    if os.fork():
         os._exit(0)
     keep(Order(**json.loads(sys.argv[1])))

@@ -1,10 +1,10 @@
 """The figures of the report, which Spark SQL computes from the times of requests.
 
-The wait of a request begins at its requested time or its due time, whichever is later, and ends at
-its last lease. A retry has a new due time. The run begins at the last lease and ends at the
-completion. Times are rounded to 0.1 ms and equal times are counted together, so that many millions
-fit into memory. Percentiles of these times are exact, and interpolated like PostgreSQL's
-percentile_cont.
+The wait of a request begins at its requested time or its due time, whichever is later, and ends
+when it was last leased. A retry has a new due time. The run begins when the request was last leased
+and ends when it was completed. Times are rounded to 0.1 ms and equal times are counted together, so
+that many millions fit into memory. Percentiles of the rounded times are exact, and interpolated
+like PostgreSQL's percentile_cont.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 GRAIN = 100
 #: The possible lengths in seconds of a step of the time axis.
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
-#: The most steps of the time axis.
+#: The maximum number of steps on the time axis.
 MOST_STEPS = 240
-#: The most kinds of errors that are listed. The most frequent are listed first.
+#: The maximum number of rows in the list of errors. The most frequent errors come first.
 MOST_ERRORS = 50
 
 
@@ -31,7 +31,8 @@ class Work(NamedTuple):
     Attributes:
         complete, cancelled, dead: the number of requests with this outcome in the window.
         retried: the number of complete requests that needed more than one attempt.
-        rate: complete requests per second, between the first and the last completion in the window.
+        rate: the number of complete requests, divided by the seconds between the first and the last
+            completion of the whole report (all queues and priorities); None if that time is zero.
         wait_p50 to wait_max: percentiles and the maximum of the waits of complete requests, in
             seconds; None if no request was completed.
         run_p50 to run_max: the same for the runs.
@@ -55,7 +56,7 @@ class Work(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """The requests of one queue and kind whose last error is of one kind.
+    """The requests of one queue and kind whose last errors have the same `error`.
 
     Attributes:
         error: the name of the exception, or the start of the message.
@@ -127,7 +128,7 @@ def figures(
 
     Args:
         queues: the names of the queues; empty means all queues.
-        partitions: the number of ranges that Spark reads.
+        partitions: the number of ranges into which Spark divides the rows that it reads.
     """
     from pyspark.sql import functions as F
 
@@ -270,13 +271,13 @@ def steps(complete: Any, step: int) -> list[Step]:
 
 
 def step_of(first: datetime | None, last: datetime | None) -> int:
-    """The shortest length of a step, in seconds, with which there are not too many steps."""
+    """The shortest step, in seconds, that gives at most MOST_STEPS steps, or else the longest."""
     span = (last - first).total_seconds() if first and last else 0.0
     return next((step for step in STEPS if span / step <= MOST_STEPS), STEPS[-1])
 
 
 def per_second(count: int, first: datetime | None, last: datetime | None) -> float | None:
-    """The number per second; None if no time passed between the first and the last."""
+    """`count` divided by the seconds between `first` and `last`; None if no time elapsed."""
     if not first or not last or last <= first:
         return None
     return count / ((last - first) / timedelta(seconds=1))

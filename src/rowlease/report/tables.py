@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-#: The most errors that a terminal shows. The file has more.
+#: The maximum number of errors shown in the terminal. The file `failures` lists more.
 SHOWN = 15
 
 
@@ -62,7 +62,7 @@ def times_table(title: str, name: str, work: Sequence[Work]) -> Table:
 def failures_table(failures: Sequence[Failures]) -> Table:
     """The table of errors, with the outcomes of the requests."""
     made = table(
-        "Requests that failed, by their last error: dead letters, retried, complete",
+        "Requests with a failed attempt, by last error: dead letters, to be retried, complete",
         "error",
         *("queue", "kind", "dead", "again", "complete"),
     )
@@ -70,7 +70,7 @@ def failures_table(failures: Sequence[Failures]) -> Table:
         texts = (row.error, row.queue, row.kind)
         made.add_row(*map(escape, texts), *map(count, (row.dead, row.again, row.complete)))
     if len(failures) > SHOWN:
-        made.caption = f"and {len(failures) - SHOWN} more, in the file"
+        made.caption = f"and {len(failures) - SHOWN} more in the file `failures`"
         made.caption_justify = "left"
     return made
 
