@@ -1,4 +1,4 @@
-"""The client for asyncio. It has the same implementation as `Client`, and calls it in threads."""
+"""The client for asyncio. It makes the calls of `Client`, which block, in threads."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from rowlease.tasks import P, R, Task
 T = TypeVar("T")
 Q = ParamSpec("Q")
 
-#: The most calls that one client makes at the same time. With more, the store would close
-#: connections after each call. With fewer, a call that waits for a lock would delay other calls.
+#: The maximum number of calls that one client makes at the same time. If it were larger, the store
+#: would close connections after each call. If it were smaller, a call that waits for a lock in the
+#: database would delay other calls more often.
 THREADS = 16
 
 
@@ -158,7 +159,7 @@ class AsyncClient(AsyncProducer):
     async def find(
         self, *, limit: int = 100, after: int | None = None, **filters: Unpack[Filter]
     ) -> Found:
-        """Find requests, the newest first; as `Client.find`."""
+        """Find requests, the newest first; see `Client.find`."""
         client, threads = self._opened
         found = partial(client.find, limit=limit, after=after, **filters)
         return await run_in(threads, call(found))
@@ -169,8 +170,8 @@ class AsyncClient(AsyncProducer):
         The requests exist if and only if the transaction commits.
 
         Args:
-            connection: your AsyncConnection of psycopg, Connection of asyncpg, or AsyncConnection
-                or AsyncSession of SQLAlchemy.
+            connection: your psycopg AsyncConnection, asyncpg Connection, or SQLAlchemy
+                AsyncConnection or AsyncSession.
         """
         client, threads = self._opened
         return AsyncBoundProducer(client.store, connection, threads)

@@ -28,7 +28,7 @@ class AsyncHandle(Generic[R_co]):
 
     @classmethod
     def of(cls, handle: Handle[R_co], threads: Executor) -> AsyncHandle[R_co]:
-        """The handle for asyncio of the same request. These threads make its calls."""
+        """A handle for asyncio of the same request. Its calls are made in `threads`."""
         return cls(handle.request_id, handle.outcome, handle, threads)
 
     async def status(self) -> str | None:

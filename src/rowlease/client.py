@@ -189,8 +189,8 @@ class Client(Producer):
     ) -> Found:
         """Find requests, the newest first: those that wait, run or have failed, and the history.
 
-        A call reads at most 10,000 requests of each table, so it may return few requests, or none,
-        although there are more: `after` then tells where to go on.
+        A call reads at most 10,000 requests of each table. So it may return few requests or none,
+        although there are more. Then pass the `after` of the returned value to the next call.
 
             page = client.find(queue="images", status="Failed", error="Timeout")
             more = client.find(queue="images", status="Failed", error="Timeout", after=page.after)
@@ -198,13 +198,15 @@ class Client(Producer):
         It needs the rights of rowlease_reader.
 
         Args:
-            limit: how many requests to return, from 1 to 10,000.
-            after: `after` of the earlier call; None begins with the newest.
+            limit: the maximum number of requests to return, from 1 to 10,000.
+            after: the attribute `after` of an earlier call's return value; None begins with the
+                newest request.
             filters: see `Filter`; a request must match all of them.
 
         Raises:
-            InvalidRequest: a filter is unknown, or its value is wrong.
-            StoreError: the database is away, or AccessDenied.
+            TypeError: the name of a filter is unknown.
+            InvalidRequest: the value of an argument is wrong.
+            StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """
         return find(self.store, limit, after, filters)
 
@@ -214,8 +216,8 @@ class Client(Producer):
         The requests exist if and only if the transaction commits.
 
         Args:
-            connection: your connection of psycopg, psycopg2, Django or pyodbc, or a Connection or
-                Session of SQLAlchemy.
+            connection: your psycopg, psycopg2, Django or pyodbc connection, or your SQLAlchemy
+                Connection or Session.
         """
         return BoundProducer(self.store, connection)
 

@@ -14,24 +14,25 @@ from rowlease.model import MAX_PAYLOAD_BYTES
 
 T = TypeVar("T")
 
-#: For each registered class, the functions that encode and decode its values.
+#: For each registered class: the function that encodes its values, and the function that decodes
+#: them. The second one also gets the annotated class, which may be a subclass.
 _ways: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
 
 
 def register_type(kind: type[T], *, encode: Callable[[T], Any], decode: Callable[[Any], T]) -> None:
     """Let tasks take and return values of a class that JSON does not support.
 
-    Call it in the module that defines the class or the tasks, so that both producers and workers
-    register the class. The annotations of tasks may name these types without registration: JSON's
-    own types, dataclasses, attrs classes, TypedDict, NamedTuple, `msgspec.Struct`, pydantic models,
-    Enum, Literal, datetime, date, time, timedelta, UUID, Decimal, bytes, sets, paths, and unions
-    and containers of these.
+    Call this function in the module that defines the class or the tasks, so that both producers and
+    workers register the class. These types need no registration: JSON's own types, dataclasses,
+    attrs classes, TypedDict, NamedTuple, `msgspec.Struct`, pydantic models, Enum, Literal,
+    datetime, date, time, timedelta, UUID, Decimal, bytes, sets, paths, and unions and containers of
+    these.
 
     Args:
         kind: the class. Values of its subclasses are encoded in the same way.
         encode: a function that converts a value to JSON, or to a type that needs no registration.
-        decode: a function that converts the output of `encode` to a value. If it cannot, it raises
-            ValueError or TypeError.
+        decode: a function that converts the output of `encode` to a value, or raises ValueError or
+            TypeError.
     """
     _ways[kind] = encode, lambda _, written: decode(written)
 

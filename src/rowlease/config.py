@@ -21,10 +21,12 @@ def configured_dsn(given: str | None = None) -> str | None:
     file that ROWLEASE_DSN_FILE names (for mounted secrets).
 
     Raises:
-        ConfigError: `given` is not text, or the file cannot be read or is empty.
+        ConfigError: `given` is not a string, or the file cannot be read or is empty.
     """
     if not isinstance(given, str | None):
-        raise ConfigError(f"dsn is {given!r}; it must be text: postgresql://user@host/database")
+        raise ConfigError(
+            f"dsn is {given!r}; it must be a string such as postgresql://user@host/database"
+        )
     if given or (given := os.environ.get(DSN_VARIABLE)):
         return given
     if path := os.environ.get(DSN_FILE_VARIABLE):

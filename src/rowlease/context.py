@@ -13,7 +13,7 @@ from rowlease.tasks import encoded
 
 
 class ExecutorLink(Protocol):
-    """Connects a context with its executor. `number` counts the requests of the executor."""
+    """Connects a context with its executor. `number` identifies a request of the executor."""
 
     def is_asked_to_stop(self, number: int) -> bool: ...
 
@@ -23,13 +23,13 @@ class ExecutorLink(Protocol):
 
 
 class Connection(Protocol):
-    """A connection of psycopg, pyodbc or SQLAlchemy, or a session of SQLAlchemy."""
+    """A psycopg, pyodbc or SQLAlchemy connection, or a SQLAlchemy session."""
 
     def commit(self) -> None: ...
 
 
 class AsyncConnection(Protocol):
-    """An asyncio connection of psycopg or SQLAlchemy, or an asyncio session of SQLAlchemy."""
+    """A psycopg or SQLAlchemy connection for asyncio, or a SQLAlchemy session for asyncio."""
 
     def commit(self) -> Coroutine[Any, Any, None]: ...
 
@@ -41,7 +41,7 @@ class Context:
         request_id: the id of the request.
         lock_token: the fencing token of this attempt. It is larger at each claim of the request.
         attempt: the number of this attempt; the first is 1.
-        max_attempts: the number of failed attempts that makes the request a dead letter.
+        max_attempts: the number of failed attempts after which the request is a dead letter.
     """
 
     __slots__ = ("_ends", "_link", "_number", "attempt", "lock_token", "max_attempts", "request_id")
@@ -99,9 +99,9 @@ class Context:
         The effects of the transaction and the completion are committed together or not at all. So
         the effects happen exactly once, however often the task runs.
 
-        Call this last, and then commit before the lease ends: from this call to the commit the
-        lease cannot be renewed. After the commit, the return value and exceptions of the task are
-        ignored. After a rollback, they decide the outcome of the attempt, as usual.
+        Call this last, and commit before the lease ends, because the lease cannot be renewed
+        between this call and the commit. After the commit, the return value and exceptions of the
+        task are ignored. After a rollback, they decide the outcome of the attempt, as usual.
 
         Args:
             connection: a connection to the database of the request, with the rights of
@@ -124,12 +124,12 @@ class Context:
     def progress(self, fraction: float, note: str = "") -> None:
         """Report how much of this attempt is done. The table `progress` has the latest report.
 
-        A call takes about a microsecond, because the worker writes the latest report only about
-        once a second. Reports of a shorter attempt may never be written.
+        A call takes about a microsecond. The worker writes the latest report about once a second,
+        so the reports of an attempt that ends within a second may never be written.
 
         Args:
             fraction: the part that is done, from 0 to 1. Other values are clamped.
-            note: a short text, of which at most 400 bytes are kept.
+            note: a short string, of which at most 400 bytes are kept.
         """
         self._link.report_progress(self._number, min(1.0, max(0.0, fraction)), note)
 

@@ -72,7 +72,7 @@ class Cron:
         Args:
             first: the first firing that is not enqueued yet.
             until: now.
-            most: the largest number of firings to return. If more are due, the latest are returned.
+            most: the maximum number of firings to return. If more are due, the latest are returned.
 
         Returns:
             The firings from `first` to `until`, in order; and the firing after them.
@@ -96,7 +96,7 @@ class Cron:
 
     def _times(self, after: datetime) -> Iterator[datetime]:
         for found in CronSim(self.expression, after.astimezone(self._zone())):
-            # Clocks that go back repeat an hour, in which CronSim may return earlier times again.
+            # When clocks go back, an hour is repeated. CronSim may then return earlier times again.
             if (time := found.astimezone(UTC)) > after:
                 yield time
 
@@ -108,8 +108,8 @@ def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone
     """The cron expression of a task, checked against its function.
 
     Raises:
-        ConfigError: the expression is not valid, or the function has parameters without default
-            other than `scheduled_time`.
+        ConfigError: the expression is not valid, or a parameter other than `scheduled_time` has no
+            default.
     """
     try:
         inspect.signature(function).bind(**({"scheduled_time": ""} if takes_time(function) else {}))

@@ -14,8 +14,8 @@ from rowlease.store import Store, migrate, open_store
 def database(dsn: str | None = None) -> Iterator[str]:
     """The DSN of the database: the argument, or else the configured DSN.
 
-    If there is neither, an embedded server runs until the end of the block. Its schema is migrated
-    here; the owner of any other server runs `rowlease migrate`.
+    If there is neither, the embedded server runs until the end of the block. This function migrates
+    the schema of the embedded server only. For any other server, run `rowlease migrate`.
 
     Raises:
         ConfigError, StoreUnavailable, SchemaMismatch: for the same reasons as
@@ -42,7 +42,7 @@ def _log_start(home: str, is_first: bool) -> None:
 
 @contextmanager
 def connect(dsn: str | None = None, *, application_name: str = "rowlease") -> Iterator[Store]:
-    """A store on `database(dsn)`, with a checked schema. It is closed at the end of the block.
+    """A store for `database(dsn)`, after a check of its schema. It is closed after the block.
 
     Raises:
         The same errors as `database` and `Store.check_schema`.

@@ -1,4 +1,4 @@
-"""One enqueue call: checks its requests and options, and makes handles of the answers."""
+"""One enqueue call: checks its requests and options, and makes handles from the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rowlease.requests import (
 from rowlease.store import Store
 from rowlease.tasks import R, Task
 
-#: The most characters that a receipt may have.
+#: The maximum number of characters in a receipt.
 LONGEST_RECEIPT = 100
 
 
@@ -107,7 +107,7 @@ class EnqueueCall(Generic[R]):
 
 
 def _check_receipt(receipt: str | None) -> None:
-    check_type("receipt", receipt, ((str, NoneType), "it must be text of 1 to 100 characters"))
+    check_type("receipt", receipt, ((str, NoneType), "it must be a string of 1 to 100 characters"))
     if receipt is not None and not 0 < len(receipt) <= LONGEST_RECEIPT:
         raise InvalidRequest(
             f"receipt is {shown(receipt)}; it must have 1 to {LONGEST_RECEIPT} characters"

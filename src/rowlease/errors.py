@@ -6,7 +6,7 @@ Most classes use their docstring as the default message::
     ├── ConfigError            wrong settings or arguments        exit code 2
     ├── InvalidRequest         wrong arguments of an enqueue      exit code 2
     │   ├── WrongArguments     a payload does not fit its task    exit code 2
-    │   └── LoadDiffers        a load has more or fewer rows than counted  exit code 2
+    │   └── LoadDiffers        a load has more or fewer rows than expected  exit code 2
     ├── NoResult               a request is a dead letter, or was cancelled
     ├── UnknownTask            no task is registered for a kind   exit code 2
     ├── QueueFull              the queue is at its capacity       exit code 4
@@ -192,7 +192,7 @@ class Retry(Exception):
     """A task raises this to try the request again later.
 
     Args:
-        reason: the text to store as the request's last error.
+        reason: the string to store as the request's last error.
         after: the time until the next attempt; None means the usual back-off.
     """
 
@@ -205,10 +205,10 @@ class Retry(Exception):
 
 
 class DeadLetter(Exception):
-    """A task raises this to make the request a dead letter: it is not tried again.
+    """A task raises this to make the request a dead letter, which is not tried again.
 
     Args:
-        reason: the text to store as the request's last error.
+        reason: the string to store as the request's last error.
     """
 
     def __init__(self, reason: str = "the task made it a dead letter") -> None:
@@ -217,4 +217,4 @@ class DeadLetter(Exception):
 
 
 class SoftTimeLimitExceeded(Exception):
-    """The worker raises this in a task at its soft time limit, so that it can clean up and end."""
+    """Raised by the worker in a task at its soft time limit, so that the task can clean up."""

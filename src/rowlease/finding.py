@@ -1,4 +1,4 @@
-"""Finds requests by what is known of them."""
+"""Finds requests that match a filter."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from rowlease.requests import known
 from rowlease.store import Store
 from rowlease.tasks import Task
 
-#: What a request can be.
+#: All statuses that a request can have.
 STATUSES = ("Scheduled", "Pending", "Processing", "Failed", "Complete", "Cancelled")
-#: How many requests one call may return.
+#: The maximum number of requests that one call returns.
 MOST = 10_000
 TIME: TypeRule = (datetime, type(None)), "it must be a datetime with a time zone"
 
 
 class Filter(TypedDict, total=False):
-    """What requests must have in common. A filter that is left out, or None, allows any.
+    """The filters of `Client.find`. A key that is missing or None does not limit the requests.
 
-    Attributes:
-        queue: the queue's name.
-        status: `Scheduled`, `Pending`, `Processing`, `Failed`, `Complete` or `Cancelled`, in any
-            case; or several of them.
-        kind: a task, or its name.
-        error: part of the last error, in any case.
+    Keys:
+        queue: the name of the queue.
+        status: `Scheduled`, `Pending`, `Processing`, `Failed`, `Complete` or `Cancelled`, or
+            several of these. Upper and lower case are the same.
+        kind: the task, or its name.
+        error: a part of the last error. Upper and lower case are the same.
         dedup_key, group_key: the whole key.
-        min_age, max_age: the time since the request was enqueued, by the database's clock.
-        since, until: when it was enqueued, with time zone. A request of a load is enqueued when
-            the load is promoted.
+        min_age, max_age: the shortest and the longest time since the request was enqueued, by the
+            database's clock.
+        since, until: the earliest and the latest time, with a time zone, at which the request was
+            enqueued. The requests of a load are enqueued when the load is promoted.
     """
 
     queue: str | None
@@ -46,7 +47,7 @@ class Filter(TypedDict, total=False):
     until: datetime | None
 
 
-#: The types of the filters that have one.
+#: The type rules of all filters except `status` and `kind`.
 RULES: dict[str, TypeRule] = {
     **dict.fromkeys(("queue", "error", "dedup_key", "group_key"), TEXT),
     **dict.fromkeys(("min_age", "max_age"), DURATION),
@@ -80,10 +81,10 @@ def find(store: Store, limit: int, after: int | None, given: Filter) -> Found:
 
 
 def statuses(given: Sequence[str]) -> list[str]:
-    """The words as the database has them.
+    """The statuses, spelled as in the database.
 
     Raises:
-        InvalidRequest: a word is no status.
+        InvalidRequest: a value is not a status.
     """
     for one in given:
         if not isinstance(one, str) or one.capitalize() not in STATUSES:

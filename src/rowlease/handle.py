@@ -16,13 +16,14 @@ from rowlease.steps import Steps, call, pause, run
 from rowlease.store import Store
 
 FINISHED = ("Complete", "Failed", "Cancelled")
-#: The pause in seconds between reads if there are notifications, which may be lost.
+#: The pause in seconds between reads if there are notifications: a notification may be lost.
 LOOK = 2.0
 #: The first pause in seconds between reads if there are no notifications. It doubles each time.
 FIRST_POLL = 0.02
 #: The longest pause in seconds between reads if there are no notifications.
 LAST_POLL = 1.0
-#: The most reads per second of all waiting handles of a store. Pauses are longer if many wait.
+#: The maximum number of reads per second by all waiting handles of a store. If many handles wait,
+#: their pauses are longer.
 READS_A_SECOND = 200
 
 
@@ -70,8 +71,8 @@ class Handle(Generic[R_co]):
             timeout: the longest time to wait; None means no limit.
 
         Returns:
-            The result, converted to the task's return annotation; None if `keep_history` is off for
-            the queue.
+            The result, converted to the task's return annotation; None if the queue's setting
+            `keep_history` is false.
 
         Raises:
             NoResult: the request is a dead letter, was cancelled, or does not exist.
@@ -107,10 +108,10 @@ class Handle(Generic[R_co]):
         return self._decode(found.result)
 
     def cancel(self) -> Outcome:
-        """Cancel the request if it does not run, or ask it to stop.
+        """Cancel the request if it is not running; otherwise ask its task to stop.
 
         Returns:
-            `ok` if the request is cancelled; `cancel_requested` if it runs and was asked to stop;
+            `ok` if the request is cancelled; `cancel_requested` if its running task is to stop;
             `not_found` if it is complete, already cancelled, or does not exist.
         """
         (outcome,) = self._store.cancel([self.request_id])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rowlease.errors import InvalidRequest
 
-#: The most bytes of JSON text that a payload may have. The routines have the same limit.
+#: The maximum size of a payload, in bytes of JSON text. The routines have the same limit.
 MAX_PAYLOAD_BYTES = 1_048_576
 #: The highest priority that any queue may allow: the same as RabbitMQ's.
 MAX_PRIORITY = 255
@@ -42,10 +42,10 @@ DURATION: TypeRule = (
     (timedelta, NoneType),
     "it must be a timedelta, for example timedelta(seconds=5)",
 )
-TEXT: TypeRule = (str, NoneType), "it must be text"
+TEXT: TypeRule = (str, NoneType), "it must be a string"
 #: The type rule of each field of a request.
 FIELDS: dict[str, TypeRule] = {
-    "kind": ((str,), "it must be text: the name of a task"),
+    "kind": ((str,), "it must be a string: the name of a task"),
     "payload": ((str,), "it must be JSON text; for other values use rowlease.untyped_request"),
     "priority": ((int,), "it must be an integer of 0 or more"),
     "delay": DURATION,
@@ -72,7 +72,7 @@ def check_type(name: str, value: object, rule: TypeRule) -> None:
 
 
 def shown(value: object) -> str:
-    """A short text for any value, for an error message."""
+    """A short representation of any value, for an error message."""
     return reprlib.repr(value)
 
 
@@ -89,7 +89,7 @@ class NewRequest:
         due_time: the time, with a time zone, at which the request is due. A past time means now.
         dedup_key: a key that at most one live request of a queue may have.
         group_key: the name of a group, whose requests run one at a time, in the order of enqueuing.
-        max_attempts: the most attempts of the request; None means the queue's setting.
+        max_attempts: the maximum number of attempts; None means the queue's setting.
         retry_base: the first back-off; None means the queue's setting.
 
     Raises:
@@ -193,7 +193,10 @@ class Failure(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The answer for one lease. With `ok`, `cancel_requested` or `busy` the worker still has it."""
+    """The answer for one lease.
+
+    After `ok`, `cancel_requested` or `busy`, the worker still holds the lease.
+    """
 
     request_id: int
     outcome: Outcome
@@ -266,7 +269,7 @@ class Begun(NamedTuple):
 
     Attributes:
         run_number: the fencing token, for each row and each further call.
-        max_priority: of the queue; rows have at most this priority.
+        max_priority: the queue's maximum priority; a row's priority must not be larger.
     """
 
     run_number: int
@@ -277,8 +280,9 @@ class Promoted(NamedTuple):
     """The answer to `promote`: `ok`, or `repeat` with the counts of the first call.
 
     Attributes:
-        num_duplicates: rows whose dedup key is live, or came before in the load; not enqueued.
-        num_clamped: rows whose priority was lowered to the queue's maximum.
+        num_duplicates: the number of rows that were not enqueued, because a live request or an
+            earlier row of the load has the same dedup key.
+        num_clamped: the number of rows whose priority was lowered to the queue's maximum.
     """
 
     outcome: Outcome
@@ -299,8 +303,9 @@ class DueSchedule(NamedTuple):
     """A leased schedule, in the column order of the routine `claim_schedules`.
 
     Attributes:
-        next_time: the time of the next firing; None if it has not been computed yet.
-        changed_time: the time after which the first firing is, if `next_time` is None.
+        next_time: the time of the next firing; None if it has not been computed yet. Then the next
+            firing is the first one after `changed_time`.
+        changed_time: the time at which the schedule was created, changed or resumed.
         claimed_time: the time of the claim, by the database's clock. Firings up to then are due.
     """
 
@@ -399,11 +404,11 @@ class Request(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a call of `find` has found.
+    """The return value of `Client.find`.
 
     Attributes:
-        requests: the newest first; there may be none, although `after` is not None.
-        after: where to go on; None: there are no more.
+        requests: the requests, the newest first. There may be none although `after` is not None.
+        after: the argument `after` of the next call; None if there are no more requests.
     """
 
     requests: list[Request]

@@ -61,7 +61,7 @@ class Change(NamedTuple):
         return f"queue {self.queue_name}: {self.setting} {shown(self.was)} -> {shown(self.now)}"
 
 
-#: `Queues` has a method `list`, so its annotations cannot use the type `list`.
+#: In the class `Queues`, `list` is a method, so annotations there need other names for list types.
 Changes: TypeAlias = list[Change]
 Infos: TypeAlias = list[QueueInfo]
 
@@ -172,7 +172,7 @@ class Queues:
             The number of requests that were deleted, or would be deleted without `dry_run`.
 
         Raises:
-            InvalidRequest: something still uses the queue.
+            InvalidRequest: the queue is still in use. The message names the reason.
         """
         self._store.delete_queue(name, purge=purge, dry_run=True)
         if dry_run:
@@ -185,10 +185,10 @@ class Queues:
         return purged + self._store.delete_queue(name, purge=purge)
 
     def apply(self, queues: Iterable[Queue], *, dry_run: bool = False) -> Changes:
-        """Create missing queues, and change the settings of the others as declared.
+        """Create missing queues, and change the settings of existing queues as declared.
 
         Returns:
-            The changes; none if the database already agrees with the declarations.
+            The changes; empty if the database already agrees with the declarations.
         """
         changes: Changes = []
         names = self._names()
@@ -203,7 +203,12 @@ class Queues:
         return changes
 
     def create_missing(self, queues: Iterable[Queue]) -> Changes:
-        """Create missing queues. Returns these, and the settings of other queues that differ."""
+        """Create missing queues. Other queues are not changed.
+
+        Returns:
+            The created queues, and the settings of the other queues that differ from their
+            declaration.
+        """
         queues = list(queues)
         changes = self.apply(queues, dry_run=True)
         missing = {change.queue_name for change in changes if change.setting is None}

@@ -20,7 +20,7 @@ DEFAULT_QUEUE = "default"
 
 
 class RequestOptions(TypedDict, total=False):
-    """The options of one request. Without an option, or with None, the request has the default.
+    """The options of one request. An option that is missing or None has its default.
 
     Keys:
         queue: the name of the queue. The default is the queue of the task, or "default".
@@ -50,9 +50,9 @@ class CallOptions(TypedDict, total=False):
         wait: the time to wait for room if the queue is full. Waiting producers are admitted by
             priority, and first in, first out within a priority. A bound producer refuses this
             option, because no transaction may be open during the wait.
-        receipt: a text of 1 to 100 characters that names this call, or the receipt of an
+        receipt: a string of 1 to 100 characters that identifies this call, or the receipt of an
             EnqueueUnknown. Calls with the same receipt within a day enqueue once, and return the
-            same ids. With None the call has a new random receipt.
+            same ids. None means a new random receipt.
     """
 
     wait: timedelta | None
@@ -116,7 +116,7 @@ def made(
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     queue = given.pop("queue", DEFAULT_QUEUE)
-    check_type("queue", queue, ((str,), "it must be text: the name of a queue"))
+    check_type("queue", queue, ((str,), "it must be a string: the name of a queue"))
     priority = given.pop("priority", 0)
     check_type("priority", priority, FIELDS["priority"])
     if priority < 0:

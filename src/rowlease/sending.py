@@ -17,8 +17,8 @@ from rowlease.store import Producing
 
 #: The default time for which a call is repeated after transient errors. Most failovers are shorter.
 RETRY_FOR = timedelta(seconds=30)
-#: The largest share of `retry_for` that one try may take. So a try that is never answered leaves
-#: time for other tries.
+#: The largest share of `retry_for` that one try may take, so that a try that is never answered
+#: leaves time for other tries.
 SHARE_OF_A_TRY = 1 / 3
 #: No try begins if a smaller share of `retry_for` is left.
 SHORTEST_SHARE = 1 / 30
@@ -64,7 +64,7 @@ def send(
 
 
 class _Attempts:
-    """An enqueue in its own transaction, which is repeated after transient errors."""
+    """Tries an enqueue, in its own transaction, until no transient error occurs."""
 
     def __init__(self, store: Producing, request: EnqueueCall[Any], retry_for: timedelta) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Runs the same code in a thread or in asyncio, so that both clients share their implementation.
+"""Runs the same code in a thread or in asyncio, so that `Client` and `AsyncClient` share it.
 
 Such code is a generator of steps. A step is a call that may block, or a pause. The generator is
 resumed with the result of the step, or with its exception.
@@ -23,7 +23,7 @@ Steps: TypeAlias = Generator[Callable[[], Any], Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause, which ends early if the future is done."""
+    """A pause, which ends early when the future is done."""
 
     seconds: float
     until: Future[None] | None
@@ -51,7 +51,7 @@ def call(work: Callable[[], T]) -> Steps[T]:
 
 
 def pause(seconds: float, until: Future[None] | None = None) -> Steps[None]:
-    """A step: a pause of so many seconds, which ends early if the future is done."""
+    """A step: a pause of this many seconds, which ends early when the future is done."""
     yield Pause(seconds, until)
 
 
@@ -72,11 +72,11 @@ def run(steps: Steps[T]) -> T:
 
 
 async def run_in(threads: Executor | None, steps: Steps[T]) -> T:
-    """Execute the steps from an event loop. Only calls use the threads; pauses do not.
+    """Execute the steps from an event loop: calls in `threads`, pauses in the event loop.
 
-    Without threads, calls block the event loop, and awaitable results are awaited.
+    If `threads` is None, calls block the event loop, and awaitable results are awaited.
 
-    If this is cancelled, a call that has begun continues, and its result is dropped.
+    If this coroutine is cancelled, a call that has begun continues, and its result is dropped.
     """
     loop = asyncio.get_running_loop()
     try:

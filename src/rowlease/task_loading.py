@@ -16,8 +16,8 @@ from rowlease.queue_settings import Queue
 from rowlease.requests import DEFAULT_QUEUE
 from rowlease.tasks import Registry, Task
 
-#: The place of a task: the module of its function ("" means the script), the name of the function
-#: in the module, and the name of the task.
+#: Where a child process finds a task: the module of its function ("" means the script), the
+#: qualified name of the function in the module, and the name of the task.
 Place = tuple[str, str, str]
 #: The forms in which a caller may give tasks: a path for `load_tasks`, one or several tasks, or a
 #: registry.
@@ -123,7 +123,7 @@ def registry_of(tasks: Tasks) -> Registry:
 
 
 def set_up(tasks: Registry) -> bytes:
-    """The message with which a child process imports these tasks.
+    """The message that tells a child process how to import these tasks.
 
     Raises:
         ConfigError: another process cannot import a task.
@@ -159,7 +159,7 @@ def load_places(places: Iterable[Place], script: str | None = None) -> list[Task
     """Import tasks in a child process.
 
     Args:
-        script: the file of the script, if a place has the module "".
+        script: the file of the script that the module "" means; None if no place has that module.
     """
     # Run the script under another name than __main__, as multiprocessing does.
     in_script = runpy.run_path(script, run_name="__rowlease_main__") if script else {}

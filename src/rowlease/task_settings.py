@@ -13,9 +13,9 @@ from rowlease.errors import ConfigError
 Migrate = Callable[[dict[str, Any], int], dict[str, Any]]
 Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
-#: The most characters of a name: the length of the column `kind`.
+#: The maximum number of characters in a name: the length of the column `kind`.
 MAX_NAME = 200
-#: The most missed firings of a schedule that workers may enqueue late.
+#: The maximum number of missed firings of a schedule that workers may enqueue late.
 MAX_CATCH_UP = 1000
 
 
@@ -27,23 +27,23 @@ class TaskSettings:
         name: the `kind` of its requests.
         queue: the queue of its requests; None means "default".
         priority: the priority of its requests.
-        max_attempts: the most attempts of its requests; None means the queue's setting.
+        max_attempts: the maximum number of attempts of a request; None means the queue's setting.
         time_limit: the longest time that one attempt may run. An attempt that takes longer fails,
             and its child process, if it has one, is killed.
         soft_time_limit: the time after which SoftTimeLimitExceeded is raised in an attempt.
         retry_base: the pause after the first failed attempt. It doubles after each attempt, and
-            half of it is random. None means the queue's setting.
+            up to half of each pause is taken off at random. None means the queue's setting.
         executor: the kind of slot that runs the task: "process", "thread" or "coroutine".
         retry_on: exceptions after which the request is tried again. The default is all exceptions.
         dead_letter_on: exceptions that make the request a dead letter, even if `retry_on` has them.
         cron: the times at which workers enqueue the task: minute, hour, day, month and weekday in
-            the local time of `time_zone`. The task is called without arguments. But a parameter
-            `scheduled_time` receives the time of the firing (ISO 8601, UTC).
+            the local time of `time_zone`. The task is called without arguments, except that a
+            parameter `scheduled_time` receives the time of the firing (ISO 8601, UTC).
         time_zone: the IANA name of the time zone of `cron`.
-        catch_up: the most missed firings that are enqueued late, from 1 to 1000. If more were
-            missed, the latest are enqueued.
-        version: the payload version, 1 or more. The key "$version" of a payload holds it; a payload
-            without this key has version 1.
+        catch_up: the maximum number of missed firings that are enqueued late, from 1 to 1000. If
+            more were missed, the latest are enqueued.
+        version: the payload version, 1 or more. A payload has its version in the key "$version"; a
+            payload without this key has version 1.
         migrate: a function of the arguments of an older payload and its version, which returns the
             arguments of this version. Arguments are a dict of JSON values. A version above 1 needs
             this function.

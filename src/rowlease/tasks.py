@@ -39,14 +39,14 @@ from rowlease.task_settings import Exceptions, TaskKeywords, TaskSettings
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: The most tasks that an error message lists.
+#: The maximum number of tasks that an error message lists.
 LISTED = 20
 
 
 class Task(TaskSettings, Generic[P, R]):
     """A function that runs requests of one kind, with its settings.
 
-    The decorator `task` makes it. A call of a task just calls the function, and enqueues nothing.
+    The decorator `task` makes a Task. Calling a Task just calls the function, and enqueues nothing.
 
     Args:
         function: the function. It must be at the top level of a module, because other processes

@@ -38,7 +38,7 @@ def colour_of(priority: int) -> str:
 
 
 def table(title: str, first: str, *columns: str) -> Table:
-    """A table with a column of names, whose long lines wrap, and columns of numbers."""
+    """A table with a column of names, in which long names wrap, and columns of numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -106,7 +106,7 @@ def plain(axes: Any, lines: str = "y") -> None:
 
 
 def badge(axes: Any, x: float, y: float, priority: int) -> None:
-    """Draw the number of a priority on its colour. x and y go from 0 to 1 across the axes."""
+    """Draw a priority's number on its colour. x and y are fractions of the axes, from 0 to 1."""
     axes.text(
         x,
         y,

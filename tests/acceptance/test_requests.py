@@ -89,7 +89,7 @@ def test_a_coroutine_finds_requests(dsn: str) -> None:
     [
         ({"status": "done"}, "status is 'done'; it must be one of Scheduled, Pending, Processing"),
         ({"status": ["failed", 3]}, "status is 3; it must be"),
-        ({"queue": 3}, "queue is 3; it must be text"),
+        ({"queue": 3}, "queue is 3; it must be a string"),
         ({"max_age": 3}, "max_age is 3; it must be a timedelta"),
         ({"since": "yesterday"}, "since is 'yesterday'; it must be a datetime with a time zone"),
         ({"until": datetime(2026, 1, 1)}, "until is 2026-01-01 00:00:00; it must have a time zone"),

@@ -283,7 +283,7 @@ def test_the_demo_runs_is_interrupted_continues_and_starts_anew(
     with monkeypatch.context() as patched:
         patched.setattr(demo_run, "drain", interrupt)
         assert run_demo(dsn, **given) == 130
-    assert "run it again to continue" in capsys.readouterr().err
+    assert "run the same command again to continue" in capsys.readouterr().err
 
     assert run_demo(dsn, as_json=True, **given) == 0
     out, err = capsys.readouterr()

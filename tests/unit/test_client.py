@@ -343,7 +343,7 @@ def test_a_connection_of_another_kind_is_refused(connection: Any) -> None:
 
 @pytest.mark.parametrize("dsn", [3, b"postgresql://", ["x"], plain])
 def test_a_dsn_is_text(dsn: Any) -> None:
-    with pytest.raises(ConfigError, match=r"^dsn is .*; it must be text"), Client(dsn):
+    with pytest.raises(ConfigError, match=r"^dsn is .*; it must be a string"), Client(dsn):
         pass
 
 

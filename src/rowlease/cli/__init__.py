@@ -81,7 +81,7 @@ for command in (
 
 
 def main() -> NoReturn:
-    """Run the command line. An expected error prints one line on stderr and sets the exit code."""
+    """Run the command line. An expected error is printed on stderr as one line."""
     try:
         sys.exit(cli(prog_name="rowlease", standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:

@@ -39,9 +39,10 @@ def demo(
 ) -> None:
     """Run Spark, the queue and workers on real data, and compare every row.
 
-    Spark makes a request of each flight of a public data set, with a higher priority for a later
-    flight, and enqueues the requests through JDBC. Workers run them. Then Spark reads the results
-    and compares them with its own. If a run is interrupted, start it again to continue.
+    Spark makes a request of each flight of a public data set, with a higher priority for a longer
+    delay, and enqueues the requests through JDBC. Workers run the requests. Then Spark reads the
+    results, and compares them with the results that it computes itself. If a run is interrupted,
+    run the same command again to continue.
     """
     from rowlease.database import connect, database
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dsn_option
 @json_option
 def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
-    """Show the numbers of requests in each status, by queue and priority."""
+    """Show the number of requests in each status, by queue and priority."""
     from rowlease.database import connect
 
     with connect(dsn) as store:

@@ -33,7 +33,7 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 10**6),
-    help="The most attempts. Default: the queue's setting.",
+    help="The maximum number of attempts. Default: the queue's setting.",
 )
 @click.option(
     "--receipt",
@@ -101,7 +101,7 @@ def enqueue(
 
 
 def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str | None, bytes]]:
-    """The payloads, each with the number of its line for messages; None if there is only one."""
+    """The payloads, each with its line ("line 3") for messages; None for a single payload."""
     if lines is not None:
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -109,6 +109,6 @@ def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str | N
     elif payload == "-":
         yield None, sys.stdin.buffer.read()
     else:
-        # Python decodes bytes of an argument that are not UTF-8 to lone surrogates.
+        # In an argument, Python decodes bytes that are not UTF-8 to lone surrogates.
         text = "{}" if payload is None else payload
         yield None, text.encode("utf-8", "surrogateescape")

@@ -18,25 +18,25 @@ from typing import Any, TextIO, cast
 #: `rowlease.events.log`.
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
-#: The most texts (lines of the log) that may wait while stderr is blocked.
+#: The maximum number of strings (lines of the log) that may wait while stderr is blocked.
 MOST_WAITING = 10_000
-#: The longest time in seconds for writing the remaining texts at the end of the process.
+#: The longest time in seconds for writing the waiting strings at the end of the process.
 LAST_WRITES = 2.0
 
 
 class WriteBehind(io.TextIOBase):
     """A text stream whose callers never wait, because its own thread writes to the descriptor.
 
-    When the buffer is full, texts are dropped and counted until half of the buffer is free. The
-    count is logged after the next successful write. If the descriptor is closed, texts are dropped
-    without an error. Any thread may write.
+    When the buffer is full, strings are dropped and counted until half of the buffer is free. The
+    count is logged after the next successful write. If the descriptor is closed, strings are
+    dropped without an error. Any thread may write.
 
     `logging.handlers.QueueListener` is no alternative: its `stop` waits until the last write has
     ended, and warnings and tracebacks do not pass through it.
 
     Args:
         fd: the descriptor.
-        most: the most texts that may wait.
+        most: the maximum number of strings that may wait.
     """
 
     encoding = "utf-8"

@@ -17,7 +17,7 @@ UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def duration(text: str) -> timedelta:
-    """Read a duration: `250ms`, `30s`, `5m`, `1h` or `7d`."""
+    """Parse a duration: `250ms`, `30s`, `5m`, `1h` or `7d`."""
     number, unit = re.fullmatch(r"([0-9.]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     try:
         return timedelta(seconds=float(number) * UNITS[unit or "s"])

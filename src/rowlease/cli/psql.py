@@ -17,8 +17,9 @@ from rowlease.cli.options import dsn_option
 def url(dsn: str | None) -> None:
     """Print the URL of the database, with its password.
 
-    The other commands use the same database. The embedded server has the same URL at each start. It
-    runs only while a program uses it, so keep `rowlease psql` or `rowlease top` open.
+    The other commands use the same database. The URL of the embedded server is usually the same at
+    each start. The server runs only while a program uses it, so keep `rowlease psql` or
+    `rowlease top` open.
     """
     from rowlease.config import configured_dsn
     from rowlease.database import database
@@ -51,8 +52,8 @@ def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
     with database(dsn) as found:
         connection, password = psql_connection(found)
         environment = {**os.environ, **({} if password is None else {"PGPASSWORD": password})}
-        # Ctrl-C cancels the query in psql, and must not end this process. Use a handler, because
-        # psql would inherit SIG_IGN.
+        # Ctrl-C cancels the query in psql, and must not end this process. Use a handler instead of
+        # SIG_IGN, because psql would inherit SIG_IGN.
         before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
             done = subprocess.run(

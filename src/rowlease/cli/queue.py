@@ -24,7 +24,7 @@ COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "ol
 def settings_of(
     _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> QueueSettings:
-    """Read settings such as `capacity=1000`, `max_in_flight=none` and `policy_weights=[1,2]`."""
+    """Parse settings such as `capacity=1000`, `max_in_flight=none` and `policy_weights=[1,2]`."""
     found: dict[str, Any] = {}
     for one in given:
         name, sign, text = one.partition("=")
@@ -48,9 +48,9 @@ def queue() -> None:
 
     \b
     docs/operations.md lists all settings. Some of them:
-      capacity=1000               the most requests that may wait, or none
-      max_in_flight=20            the most requests that may run at once, or none
-      max_attempts=8              the attempts before a request becomes a dead letter
+      capacity=1000               the maximum number of waiting requests, or none
+      max_in_flight=20            the maximum number of running requests, or none
+      max_attempts=8              failed attempts after which a request is a dead letter
       policy=weighted             the order of claims: strict, weighted or aging
       policy_weights=[1,2,4]      the weights of priorities 0, 1 and 2
     """
@@ -111,7 +111,7 @@ def change(
 @dsn_option
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
-    """Show all queues and the numbers of their requests."""
+    """List all queues, with the number of requests in each status."""
     from rowlease.top.frame import duration as age
 
     with opened(dsn) as queues:
@@ -135,7 +135,7 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def show(name: str, dsn: str | None, as_json: bool) -> None:
-    """Show the settings of a queue and the numbers of its requests."""
+    """Show the settings of a queue, and the number of its requests in each status."""
     from rowlease.queues import shown
     from rowlease.top.frame import duration as age
 
@@ -252,7 +252,7 @@ def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> 
 
     Args:
         tasks: the module of the worker's tasks.
-        named: the queues in the worker's command; without any, those of the module.
+        named: the queues that the worker's command names; if it names none, those of the module.
     """
     from rowlease.queue_settings import Queue
     from rowlease.task_loading import load_queues

@@ -11,7 +11,7 @@ from rowlease.cli.options import dsn_option, duration, json_option, needs_extra,
 
 
 def moment(text: str) -> datetime | timedelta:
-    """Read a time: `2026-11-21`, `2026-11-21T08:00+01:00`, or `24h` for 24 hours ago."""
+    """Parse a time: `2026-11-21`, `2026-11-21T08:00+01:00`, or `24h` for 24 hours ago."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -69,12 +69,12 @@ def report(
     became dead letters between two times of the database's clock.
 
     \b
-    wait  the time from when the request was enqueued and due to its last lease;
+    wait  from when the request was enqueued and due until it was last leased;
           each retry has a new due time
-    run   the time from the last lease to the completion
+    run   from when the request was last leased until it was completed
 
-    Percentiles are exact, but times are rounded to 0.1 ms. This needs the role reader, and works
-    only with PostgreSQL.
+    Times are rounded to 0.1 ms, and percentiles of the rounded times are exact. The command needs
+    the role rowlease_reader, and works only with PostgreSQL.
     """
     from rich.console import Console
 

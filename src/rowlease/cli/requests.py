@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from rowlease.store import Store
 
 COLUMNS = ("request", "queue", "kind", "status", "attempts", "enqueued", "error")
-#: Characters of an error in a line of the list.
+#: The maximum number of characters of an error in a line of the list.
 ERROR = 80
 
 
 def time(text: str) -> datetime:
-    """`2026-11-22T18:00`; without a zone it is UTC."""
+    """Parse a time such as `2026-11-22T18:00`. A time without a zone is UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -41,12 +41,13 @@ def requests() -> None:
 @click.option(
     "--status",
     multiple=True,
-    help="scheduled, pending, processing, failed, complete or cancelled; may be repeated.",
+    help="scheduled, pending, processing, failed, complete or cancelled. May be given several "
+    "times.",
 )
 @click.option("--kind", help="The name of the task.")
-@click.option("--error", help="Part of the last error, in any case.")
-@click.option("--dedup-key", help="The whole key.")
-@click.option("--group-key", help="The whole key.")
+@click.option("--error", help="A part of the last error, in upper or lower case.")
+@click.option("--dedup-key", help="The whole dedup key.")
+@click.option("--group-key", help="The whole group key.")
 @click.option("--min-age", type=duration, help="Enqueued at least this long ago, such as 1h.")
 @click.option("--max-age", type=duration, help="Enqueued at most this long ago.")
 @click.option(
@@ -54,13 +55,19 @@ def requests() -> None:
 )
 @click.option("--until", type=time, help="Enqueued at this time or earlier.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="The maximum number of requests.",
 )
-@click.option("--after", type=int, help="Go on after the last id of an earlier list.")
+@click.option(
+    "--after", type=int, help="Continue an earlier list: the number that its last line shows."
+)
 @dsn_option
 @json_option
 def list_some(limit: int, after: int | None, dsn: str | None, as_json: bool, **given: Any) -> None:
-    """Show requests, the newest first: waiting, running, failed and finished ones.
+    """List requests, the newest first: waiting, running, failed and finished requests.
 
     \b
       rowlease requests list --queue images --status failed --error Timeout --min-age 1h
@@ -87,7 +94,7 @@ def list_some(limit: int, after: int | None, dsn: str | None, as_json: bool, **g
 @dsn_option
 @json_option
 def show(request_id: int, dsn: str | None, as_json: bool) -> None:
-    """Show a request: its payload, its result, and what went wrong in its attempts."""
+    """Show a request: its payload, its result, and the errors of its failed attempts."""
     from rowlease.database import connect
     from rowlease.errors import InvalidRequest
 
@@ -139,7 +146,7 @@ def line(one: Request) -> tuple[str, ...]:
 
 
 def as_data(one: Request) -> dict[str, Any]:
-    """The request for programs: payload and result are values, times are ISO 8601."""
+    """A request as JSON data: payload and result are JSON values, and times are ISO 8601."""
     data = one._asdict()
     for name in ("payload", "result"):
         data[name] = None if data[name] is None else json.loads(data[name])

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def schedule() -> None:
     """List, add, pause, resume, remove and fire schedules.
 
-    When workers start, they create the schedules of their tasks (@task(cron=...)), each with the
-    task's name. So pause such a schedule instead of removing it.
+    Workers that start create the schedules of their tasks (@task(cron=...)). The name of such a
+    schedule is the name of its task. Pause such a schedule instead of removing it, because the next
+    worker would create it again.
     """
 
 
@@ -82,7 +83,7 @@ def shown(time: datetime | None) -> str:
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="The most missed firings that are enqueued late.",
+    help="The maximum number of missed firings that are enqueued late.",
 )
 @dry_run_option
 @dsn_option
@@ -140,7 +141,7 @@ def add(
 @dsn_option
 @json_option
 def pause(name: str, dsn: str | None, as_json: bool) -> None:
-    """Stop a schedule. Requests that it has enqueued still run."""
+    """Stop a schedule. Requests that the schedule has enqueued still run."""
     act("pause_schedule", name, dsn, as_json, "paused")
 
 
@@ -159,7 +160,7 @@ def resume(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Delete a schedule. Requests that it has enqueued still run.
+    """Delete a schedule. Requests that the schedule has enqueued still run.
 
     If the schedule is in a task's code, the next worker that starts creates it again.
     """
@@ -175,7 +176,7 @@ def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Enqueue one request of a schedule now. Its next firing does not change."""
+    """Enqueue one request of a schedule now. The schedule's next firing does not change."""
     from rowlease.database import connect
 
     if dry_run:

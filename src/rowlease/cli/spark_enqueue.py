@@ -36,7 +36,8 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 @click.option(
     "--writers",
     type=click.IntRange(1),
-    help="How many connections may write at once. Default: one for each task that runs.",
+    help="The maximum number of connections that write at once. Default: one for each running "
+    "Spark task.",
 )
 @dsn_option
 @json_option
@@ -55,7 +56,7 @@ def spark_enqueue(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Enqueue all rows of a large file for the task KIND, or none.
+    """Enqueue a request for the task KIND for each row of a large file: all of them, or none.
 
     The command starts a Spark session on this machine, which needs the extra rowlease[spark]. Under
     spark-submit it uses the session of spark-submit; see docs/spark.md.
@@ -93,9 +94,9 @@ def spark_enqueue(
         return
     line = f"{done.num_enqueued:,} of {done.num_rows:,} rows enqueued into {queue}"
     if done.num_duplicates:
-        line += f"; {done.num_duplicates:,} have the dedup key of a live request or another row"
+        line += f"; {done.num_duplicates:,} have the dedup key of a live request or an earlier row"
     if done.num_clamped:
         line += f"; {done.num_clamped:,} had a priority above the queue's maximum"
     if done.outcome == "repeat":
-        line += "; an earlier run with this load id has enqueued them"
+        line += "; an earlier run with this load id has already enqueued them"
     click.echo(line)

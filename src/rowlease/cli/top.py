@@ -21,7 +21,8 @@ def top(dsn: str | None, as_json: bool, once: bool) -> None:
     """Show queues and workers live. Press q to leave.
 
     Once a second the command reads counters and small tables, but never the queue itself. With
-    --json it prints one frame. It needs the role reader, operator or worker.
+    --json it prints one frame. It needs the role rowlease_reader, rowlease_operator or
+    rowlease_worker.
     """
     from rich.console import Console
 

@@ -35,7 +35,7 @@ def named_queues(
 ) -> list[str] | dict[str, int] | None:
     """The names in order; or, if a name has a weight, all names with their weights (default: 1).
 
-    None if there is no name. A name that itself ends in = and digits needs a weight.
+    None if there is no name. A queue whose name ends in = and digits must be given with a weight.
     """
     split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
     if not any(match and match[2] for match in split):
@@ -69,9 +69,9 @@ def named_queues(
     help="The kind of slot. Default: process; coroutine if all tasks are `async def`.",
 )
 @click.option(
-    "--prefetch", type=click.IntRange(0), help="The most requests that each slot prefetches."
+    "--prefetch", type=click.IntRange(0), help="The maximum number of requests prefetched per slot."
 )
-@click.option("--lease", type=duration, help="The time of a lease. Default: the queue's setting.")
+@click.option("--lease", type=duration, help="A lease's duration. Default: the queue's setting.")
 @click.option(
     "--consumer-priority",
     type=int,
@@ -93,14 +93,14 @@ def named_queues(
     type=duration,
     default="30s",
     show_default=True,
-    help="The time that running tasks have after SIGTERM or Ctrl-C. A second signal ends them.",
+    help="The time that running tasks have to finish after SIGTERM or Ctrl-C.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="The number of workers. Each runs in its own process and is replaced if it dies. They "
+    help="The number of workers. Each has its own process, and is replaced if it dies. The workers "
     "share the usable cores.",
 )
 @click.option(
@@ -151,7 +151,7 @@ def worker(
     concurrency: int | None,
     **others: Unpack[WorkerKeywords],
 ) -> None:
-    """Claim requests and run the tasks of a module.
+    """Lease requests, and run the tasks of a module.
 
     TASKS is `package.module`, for all tasks of the module, or `package.module:name`.
 
@@ -179,7 +179,7 @@ def worker(
         show_json(data) if as_json else click.echo(text)
     except BrokenPipeError:
         # The reader has closed the pipe, which is not an error. The interpreter flushes stdout
-        # once more at its end, so stdout must be open.
+        # once more when it exits, so replace stdout with a descriptor that can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(exit_code)
 
@@ -232,11 +232,11 @@ def run_supervisor(
     log_to(events)
     outlets, interval = outlets_of(health_file)
     environment = dict(os.environ)
-    # With -P, workers do not import rowlease from the working directory; this process did not.
+    # With -P, workers, like this process, do not import rowlease from the working directory.
     command = [sys.executable, "-P", "-m", "rowlease", "worker", "--supervised", "{}"]
     with database(dsn) as place:
         with connect(place):
-            pass  # report an error of the database once, and not in each worker
+            pass  # report a database error once here, instead of once in each worker
         if configured_dsn(dsn) is None:
             environment["ROWLEASE_DSN"] = place
         supervisor = Supervisor(

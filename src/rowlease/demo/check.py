@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rowlease.demo.job import QUEUE, RESULT, RESULT_FIELDS
 from rowlease.spark import read_requests
 
-#: The most wrong rows that a report lists.
+#: The maximum number of wrong rows that a report lists.
 NAMED = 5
 PERCENTILES = (0.5, 0.95, 0.99)
 
@@ -17,9 +17,9 @@ class Compared(NamedTuple):
 
     Attributes:
         missing: the number of flights without a finished request.
-        extra: the number of finished requests without a flight.
-        doubled: the number of finished requests beyond the first of a flight.
-        wrong: the number of flights whose result differs in at least one byte.
+        extra: the number of finished requests whose row id is not that of a flight.
+        doubled: the number of finished requests for flights that already have one.
+        wrong: the number of flights with a result that differs from the expected JSON text.
         examples: the row ids of some differences.
     """
 
@@ -53,7 +53,7 @@ class CarrierRow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Percentiles of the time, in seconds, from due to leased, for the requests of a priority."""
+    """Percentiles of the seconds from due time to lease, for the requests of a priority."""
 
     priority: int
     requests: int

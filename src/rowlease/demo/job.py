@@ -45,7 +45,7 @@ RESULT_FIELDS = tuple(field.split()[0] for field in RESULT.split(", "))
 
 
 def flights(spark: Any, source: Input) -> Any:
-    """The input as a DataFrame. Coordinates of airports are added if they are known."""
+    """The input as a DataFrame, with the coordinates of the airports (null if not known)."""
     from pyspark.sql import functions as F
 
     types = ", ".join(
@@ -73,7 +73,7 @@ def stage_requests(frame: Any, dsn: str, load_id: str, run: Begun) -> Staged:
 
 
 def urgency() -> Any:
-    """The priority of a flight, from its delay on arrival; if diverted, on departure."""
+    """The priority of a flight, from its arrival delay, or from its departure delay if diverted."""
     from pyspark.sql import functions as F
 
     late = F.coalesce("arr_delay", "dep_delay")

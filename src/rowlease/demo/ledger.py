@@ -8,8 +8,8 @@ number of rows, a digest of the rows, and the number of the run::
 
 A run has finished when it has compared the results, even if they differ. The next run of the same
 input then has the next number. If a run has not finished, the next run continues with the same
-load: it does not stage promoted rows again, and finished requests are not run again. It compares
-every row.
+load. Rows that are already promoted are not staged again, and finished requests are not run again.
+Every run compares every row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowlease.store import Producing
 
 #: The end of the id of the empty load that marks a finished run.
 CHECKED = ":checked"
-#: The most characters of the input's name in a load id, which may have 100 characters.
+#: The maximum number of characters of the input's name in a load id. A load id may have 100.
 NAME = 40
 #: The number of characters of the digest in a load id.
 DIGEST = 12

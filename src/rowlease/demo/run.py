@@ -29,7 +29,8 @@ from rowlease.store import Store, open_store
 
 #: The exit code of an interrupted run.
 INTERRUPTED = 130
-#: Seconds of a lease, which are few so that requests of a killed worker run again soon.
+#: The duration of a lease in seconds. It is short, so that a killed worker's requests run again
+#: soon.
 LEASE = 5
 
 
@@ -233,7 +234,7 @@ def spark_session() -> Iterator[Any]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, and keep py4j from logging the interrupt.
+    """Treat SIGTERM like Ctrl-C, and prevent py4j from logging the interrupt.
 
     Only the main thread may set signal handlers. In another thread, SIGTERM is not changed.
     """

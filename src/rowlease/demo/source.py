@@ -39,7 +39,7 @@ OUTCOMES = {
     "air_time": (0, 2880),
 }
 COLUMNS = (*TEXTS, "time_hour", *NUMBERS, *OUTCOMES)
-#: The texts that mean a missing value, as in R.
+#: The strings that mean a missing value, as in R.
 MISSING = {"", "NA", "NaN", "nan", "null"}
 
 
@@ -172,7 +172,7 @@ def check_columns(path: Path, found: Sequence[str]) -> None:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[io.TextIOBase]:
-    """The text of a CSV file, which may be compressed."""
+    """Opens a CSV file, which may be compressed, as text."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if name.endswith(".csv")]
@@ -233,7 +233,7 @@ def reader_of(column: str) -> Any:
 
 def text_of(value: Any) -> str:
     if not isinstance(value, str) or value.strip() in MISSING or not value.strip().isprintable():
-        raise ValueError("it must be a printable text")
+        raise ValueError("it must have only printable characters")
     return value.strip()
 
 

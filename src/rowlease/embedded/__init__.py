@@ -29,8 +29,8 @@ from rowlease.store.postgresql.databases import make_database
 START_TIMEOUT = 60.0
 #: The longest time in seconds to create the database, on a busy machine.
 ANSWER = 120.0
-#: The most attempts to start the server. An attempt fails if another program takes the free port
-#: before PostgreSQL listens on it.
+#: The maximum number of attempts to start the server. An attempt fails if another program takes the
+#: free port before PostgreSQL listens on it.
 START_ATTEMPTS = 3
 #: The size of the log in bytes from which a new log is begun. Only failing statements make a log
 #: large.
@@ -60,7 +60,7 @@ def embedded(
         data_dir: the home: a folder on a local file system for data, password, log and locks. The
             default is ROWLEASE_HOME, or else the user's data folder for applications.
         settings: PostgreSQL settings, by name, for a server that this block starts. A server that
-            already runs keeps its settings. By default every commit is durable.
+            already runs keeps its settings. Unless a setting changes that, commits are durable.
         port: the TCP port on 127.0.0.1, 1 to 65535. The default is ROWLEASE_EMBEDDED_PORT, or else
             the port of the last start if it is free, or else any free port.
         starting: a function that is called before this block starts a server. Its arguments are the
@@ -101,7 +101,7 @@ def embedded(
 
 
 def _order(home: Path, settings: dict[str, str], port: int) -> Order:
-    """The server to run. Nothing is changed on disk."""
+    """The server to run, after a check of the settings. Nothing is changed on disk."""
     for name, instead in {"port": "port=", "data_directory": "data_dir="}.items():
         if name in settings:
             raise ConfigError(f"{name} is not allowed in settings; use {instead} instead")
@@ -173,7 +173,8 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
     server = FileLock(order.path("server.lock"))
     try:
         if server.take():
-            # No server runs, so this file is of a server that crashed, or was copied with the home.
+            # No server runs. So a server that crashed has left this file, or it was copied together
+            # with the home.
             (order.data / "postmaster.pid").unlink(missing_ok=True)
             port = _port(order)
         else:
@@ -211,7 +212,7 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
 def _port(order: Order) -> int:
     """The wanted port, or else the port of the last start if it is free, or else any free port.
 
-    With the port of the last start, addresses stay valid.
+    If the port of the last start is used again, DSNs that programs have stored stay valid.
     """
     if order.port:
         return _free_port(order.port)

@@ -38,7 +38,10 @@ def run(home: Path, data: Path, binaries: Path, command: list[str]) -> None:
 
 
 def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
-    """Try a user namespace in a child process, because a process cannot leave a namespace."""
+    """True if root can use the folders from a user namespace.
+
+    This is tried in a child process, because a process cannot leave a namespace.
+    """
     child = os.fork()
     if child == 0:
         try:
@@ -60,7 +63,7 @@ def enter_namespace(uid: int) -> None:
 
 
 def become(uid: int, gid: int) -> None:
-    """Become another user, but keep the capability to ignore the permissions of files.
+    """Become another user, but keep the capability to ignore file permissions.
 
     PostgreSQL needs this capability if the home or the binaries are below /root. Only an ambient
     capability survives exec.
@@ -89,7 +92,7 @@ def give(home: Path, data: Path, uid: int, gid: int) -> None:
     try:
         fcntl.flock(server, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return  # a server runs, so its files stay as they are
+        return  # a server is running, so do not change the owner of its files
     folders = home.glob(f"{data.name}*")  # also the folder of an interrupted initdb
     for top in (path for path in folders if path.stat().st_uid != uid):
         for folder, _, files in os.walk(top):

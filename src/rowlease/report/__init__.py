@@ -19,14 +19,14 @@ from rowlease.store import bulk_store, is_sqlserver, redact
 
 __all__ = ["Figures", "Report", "make_report"]
 
-#: The number of ranges for each core.
+#: The number of ranges for each core. Spark reads each range in its own task.
 RANGES_PER_CORE = 2
 #: The file name of the chart.
 PICTURE = "report.png"
 
 
 class Report(NamedTuple):
-    """The figures, and the files that were written. There are no files if no request was found."""
+    """The figures, and the paths of the written files (none if no request was found)."""
 
     figures: Figures
     files: list[Path]
@@ -47,7 +47,7 @@ def make_report(
     range is read in its own snapshot. If no request is found, nothing is written.
 
     Args:
-        dsn: the DSN of a migrated PostgreSQL database. The role reader is enough.
+        dsn: the DSN of a migrated PostgreSQL database. It needs the role rowlease_reader.
         queues: the names of the queues; empty means all queues.
         since, until: the window. Each end is a time, or a duration before now by the database's
             clock. A time without a zone is UTC.

@@ -10,14 +10,14 @@ from typing import Any
 from rowlease.report.figures import Failures, Figures, Step, Work
 from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 
-#: The colours of queues. They are cool, because the colours of priorities are warm. The last colour
-#: is for all other queues.
+#: The colours of queues. These are cool colours, because the colours of priorities are warm. The
+#: last colour is for all queues that have no colour of their own.
 QUEUE_COLOURS = ("#2f5d8a", "#7fb0d6", "#3f9c8f", "#a98fc7", "#c3d5a0", "#c9cdd4")
 #: The colours of failed requests: dead letters, those tried again, and those complete at last.
 DEAD, AGAIN, AT_LAST = "#cf2133", "#fd9941", "#c9cdd4"
-#: The most rows of waits and runs. The tables have all rows.
+#: The maximum number of rows of waits and runs in the chart. The tables have all rows.
 MOST_ROWS = 20
-#: The most rows of failures. The tables have all rows.
+#: The maximum number of rows of failures in the chart. The tables have more.
 MOST_FAILURES = 8
 #: The width of the picture and its four margins, in hundreds of pixels.
 WIDTH, LEFT, RIGHT, HEAD, FOOT = 16.0, 0.6, 0.6, 1.75, 0.55
@@ -60,7 +60,7 @@ def draw(figures: Figures, path: Path) -> None:
         if failed:
             failures(page.axes(LEFT + 5.0, WIDTH - RIGHT - 2.2, parts[-1]), failed)
             if len(figures.failures) > len(failed):
-                page.note(f"and {len(figures.failures) - len(failed)} more, in the table")
+                page.note(f"and {len(figures.failures) - len(failed)} more in the table")
 
 
 def title_of(figures: Figures) -> str:

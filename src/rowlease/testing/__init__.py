@@ -1,4 +1,4 @@
-"""Helpers for your tests, which run pending requests, stop the clock and list waiting requests.
+"""Helpers for tests: run pending requests, freeze the clock, list waiting requests.
 
     from rowlease.testing import assert_enqueued, drain, enqueued, frozen, refute_enqueued
 

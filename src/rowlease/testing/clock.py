@@ -1,4 +1,4 @@
-"""Stops and moves the clock of a test's database."""
+"""Freezes and moves the clock of a test's database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Clock:
         """Set the clock to a later or an earlier time.
 
         Raises:
-            ConfigError: the time has no time zone, or `frozen` would raise it.
+            ConfigError, AccessDenied: for the same reasons as in `frozen`.
         """
         if time.tzinfo is None:
             raise ConfigError(f"{time} has no time zone; write datetime(2026, 1, 1, tzinfo=UTC)")
@@ -42,14 +42,14 @@ class Clock:
 
 @contextmanager
 def frozen(where: Where, time: datetime | None = None) -> Iterator[Clock]:
-    """Stop the clock of a test's database, for all its sessions, until the end of the block.
+    """Freeze the clock of a test's database, for all its sessions, until the end of the block.
 
-    Scheduled requests become due, and leases run out, only when the test moves the clock. The
-    pauses of a worker follow the clock of its host.
+    Scheduled requests become due, and leases run out, only when the test moves the clock. This does
+    not affect a worker's pauses, which use the clock of its host.
 
     Args:
         where: an open Client, AsyncClient or Store.
-        time: the time at which the clock stops; None means now.
+        time: the time at which the clock is frozen; None means now.
 
     Raises:
         ConfigError: the database's name does not contain "test", the engine is not PostgreSQL, or

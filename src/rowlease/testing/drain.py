@@ -21,7 +21,7 @@ from rowlease.worker.attempt import failed
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
-#: A lease that outlasts every test.
+#: The duration of a lease, which is longer than any test.
 LEASE = timedelta(days=1)
 
 
@@ -32,7 +32,8 @@ class Ran(NamedTuple):
         request: the leased request.
         result: the task's result, converted to its return annotation; None if the task failed.
         error: the exception that the task raised, or None.
-        outcome: `ok`; `repeat` if the task itself has completed the request; or `lease_lost`.
+        outcome: `ok` if the result or the failure was recorded; `repeat` if the task itself has
+            completed the request; or `lease_lost`.
     """
 
     request: LeasedRequest
@@ -72,17 +73,18 @@ def drain(
 
     The routines of the database lease, complete and fail the requests. Requests that a task
     enqueues are run, too. A failed request is due again after its back-off, so it is retried only
-    if the test moves the clock. Time limits do not apply. No worker may use the same queues,
-    because it would claim some of the requests.
+    if the test moves the clock. Time limits do not apply. While this call runs, no worker may use
+    the same queues, because the worker would claim some of the requests.
 
     Args:
         where: an open Client, AsyncClient or Store.
         tasks: the tasks, in the same forms as for a Worker.
         queues: the names of the queues; None means all queues that are not empty.
-        reraise: true to raise the exception of a task, other than Retry and DeadLetter, after the
-            attempt is recorded. If false, exceptions are only in the returned list.
-        schedules: true to enqueue the due firings of schedules first, including those of the tasks.
-        limit: the most requests to run.
+        reraise: true to record a failed attempt and then raise the task's exception, unless it is
+            Retry or DeadLetter. If false, exceptions are only in the returned list.
+        schedules: true to enqueue the due firings of schedules first. The schedules of `tasks` are
+            created if they do not exist.
+        limit: the maximum number of requests to run.
 
     Returns:
         The requests that were run, in order.

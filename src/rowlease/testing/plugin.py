@@ -2,8 +2,9 @@
 
 Pytest loads this module in every run, so each fixture imports modules only when it is used.
 
-rowlease_server   the PostgreSQL server: ROWLEASE_TEST_DSN, or an embedded one with durability off
-rowlease_dsn      a fresh, migrated database on this server, for one test
+rowlease_server   the DSN of the PostgreSQL server: ROWLEASE_TEST_DSN, or else that of an embedded
+                  server without durability
+rowlease_dsn      the DSN of a fresh, migrated database on this server, for one test
 rowlease_client   an open Client on this database
 """
 
@@ -39,9 +40,10 @@ def rowlease_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def rowlease_template(rowlease_server: str) -> Iterator[str]:
-    """A migrated database that is copied for each test. Configure queues for all tests here.
+    """The DSN of a migrated database, which is copied for each test.
 
-    When a test begins, this database must not have an open connection.
+    To configure queues for all tests, configure them here. When a test begins, no connection to
+    this database may be open.
     """
     from rowlease.store import migrate
     from rowlease.store.postgresql.scratch import scratch_database

@@ -10,9 +10,9 @@ from rowlease import codec
 from rowlease.tasks import Task
 from rowlease.testing.where import Where, store_of
 
-#: The most requests that are read.
+#: The maximum number of requests that are read.
 MOST = 1000
-#: The most requests that a failed assertion shows.
+#: The maximum number of requests that a failed assertion shows.
 SHOWN = 20
 WAITING = ("Scheduled", "Pending")
 
@@ -48,12 +48,13 @@ def enqueued(
 ) -> list[Waiting]:
     """The waiting requests (Scheduled or Pending), in the order in which they were enqueued.
 
+    At most 1,000 waiting requests of the kind and queue are read.
+
     Args:
         where: an open Client, AsyncClient or Store.
-        kind: the task, or its name, to which requests are limited.
-        payload: the payload to which requests are limited. A mapping also matches payloads with
-            more keys.
-        queue: the queue to which requests are limited.
+        kind: only requests for this task. Give the task or its name.
+        payload: only requests with this payload. A mapping also matches payloads with more keys.
+        queue: only requests in this queue.
     """
     name = kind.name if isinstance(kind, Task) else kind
     found = []
@@ -75,7 +76,7 @@ def assert_enqueued(
     queue: str | None = None,
     count: int | None = None,
 ) -> list[Waiting]:
-    """Fail unless at least one such request waits, or exactly `count` of them.
+    """Fail unless at least one matching request waits, or exactly `count` of them.
 
     Args:
         where, kind, payload, queue: the same as for `enqueued`.
@@ -105,7 +106,7 @@ def refute_enqueued(
     *,
     queue: str | None = None,
 ) -> None:
-    """Fail if any such request waits. The arguments are the same as for `enqueued`.
+    """Fail if a matching request waits. The arguments are the same as for `enqueued`.
 
     Raises:
         AssertionError: a request waits. The message lists the waiting requests.
@@ -119,7 +120,7 @@ def refute_enqueued(
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    # Compare JSON values: there a tuple is a list, and a datetime or a key of an object is text.
+    # Compare JSON values. JSON has lists for tuples, and strings for datetimes and for keys.
     wanted = json.loads(codec.encode(wanted))
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _holds(found[key], value) for key, value in wanted.items())

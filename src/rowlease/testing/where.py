@@ -1,4 +1,4 @@
-"""The forms in which a test may give its database."""
+"""The objects by which a test may specify its database."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ Where: TypeAlias = Client | AsyncClient | Store
 
 
 def store_of(where: Where) -> Store:
-    """The store of a client. Its calls block, also in a coroutine."""
+    """The store of a client. The store's calls block, even in a coroutine."""
     return where.store if isinstance(where, Client | AsyncClient) else where

@@ -10,7 +10,7 @@ from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
 from rowlease.worker.time_limits import WORKER_SILENT
 
-#: The wait in seconds from which a queue's oldest request is shown in colour.
+#: If a queue's oldest request has waited for at least this many seconds, its wait is coloured.
 LATE = 60.0
 #: The widths of a terminal, in characters, from which more columns are shown.
 SMALL, MEDIUM, WIDE = 56, 70, 100
@@ -19,7 +19,7 @@ FURNITURE = 8
 
 
 class Frame:
-    """Shows a sample with rich. `error` is an error message to show, or empty."""
+    """Shows a sample in a rich console. `error` is an error message to show, or empty."""
 
     def __init__(self, sample: TopSample, where: str, error: str = "") -> None:
         self._sample = sample
@@ -128,14 +128,14 @@ def plain_table() -> Table:
 def cut(*parts: str | tuple[str, str]) -> Text:
     """Text that is cut if it does not fit.
 
-    rich narrows only columns that may wrap. So columns of numbers, which may not wrap, are never
-    cut.
+    rich makes only those columns narrower that are not `no_wrap`. Columns of numbers are `no_wrap`,
+    so numbers are never cut.
     """
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def left_out(table: Table, count: int) -> Table:
-    """Add a row with the number of rows that did not fit."""
+    """Add a row with the number of rows that did not fit, if there are any."""
     if count > 0:
         table.add_row(Text(f"+ {count} more", style="dim"))
     return table

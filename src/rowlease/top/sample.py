@@ -19,7 +19,7 @@ class Queue(NamedTuple):
     Attributes:
         pending: the number of pending requests by priority, the most urgent first.
         finished_rate, failed_rate: completed requests and failed attempts per second; None in the
-            first sample.
+            first sample with this queue.
         oldest_seconds: the longest time that a waiting request has been due; None if no request
             waits.
     """

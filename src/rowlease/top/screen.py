@@ -58,9 +58,9 @@ def again(sampler: Sampler, last: TopSample) -> tuple[TopSample, str]:
 
 @contextmanager
 def interrupted() -> Iterator[threading.Event]:
-    """Yields an event that the first Ctrl-C sets. A second Ctrl-C interrupts as usual.
+    """Yields an event that the first Ctrl-C sets. A second Ctrl-C raises KeyboardInterrupt.
 
-    The handler does not raise an exception, because Python ignores exceptions in finalizers.
+    The first Ctrl-C does not raise an exception, because Python ignores exceptions in finalizers.
     """
     leave = threading.Event()
 
