@@ -67,8 +67,10 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> Connecting:
 def test_a_client_whose_opening_is_cancelled_is_closed_once_it_is_open(
     connecting: Connecting,
 ) -> None:
+    client = AsyncClient()
+
     async def main() -> None:
-        opening = asyncio.create_task(AsyncClient().__aenter__())
+        opening = asyncio.create_task(client.__aenter__())
         await asyncio.to_thread(connecting.begun.wait, 60)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -77,7 +79,7 @@ def test_a_client_whose_opening_is_cancelled_is_closed_once_it_is_open(
     asyncio.run(main())
     assert not connecting.closed.is_set()
     connecting.may_end.set()
-    assert connecting.closed.wait(60)
+    assert connecting.closed.wait(20)
 
 
 def test_a_client_that_cannot_be_opened_is_not_open(connecting: Connecting) -> None:
