@@ -318,8 +318,8 @@ def test_a_frame_without_rows_is_an_empty_load(spark: Any, dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"priority": "lateness"}, r"priority names the column 'lateness'.*it has id, name, at"),
-        ({"dedup_key": "nope"}, "dedup_key names the column 'nope'"),
+        ({"priority": "lateness"}, r"priority is 'lateness'.*its columns are id, name, at"),
+        ({"dedup_key": "nope"}, "dedup_key is 'nope'"),
         ({"priority": "name"}, "priority: the column 'name' has the type string; cast it"),
         ({"due_time": "id"}, "due_time: the column 'id' has the type bigint; cast it to timestamp"),
         ({"group_key": "at"}, "group_key: the column 'at' has the type timestamp"),
@@ -349,7 +349,9 @@ def test_a_wrong_column_is_named_before_any_job_runs(
 def test_an_expression_that_does_not_fit_the_frame_is_an_error_of_one_line(
     spark: Any, dsn: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(InvalidRequest, match=r"^group_key does not fit the frame: .*`nope`.*$"):
+    with pytest.raises(
+        InvalidRequest, match=r"^group_key cannot be evaluated on the frame: .*`nope`.*$"
+    ):
         enqueue(spark.range(3), dsn, queue="default", kind="k", group_key=F.col("nope"))
     assert capfd.readouterr() == ("", "")
 

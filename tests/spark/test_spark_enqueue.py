@@ -52,7 +52,7 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
         ("a", '{"n": 1}\n{"n": \n', "json", [], "/a has a row or file that is not valid json"),
         ("a", "n,m\n1,2\n1\n", "csv", [], r"input .*/a has a row or file that is not valid csv"),
         ("a", "", "csv", [], r"the input .*/a has no columns; is it csv\?"),
-        ("a", "n\n1\n", "csv", ["--priority=m"], "priority names the column 'm', which the frame"),
+        ("a", "n\n1\n", "csv", ["--priority=m"], "priority is 'm', but the frame has no such"),
         ("a", "n\nx\n", "csv", ["--priority=n"], "priority: the column 'n' has the type string"),
         ("a", "n\n1\n", "csv", ["--queue=nix"], 'queue "nix" does not exist'),
     ],

@@ -1,8 +1,9 @@
 """Converts the certificate authorities that this machine trusts to a Java key store.
 
-A Java runtime otherwise uses its own bundled list. Behind a company's proxy or mirror, the machine
-trusts an authority that is in no bundled list. OpenSSL reads its list as a PEM file, and Python
-uses OpenSSL; Java needs a key store (JKS).
+By default, a Java runtime trusts only the authorities in its own bundled list. Behind a company's
+proxy or mirror, the machine trusts an authority that is in no bundled list. Python's `ssl` module
+knows the PEM file with the authorities that OpenSSL trusts on this machine. Java cannot read that
+file as its trust store, so this module converts it to a key store (JKS).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def machine_bundle() -> Path | None:
 
 
 def java_trust_store(pem: str) -> bytes | None:
-    """A Java key store (JKS) with the certificates of a PEM text; None if there are none.
+    """A Java key store (JKS) with the certificates in a PEM string; None if there are none.
 
     Source: sun.security.provider.JavaKeyStore, engineStore.
     """

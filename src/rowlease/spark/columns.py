@@ -13,7 +13,7 @@ from rowlease.store.bulk import LANE
 #: The largest priority that the column can store. `promote` clamps to the queue's maximum.
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
-#: A frame that has other columns goes into `staging`.
+#: The columns that rows of the lane can have. A frame with other columns goes into `staging`.
 FOR_LANE = {"kind", "priority", "payload"}
 
 
@@ -30,7 +30,7 @@ class RequestColumns:
 
 
 def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """The columns of `staging` as expressions on the frame. Arguments of None are left out.
+    """The columns of `staging` as expressions on the frame. Arguments that are None are left out.
 
     Raises:
         InvalidRequest: see `enqueue`.
@@ -57,11 +57,11 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
 
 
 def in_the_lane(rows: Any, kind: str | None, run: Begun) -> tuple[str, Any]:
-    """The view for rows of the lane, and the rows with its columns.
+    """The view into which Spark writes rows of the lane, and the rows with the view's columns.
 
     Args:
-        rows: with the first three columns of LANE, and columns of FOR_LANE.
-        kind: for rows without a kind.
+        rows: a frame with the first three columns of LANE, and any columns of FOR_LANE.
+        kind: the kind of rows that have none.
     """
     from pyspark.sql import functions as F
 
@@ -75,7 +75,7 @@ def in_the_lane(rows: Any, kind: str | None, run: Begun) -> tuple[str, Any]:
 
 
 def priority_column(df: Any, given: Any) -> Any:
-    """The priority as an integer column, in which larger numbers are clamped."""
+    """The priority as an int column. Column values beyond ±MAX_INTEGER are clamped."""
     from pyspark.sql import functions as F
 
     if isinstance(given, bool):
@@ -106,7 +106,7 @@ def payload_column(df: Any, given: Any) -> Any:
 
 
 def payload_source(df: Any, given: Any) -> Any:
-    """The column for the payload: text, or a struct or map that becomes JSON."""
+    """The column for the payload: a string, or a struct or map that is converted to JSON."""
     from pyspark.sql import functions as F
 
     if given is not None:
@@ -118,7 +118,7 @@ def payload_source(df: Any, given: Any) -> Any:
 
 
 def described(df: Any, payload: Any, columns: list[Any]) -> str:
-    """The columns and types of a load, as a text that is the same in every run."""
+    """The columns and types of a load, as a string that is the same in every run."""
     return schema_text(df.select(payload_source(df, payload), *columns[1:]).schema)
 
 
@@ -128,10 +128,14 @@ def schema_text(schema: Any) -> str:
 
 
 def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
-    """A column argument as an expression of one of these types, under the argument's name.
+    """Check a column argument, and return it as an expression with the argument's name as alias.
+
+    Args:
+        types: the SQL types that the column may have.
 
     Raises:
-        InvalidRequest: the column does not exist, does not fit the frame, or has another type.
+        InvalidRequest: the column does not exist, cannot be evaluated on the frame, or has another
+            type.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import Column
@@ -140,7 +144,8 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
         if given not in df.columns:
             known = ", ".join(df.columns[:20]) + (", ..." if len(df.columns) > 20 else "")
             raise InvalidRequest(
-                f"{argument} names the column {given!r}, which the frame lacks; it has {known}"
+                f"{argument} is {given!r}, but the frame has no such column; "
+                f"its columns are {known}"
             )
         column = named(given)
     elif isinstance(given, Column):
@@ -154,7 +159,7 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
         found = type_name(df, column)
     except AnalysisException as error:
         reason = str(error).strip().partition("\n")[0]
-        raise InvalidRequest(f"{argument} does not fit the frame: {reason}") from error
+        raise InvalidRequest(f"{argument} cannot be evaluated on the frame: {reason}") from error
     if found not in types:
         name = f"the column {given!r}" if isinstance(given, str) else "the expression"
         raise InvalidRequest(
@@ -165,7 +170,8 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
 
 def type_name(df: Any, column: Any) -> str:
     """The SQL type of an expression on the frame, without its parameters. Runs no job."""
-    # PySpark also writes the exception to stderr, as JSON with the Java stack.
+    # If the expression does not fit, Spark raises AnalysisException and also logs it to stderr, as
+    # JSON with a Java stack trace. Suppress that log; the caller reports the error.
     noise = logging.getLogger("DataFrameQueryContextLogger")
     was, noise.disabled = noise.disabled, True
     try:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rowlease.errors import ConfigError
 
-#: Seconds that the first executor of a session may take to register.
+#: The maximum number of seconds that the first executor of a session may take to register.
 PATIENCE = 60.0
 #: Seconds to wait for further executors after one was added or removed. When a session starts, its
 #: executors register one by one, and a dead executor is replaced.
@@ -22,7 +22,8 @@ class Executors(NamedTuple):
     Attributes:
         num: the number of Spark tasks, one for each executor.
         cores: the number of cores of each executor.
-        shares: whether an executor runs several tasks, unless each requests all its cores.
+        shares: whether an executor has cores for several Spark tasks at once. If so, `job` makes
+            each task request all cores.
     """
 
     num: int
@@ -32,8 +33,8 @@ class Executors(NamedTuple):
     def job(self, sc: Any, function: Any) -> Any:
         """An RDD with one partition for each executor. `function` makes the rows of a partition.
 
-        Each task requests all cores of its executor (stage-level scheduling), so the executor runs
-        no other task meanwhile.
+        If executors can run several tasks at once, each task requests all cores of its executor
+        (stage-level scheduling), so the executor runs no other task meanwhile.
         """
         rdd = sc.parallelize(range(self.num), self.num).mapPartitionsWithIndex(function)
         if self.shares:
@@ -51,7 +52,8 @@ def executors_of(sc: Any, count: int | None) -> Executors:
         count: the number of executors; None means all.
 
     Raises:
-        ConfigError: the number is not known, or no executor registers within a minute.
+        ConfigError: `count` is less than 1, the number of executors cannot be known (dynamic
+            allocation), or no executor registers within a minute.
     """
     if count is not None and count < 1:
         raise ConfigError(f"executors is {count}; it must be 1 or more")
@@ -60,7 +62,8 @@ def executors_of(sc: Any, count: int | None) -> Executors:
         return Executors(1, sc.defaultParallelism, shares=False)
     if count is None and conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         raise ConfigError(
-            "this session allocates executors dynamically; set executors=10 for the pool"
+            "this session allocates executors dynamically, so their number is not known; pass the "
+            "number of executors for the pool, for example executors=10"
         )
     set_cores = conf.get("spark.executor.cores")
     found = [] if set_cores and count else registered(sc, 0.0 if count else SETTLED)
@@ -73,9 +76,10 @@ def executors_of(sc: Any, count: int | None) -> Executors:
 
 
 def registered(sc: Any, settled: float) -> list[int]:
-    """The cores of each executor, once none was added or removed for `settled` seconds.
+    """The cores of each executor, once none has been added or removed for `settled` seconds.
 
-    If executors keep changing, this function returns the current ones after a minute.
+    If executors keep being added or removed, this function returns the cores of the current
+    executors after a minute.
     """
     until = time.monotonic() + PATIENCE
     cores: list[int] = []

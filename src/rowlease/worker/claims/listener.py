@@ -1,4 +1,4 @@
-"""The listener waits for notifications of the database and wakes the receiver."""
+"""The listener waits for notifications from the database and wakes the receiver."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rowlease.store import Consuming, Notifications
 
 logger = logging.getLogger("rowlease")
 
-#: The longest time that one wait for a notification lasts. `stop` and `retract` take effect after
-#: the wait.
+#: The maximum duration of one wait for a notification. `stop` and `retract` take effect after the
+#: wait.
 WAIT = timedelta(seconds=0.2)
 #: Seconds between two reads that discard notifications while the worker is busy.
 DISCARD_INTERVAL = 1.0
@@ -46,20 +46,20 @@ class Listener:
         self._events = events
         self._is_idle = threading.Event()
         self._stopped = threading.Event()
-        #: Whether this worker is announced as idle, so that producers send notifications.
+        #: Whether this worker is announced as idle. If so, producers send notifications.
         self.is_announced = False
 
     def announce(self) -> None:
-        """Announce that the worker is idle, then call `receiver.announced`."""
+        """Ask `run` to announce that the worker is idle. `run` then calls `receiver.announced`."""
         self._is_idle.set()
 
     def retract(self) -> None:
-        """Announce that the worker is busy, so that producers stop sending notifications."""
+        """Ask `run` to withdraw the announcement, so that producers stop sending notifications."""
         if not self._stopped.is_set():
             self._is_idle.clear()
 
     def stop(self) -> None:
-        """End `run`."""
+        """Ask `run` to end."""
         self._stopped.set()
         self._is_idle.set()
 
@@ -95,5 +95,5 @@ class Listener:
                 if self.is_announced:
                     notifications.announce_idle(False)
                     self.is_announced = False
-                notifications.wait(timedelta(0))  # discard what came, so that it does not pile up
+                notifications.wait(timedelta(0))  # discard notifications, or they would pile up
                 self._is_idle.wait(DISCARD_INTERVAL)
