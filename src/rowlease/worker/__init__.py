@@ -1,9 +1,10 @@
 """The worker claims requests, runs their tasks and delivers their outcomes.
 
-`worker` assembles it from three packages: `claims` exchanges requests and outcomes with the
-database, `slots` runs tasks, and `host` reports health, handles signals and supervises workers.
+The module `worker` assembles a worker from components. The package `claims` exchanges requests and
+outcomes with the database, `slots` runs tasks, and `host` reports health, handles signals and
+supervises workers.
 
-Names are imported on first use, because a child process needs only a few of them.
+Each public name is imported on first use, because a child process needs only a few modules.
 """
 
 from __future__ import annotations

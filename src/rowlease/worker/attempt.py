@@ -1,4 +1,4 @@
-"""Values for how an attempt ended, and for the error of a task."""
+"""Describes how an attempt ended, and converts a task's exception to a `Failure`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from rowlease.tasks import Task
 MAX_ERROR = 2000
 #: The maximum length of a reason that a task gives, in characters.
 MAX_REASON = 8000
-#: The maximum length of a traceback, in characters. The end is kept: it is nearest to the cause.
+#: The maximum length of a traceback, in characters. A longer traceback loses its beginning, because
+#: its end is nearest to the cause.
 MAX_TRACEBACK = 6000
-#: The longest pause before a retry, in seconds. The database cannot store every later due time.
+#: The longest pause before a retry, in seconds: about ten years. The database cannot store a due
+#: time that is too far in the future.
 LONGEST_RETRY = 10 * 365 * 86_400.0
 #: Tracebacks leave out the frames of this package, which mean nothing to the author of a task.
 OWN_FOLDER = os.path.join(os.path.dirname(__file__), "")
@@ -34,10 +36,10 @@ class Returned(NamedTuple):
 
 
 class NotRun(NamedTuple):
-    """The request was taken back, or its lease had ended, before the task began."""
+    """The task did not begin: the request was taken back before, or its lease had ended."""
 
 
-#: How an attempt ended; `NotRun` means that there was none.
+#: How an attempt ended. `NotRun` means that there was no attempt.
 Ending = Returned | Failure | NotRun
 
 
@@ -66,7 +68,7 @@ def retry_after(seconds: float) -> timedelta | None:
 
 
 def described(error: object) -> Failure:
-    """An exception, or the reason that a task gave, as a failure. Never raises."""
+    """Convert an exception, or the reason that a task gave, to a `Failure`. Never raises."""
     if not isinstance(error, BaseException):
         return Failure(describe(error))
     try:

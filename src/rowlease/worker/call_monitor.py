@@ -25,7 +25,7 @@ class Call(NamedTuple):
     Attributes:
         name: the name of the store's method.
         thread: the name of the thread that waits.
-        since: when the call began.
+        since: when the call began, by `clock.now`.
     """
 
     name: str
@@ -36,9 +36,9 @@ class Call(NamedTuple):
 class CallMonitor:
     """Records the calls that threads are waiting for. Safe to use from any thread.
 
-    A call is stuck if it has not been answered for 10 s or within its own deadline. A stuck call is
-    reported once. Its end is reported when the database answers it, or answers the next call with
-    the same name from the same thread.
+    A call is stuck if it has not been answered for 10 s or within its own deadline. Each stuck call
+    is reported once. That it is no longer stuck is reported when the database answers this call, or
+    the next call with the same name from the same thread.
     """
 
     def __init__(self, events: Events) -> None:
@@ -49,7 +49,7 @@ class CallMonitor:
         self._check_at = 0.0
 
     def through(self, store: Store) -> Store:
-        """The same store, with its calls monitored."""
+        """Wrap a store, so that its calls are monitored."""
         return cast("Store", MonitoredStore(store, self, ""))
 
     def waiting(self) -> list[Call]:
@@ -81,7 +81,7 @@ class CallMonitor:
             self._events.emit(CallAnswered(call.name, call.thread, now() - since))
 
     def make(self, name: str, call: Callable[[], Any]) -> Any:
-        """Make a call in this thread.
+        """Make a call in this thread, and monitor it.
 
         Raises:
             StoreTimeout: the call missed its deadline; the message names the call.

@@ -25,7 +25,11 @@ class CallRetryPolicy:
         self._refused_since = None
 
     def tolerates(self, error: Exception) -> bool:
-        """Whether to repeat the call: always after a transient error, for a minute if refused."""
+        """Whether to repeat the call after this error.
+
+        After a transient error, always. After a refusal, for a minute, if a call has succeeded
+        before.
+        """
         if isinstance(error, StoreError) and error.transient:
             return True
         if not (self._worked and isinstance(error, StoreError | InvalidRequest)):
@@ -37,10 +41,10 @@ class CallRetryPolicy:
 
 
 def is_caused_by_data(error: Exception) -> bool:
-    """Whether the call might succeed with other values.
+    """Whether a call that raised this error might succeed with other arguments.
 
-    Other values cannot help if the database is unavailable, or if rights or routines are missing.
-    Any other exception may be caused by the values, even one that the driver raises.
+    Other arguments cannot help if the database is unavailable, or if rights or routines are
+    missing. They may be the cause of any other exception, also of one that the driver raises.
     """
     if isinstance(error, StoreError) and error.transient:
         return False
@@ -48,5 +52,5 @@ def is_caused_by_data(error: Exception) -> bool:
 
 
 def ascii_only(text: str) -> str:
-    """The text with NUL and all characters outside ASCII escaped; every database accepts it."""
+    """The string with NUL and all non-ASCII characters escaped. Every database can store it."""
     return text.replace("\0", "\\0").encode("ascii", "backslashreplace").decode()

@@ -19,7 +19,7 @@ from rowlease.worker.threads import Threads
 
 @dataclass(frozen=True)
 class Components:
-    """The components of one run; `rowlease.worker.worker` describes them.
+    """The components of one run of a worker. `rowlease.worker.worker` describes them.
 
     Attributes:
         listener: the listener; None in burst mode, or if the database sends no notifications.
@@ -44,20 +44,20 @@ class Components:
             threads.start("listener", self.listener.run, self.receiver)
 
     def notice(self) -> None:
-        """Wake the components that have work after a step of the dispatcher."""
+        """After a step of the dispatcher: wake the components with work, report stuck calls."""
         self.receiver.notice()
         self.outcome_sender.notice()
         self.calls.check()
 
     def stop(self) -> None:
-        """End the other threads; the receiver and the outcome sender are closed earlier."""
+        """Ask the other threads to end. The receiver and the outcome sender are closed earlier."""
         self.leases.stop()
         self.housekeeping.stop()
         if self.listener:
             self.listener.stop()
 
     def deliver_rest(self) -> None:
-        """Deliver the outcomes that remain after a late claim or a failure of the receiver."""
+        """Abandon the requests of a late claim, and deliver outcomes that the receiver left."""
         self.dispatcher.give_up()
         with suppress(RowleaseError):
             if self.exchanger.lost_claims.is_unsure:
@@ -67,5 +67,5 @@ class Components:
 
     @property
     def undelivered(self) -> int:
-        """How many requests are still held, or have outcomes that did not reach the database."""
+        """The number of requests still held, or whose outcomes did not reach the database."""
         return self.exchanger.undelivered + self.dispatcher.held

@@ -28,7 +28,7 @@ SHORTEST_PAUSE = 0.02
 
 
 class Housekeeping:
-    """Calls `worker_heartbeat` and `maintain` at jittered intervals; at the end, `remove_worker`.
+    """Calls `worker_heartbeat` and `maintain` at jittered intervals, at the end `remove_worker`.
 
     Args:
         busy: a function that returns the number of slots that run tasks.
@@ -96,11 +96,14 @@ class Housekeeping:
             self._store.remove_worker(self._worker_id)
 
     def stop(self) -> None:
-        """End `run`, which then removes the worker from the database."""
+        """Ask `run` to remove the worker from the database and end."""
         self._stopped.set()
 
     def _report(self, error: str) -> None:
-        """Emit each refusal once. The worker goes on, because a single row may be the cause."""
+        """Emit the error of a refused call, unless it has been emitted before.
+
+        The worker goes on, because a single row of a table may be the cause.
+        """
         if error not in self._reported:
             self._reported.add(error)
             self._events.emit(HousekeepingRefused(error))

@@ -1,8 +1,8 @@
 """Registers the schedules of a worker's tasks, and fires schedules that are due.
 
 No leader is elected. The first worker that claims a due schedule leases it like a request, and
-fires it with the token of that lease. If this worker dies, the lease runs out and another worker
-claims the schedule. A worker that fires too late changes nothing, because its token is old.
+fires the schedule with the token of that lease. If this worker dies, the lease runs out and another
+worker claims the schedule. A worker that fires too late changes nothing, because its token is old.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rowlease.requests import DEFAULT_QUEUE
 from rowlease.store import Scheduling
 from rowlease.tasks import Registry
 
-#: The longest pause between two checks, in seconds. If a schedule is created, changed or resumed
-#: during the pause, its first firing may be this late.
+#: The longest pause between two checks for due schedules, in seconds. If a schedule is created,
+#: changed or resumed during the pause, its first firing may be this late.
 CHECK_INTERVAL = 15.0
 
 
@@ -39,7 +39,8 @@ class Schedules:
 
         Raises:
             StoreError: the database refused a call, or is unavailable.
-            ConfigError: the schedule of a task was refused, for example for its queue.
+            ConfigError: the database refused a task's schedule, for example because its queue does
+                not exist.
         """
         while self._unregistered:
             one = self._unregistered[-1]

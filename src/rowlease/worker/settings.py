@@ -28,11 +28,11 @@ class WorkerSettings:
             100 for coroutines.
         executor: where tasks run. "process" runs the tasks of each slot in a child process, so that
             a crash harms no other task. "thread" and "coroutine" run all tasks in this process,
-            which suits tasks that wait for other machines. Plain functions run in threads,
-            coroutines in one event loop. A thread cannot be killed: a task that exceeds its time
-            limit fails, but its thread goes on, and a soft time limit only sets
-            `current().should_stop`. None means the executor that the tasks name. If they name none,
-            it is "coroutine" if every task is an `async def`, and "process" otherwise.
+            which suits tasks that wait for other machines. There, plain functions run in threads
+            and coroutines in one event loop. A thread cannot be killed: a task that exceeds its
+            time limit fails, but its thread goes on, and a soft time limit only sets
+            `current().should_stop`. None means the executor that the tasks name. If no task names
+            an executor, None means "coroutine" if every task is an `async def`, and else "process".
         prefetch: the maximum number of requests to prefetch for each slot. None means 500 for child
             processes and 30 otherwise. The run time of tasks limits it further: a slot holds at
             most 200 ms of work, so it prefetches nothing while tasks take over 100 ms.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 @dataclass(slots=True)
 class Counts:
-    """The number of requests claimed, and of each outcome, so far."""
+    """The number of requests claimed so far, and the number of each outcome."""
 
     claimed: int = 0
     finished: int = 0
@@ -31,9 +31,9 @@ class Summary(NamedTuple):
         lost: leases lost; the outcomes of their requests did not count.
         crashed: child processes that died.
         undelivered: outcomes that did not reach the database; their requests run again.
-        seconds: the time since the slots became ready.
-        slots: how many tasks could run at once.
-        task_seconds: the total run time of all tasks.
+        seconds: the duration of the run, from the time when the slots became ready.
+        slots: the number of tasks that could run at once.
+        task_seconds: the total run time of all tasks, in seconds.
     """
 
     claimed: int
@@ -50,7 +50,7 @@ class Summary(NamedTuple):
 
     @classmethod
     def of(cls, summaries: Iterable[Summary]) -> Summary:
-        """The sum of several summaries; `seconds` is that of the longest run."""
+        """The sums of several workers' summaries, with the `seconds` of the longest run."""
         numbers = list(zip(*summaries, strict=True)) or [(0,)] * len(cls._fields)
         total = cls(*map(sum, numbers))
         return total._replace(seconds=max(numbers[cls._fields.index("seconds")]))

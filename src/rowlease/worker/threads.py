@@ -13,7 +13,7 @@ class Threads:
     """The threads of a worker, by name.
 
     Args:
-        failed: a function that each thread calls if it ends with an error.
+        failed: a function that a thread calls when it ends with an error.
 
     Attributes:
         error: the first error that ended a thread, or None.
@@ -40,7 +40,7 @@ class Threads:
         self._threads[name] = thread
 
     def has_ended(self, name: str, within: float) -> bool:
-        """Wait up to `within` seconds for a thread; return whether it has ended or never began."""
+        """Wait up to `within` seconds for a thread to end. Return False if it still runs."""
         if name not in self._threads:
             return True
         self._threads[name].join(within)

@@ -1,4 +1,4 @@
-"""The time limits that depend on each other, in seconds.
+"""The worker's time limits that depend on each other, in seconds.
 
 Each limit is derived from another one, or a comment gives the reason for it.
 tests/unit/test_worker_time_limits.py checks their order. A limit that only one module uses is in
@@ -37,16 +37,17 @@ REPORT = 1.0
 REPORT_SILENT = 10 * REPORT
 #: The longest time between two steps of the dispatcher.
 STEP = 1.0
-#: The time without a step after which a dispatcher or a supervisor is stalled.
+#: A dispatcher or a supervisor counts as stalled if it has made no step for this time.
 STALLED = 10 * STEP
 
 # -- Calls to the database -----------------------------------------------------------------------
 
-#: The time after which an unanswered call is logged and its worker is not ready. This time is
-#: longer than the deadline of a heartbeat, so that another heartbeat is under way by then.
+#: The time after which an unanswered call is logged and its worker counts as not ready. This time
+#: is longer than the deadline of a heartbeat, so that another heartbeat is under way by then.
 CALL_SILENT = 2 * HEARTBEAT
-#: The time after which a worker with an unanswered call is not live. The longest deadline of a call
-#: is two minutes, so a call that takes longer has escaped its deadline, and a restart helps.
+#: The time after which a worker with an unanswered call counts as not live. The longest deadline of
+#: a worker's call is two minutes. A call that takes longer has escaped its deadline, and a restart
+#: helps.
 CALL_STUCK = 180.0
 #: How long a worker tolerates refusals after its first successful call. An operator has this time
 #: to grant a revoked right again or to create a dropped routine again.
@@ -56,35 +57,35 @@ REFUSAL_TOLERATED = 60.0
 
 #: The time that slots have to end before they are killed.
 SLOTS_SHUTDOWN = 2.0
-#: The time that the last outcomes have to reach the database, even if the grace time is over.
-#: After that, each thread has this time to end.
+#: The time that the last outcomes have to reach the database, even if the grace time is over. Then
+#: each thread of the worker has the same time to end.
 WORKER_SHUTDOWN = 5.0
-#: The time that a supervised worker has after the grace time: for its outcomes, its threads, its
-#: slots and the interpreter.
+#: The time that a supervised worker has after the grace time to deliver its outcomes and to end its
+#: threads, its slots and the interpreter.
 SUPERVISOR_SHUTDOWN = 2 * WORKER_SHUTDOWN + SLOTS_SHUTDOWN + 3.0
-#: The time that the executors of a Spark pool have after the grace time. This time is longer than
-#: SUPERVISOR_SHUTDOWN, because executors notice with a delay that the pool is closed.
+#: The time that the executors of a Spark pool have to end after the grace time. This time is longer
+#: than SUPERVISOR_SHUTDOWN, because executors notice with a delay that the pool is closed.
 POOL_SHUTDOWN = SUPERVISOR_SHUTDOWN + 5.0
 
 # -- Leases --------------------------------------------------------------------------------------
 
 #: The share of a lease after which it is renewed.
 RENEW_AFTER = 1 / 3
-#: How often leases are checked in the time that the shortest one lasts.
+#: The number of checks of the leases during the shortest lease.
 CHECKS_PER_LEASE = 12
 #: The longest time between two checks of the leases.
 LONGEST_CHECK_PAUSE = 1.0
 #: The deadline of a renewal, as a share of the shortest lease. A renewal that is not answered is
-#: repeated on a new connection; a lease has time for three renewals.
+#: repeated on a new connection. So before a lease ends, there is time for three renewals.
 RENEW_TIMEOUT_SHARE = 1 / 6
 #: The shortest deadline of a renewal.
 RENEW_TIMEOUT_LEAST = 0.25
-#: The deadline of an exchange, as a share of the shortest lease. A later answer would bring leases
-#: that are about to end.
+#: The deadline of an exchange, as a share of the shortest lease. The leases of a later answer would
+#: be about to end.
 EXCHANGE_TIMEOUT_SHARE = 1 / 2
 #: The shortest deadline of an exchange.
 EXCHANGE_TIMEOUT_LEAST = 1.0
-#: If a lease was not renewed, its task is killed this long before the lease ends.
+#: The seconds before the end of a lease at which its task is killed if the lease was not renewed.
 LEASE_MARGIN = 1.0
 #: LEASE_MARGIN may not exceed this share of the lease.
 LEASE_MARGIN_SHARE = 0.05

@@ -66,8 +66,8 @@ class Worker:
         tasks: tasks, a registry, or the name of a module (see `load_tasks`). With the executor
             "process", child processes import the tasks, so each task must be at the top level of a
             module or of the script.
-        events: the `Events` that gets every event. None means one that writes to the logger
-            `rowlease`.
+        events: the `Events` that gets every event. None means a new one, which logs events to the
+            logger `rowlease`.
         queues, concurrency, executor, prefetch, lease, consumer_priority, burst, grace, poll,
             processes: as in `rowlease.worker.settings.WorkerSettings`.
 
@@ -115,8 +115,8 @@ class Worker:
     def stop(self) -> None:
         """Drain: claim no more, let running tasks finish within the grace time, abandon the rest.
 
-        A second call abandons at once the requests that still run. Safe from any thread and from
-        signal handlers.
+        A second call ends the grace time: requests that still run are abandoned at once. Safe from
+        any thread and from signal handlers.
         """
         self._stop_at = now() + (
             self._settings.grace.total_seconds() if self._stop_at is None else 0.0
@@ -124,7 +124,7 @@ class Worker:
         self._wake()
 
     def run(self) -> Summary:
-        """Work until stopped, or in burst mode until nothing is left to do. Call it once.
+        """Work until stopped, or in burst mode until nothing is left to do. Call this only once.
 
         In the main thread SIGTERM and Ctrl-C call `stop`, and SIGQUIT writes all stacks to stderr.
 

@@ -24,7 +24,7 @@ from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.summary import Counts
 from rowlease.worker.time_limits import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
-#: The maximum number of requests of one claim.
+#: The maximum number of requests in one claim.
 MAX_LIMIT = 10_000
 
 
@@ -66,8 +66,8 @@ class Exchanger:
         self._lock = threading.Lock()
         #: Outcomes that no call of `exchange` is sending yet.
         self._waiting = Outcomes()
-        #: The calls of `exchange` that are under way. A key has the outcomes that the database has
-        #: not answered yet; its value has all outcomes of the call.
+        #: The calls of `exchange` that are under way. A key has the outcomes of a call that the
+        #: database has not answered yet. Its value has all outcomes of that call.
         self._sending: dict[Outcomes, Outcomes] = {}
         self.lost_claims = LostClaims(worker_id, events)
         self.waiting_since: float | None = None
@@ -200,7 +200,7 @@ class Exchanger:
         )
 
     def _send_in_parts(self, sending: Outcomes) -> None:
-        """Deliver the outcomes in ever smaller parts, to find those that the database refuses."""
+        """Deliver the outcomes in ever smaller parts, to find the outcomes that are refused."""
         parts = [Outcomes(sending.done, sending.not_done)]
         sending.done, sending.not_done = [], []
         try:
@@ -237,10 +237,10 @@ class Exchanger:
             self._delivered.not_done(part.not_done, answer.failed, answer.dead)
 
     def _replacement(self, part: Outcomes, error: Exception) -> list[Outcomes]:
-        """What to send in place of a refused outcome, which is the only one of `part`.
+        """What to send in place of a refused outcome, the only one in `part`.
 
-        A refused result becomes a failure, and the text of a refused failure becomes ASCII. If the
-        ASCII text is refused as well, nothing is sent and the lease runs out.
+        A refused result is replaced by a failure, and a refused failure by its text in ASCII. If
+        the ASCII text is refused as well, nothing is sent and the lease runs out.
         """
         for one in part.done:
             refusal = Failure(ascii_only(f"the database refused the result: {error}"))

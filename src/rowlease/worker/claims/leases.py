@@ -53,11 +53,11 @@ class Lease:
         task_number: the index of the request's task among the worker's tasks.
         limit: the task's time limit in seconds, or None.
         seconds: how long the lease lasts.
-        ends: when the lease ends, by this host's clock. The time is computed from the moment before
-            the claim was sent, so it is never later than the end in the database.
+        ends: when the lease ends, by `clock.now`. This time is counted from the moment before the
+            claim was sent, so it is never later than the end in the database.
         lost: whether another worker may have claimed the request.
         start_emitted: whether the event `Started` has been emitted.
-        slot: the slot that has the request; None before and after that.
+        slot: the slot that holds the request; None while no slot holds it.
         number: the request's number in that slot.
     """
 
@@ -103,10 +103,10 @@ class Lease:
 
         Args:
             since: when the task began.
-            at: the present time.
+            at: the present time, by the same clock.
 
         Returns:
-            The reason, or None if the task may go on. The second value is the number of seconds
+            The reason to end the task, or None if the task may go on; and the number of seconds
             until the next check.
         """
         left = math.inf
@@ -154,7 +154,8 @@ class Leases:
         self._stopped = False
         #: The length of the shortest lease so far, in seconds.
         self.shortest = math.inf
-        #: When renewals began to fail; None while they succeed. Nothing is claimed while they fail.
+        #: When renewals began to fail; None while they succeed. While they fail, the worker claims
+        #: nothing.
         self.failing_since: float | None = None
         self._retry_policy = CallRetryPolicy(worked=True)  # the claims of these leases succeeded
         self.num_lost = 0
@@ -198,7 +199,7 @@ class Leases:
                 self._progress.write(tuple(self._held), self._store_with_timeout())
 
     def stop(self) -> None:
-        """End `run`. Leases that are still held will run out."""
+        """Ask `run` to end. Leases that are still held will run out."""
         self._stopped = True
         self._wake.set()
 
@@ -288,7 +289,7 @@ def call_timeout(lease: float, of: float, least: float) -> timedelta:
 
     Args:
         lease: the length of the shortest lease, in seconds.
-        of: the share.
-        least: the shortest deadline, in seconds.
+        of: the share of the lease.
+        least: the shortest deadline, in seconds, however short the lease is.
     """
     return min(deadlines.CALL, timedelta(seconds=max(least, min(lease, 1e6) * of)))

@@ -10,7 +10,7 @@ from rowlease.events import Disowned, Events
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Consuming
 
-#: Seconds during which a claim whose answer was lost may still be running on the server and commit.
+#: Seconds after the loss of a claim's answer during which the claim may still commit on the server.
 LATE_COMMIT = 10.0
 #: Seconds between two calls of `disown` in that time.
 LATE_COMMIT_CHECK = 1.0
@@ -21,7 +21,7 @@ class LostClaims:
 
     Attributes:
         check_at: when to call `disown` next.
-        is_unsure: whether an answer was lost since the last call of `disown`.
+        is_unsure: whether a claim's answer was lost since the last call of `disown`.
     """
 
     def __init__(self, worker_id: str, events: Events) -> None:

@@ -8,20 +8,20 @@ import random
 from rowlease.clock import now
 from rowlease.model import Claim
 
-#: The pauses, in seconds, before the claims that follow an announcement that the worker is idle. A
-#: producer that looked for idle workers just before the announcement sends no notification, but may
-#: commit a little later.
+#: The pauses, in seconds, before each of the claims that follow the announcement that the worker is
+#: idle. A producer that looked for idle workers just before the announcement sends no notification,
+#: but may commit its requests a little later.
 RECHECKS = (0.0, 0.02, 0.2)
-#: Seconds after a claim until the database has dropped the unproven part of the claim's floor. From
-#: then on, claims see requests that a late commit or `maintain` put below the floor
-#: (docs/decisions/0011).
+#: Seconds after a claim until the database has lowered the claim's floor below all requests that an
+#: open transaction could still commit. From then on, claims see requests that a late commit or
+#: `maintain` put below the old floor (docs/decisions/0011).
 FLOOR_DROPPED = 1.1
 #: The longest sleep of an idle worker that gets notifications, in seconds. A notification may get
 #: lost.
 POLL = 5.0
 #: The longest sleep of an idle worker that gets no notifications, in seconds.
 POLL_WITHOUT_NOTIFICATIONS = 1.0
-#: The shortest sleep, in seconds. It applies when a request is due but could not be claimed.
+#: The shortest sleep, in seconds, for the case that a request is due but could not be claimed.
 SHORTEST_SLEEP = 0.02
 
 
@@ -46,15 +46,15 @@ class NextClaim:
         self.at = 0.0
 
     def mark_unsure(self) -> None:
-        """Sleep at most until requests below the floor become visible."""
+        """Have the next sleep end when claims see requests below the floor again."""
         self._unsure_until = now() + FLOOR_DROPPED
 
     def plan_rechecks(self) -> None:
-        """Plan a few claims before the next sleep: producers sent no notifications until now."""
+        """Plan a few more claims before the next sleep: so far no notifications were sent."""
         self._rechecks = list(RECHECKS)
 
     def later(self, claim: Claim) -> bool:
-        """Plan the next claim after one that emptied the queues: a recheck, or one after a sleep.
+        """Plan the claim after a claim that emptied the queues: the next recheck, or after a sleep.
 
         Returns:
             Whether a sleep was planned.

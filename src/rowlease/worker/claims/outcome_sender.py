@@ -1,7 +1,7 @@
 """Delivers outcomes while the receiver waits for the answer to a claim.
 
-Without this component, the outcomes of short tasks would wait for that answer, and the server could
-not process outcomes and a claim at the same time (docs/decisions/0030).
+Without this component, the outcomes of short tasks would wait until the claim is answered, and the
+server could not process outcomes and a claim at the same time (docs/decisions/0030).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from rowlease.errors import RowleaseError
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.receiver import Receiver
 
-#: It costs less to send this many outcomes, or fewer, with the next claim than in a transaction of
-#: their own.
+#: The maximum number of outcomes that are left to the next claim: for so few, a transaction of
+#: their own costs more.
 FEW = 100
 #: Seconds after an error during which only the receiver makes calls. The receiver handles errors,
 #: and it may have the only connection.
@@ -37,7 +37,7 @@ class OutcomeSender:
             self._wake.set()
 
     def close(self) -> None:
-        """End `run`; the receiver delivers the remaining outcomes."""
+        """Ask `run` to end. The receiver delivers the remaining outcomes."""
         self._closed = True
         self._wake.set()
 

@@ -11,7 +11,7 @@ from rowlease.worker.claims.leases import Lease
 
 
 class Done(NamedTuple):
-    """A request whose task returned; `result` is JSON text."""
+    """A request whose task returned. `result` is JSON text, or None."""
 
     lease: Lease
     result: str | None

@@ -21,17 +21,17 @@ class Running(Protocol):
 
 
 class ProgressReporter:
-    """Writes the progress that has changed since it was last written."""
+    """Writes the progress of each task that has changed since the last call of `write`."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._written: dict[Running, tuple[float, str]] = {}
 
     def write(self, held: Collection[Running], store: Consuming) -> None:
-        """Write what running tasks have reported since the last call.
+        """Write the progress that running tasks have reported since the last call.
 
-        If the database is unavailable, the next call writes the latest progress instead. Progress
-        that the database refuses is skipped, because nothing depends on it.
+        If the database is unavailable, nothing is written, and the next call tries again with the
+        latest progress. Progress that the database refuses is skipped: no other data depends on it.
         """
         latest = {one: progress for one in held if (progress := one.progress())}
         changed = [
@@ -48,7 +48,7 @@ class ProgressReporter:
 
 
 def _report(changed: list[tuple[LeasedRequest, float, str]], store: Consuming) -> int:
-    """Write all reports in one call. If it is refused, write each report alone, in ASCII."""
+    """Write all reports in one call. If this call is refused, write each report alone, in ASCII."""
     try:
         return store.report_progress(changed)
     except Exception as error:

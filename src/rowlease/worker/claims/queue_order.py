@@ -56,7 +56,7 @@ class QueueOrder:
         order, counts, distances = self.order(), Counter(names), self._distances
         for name, count in counts.items():
             distances[name] += count / self._weights[name]
-        # The claim emptied the queues before the last one that it took from.
+        # The claim emptied all queues before the last queue that it took requests from.
         last = max(map(order.index, counts), default=0)
         for name in order[:last]:
             distances[name] = max(distances[name], distances[order[last]])

@@ -22,7 +22,7 @@ def check_queues(
     """Check that the queues exist. Emit `QueueLeftOut` for each queue of a task that is left out.
 
     Args:
-        are_named: whether the caller has named the queues; if not, they are those of the tasks.
+        are_named: whether the caller has named the queues. If not, they are the tasks' queues.
 
     Raises:
         InvalidRequest: a queue does not exist.

@@ -1,12 +1,12 @@
 """The receiver decides when to claim, how many requests to claim, and when to deliver outcomes.
 
-It runs in its own thread. Only this thread claims. Only this thread changes the receiver: other
-threads post messages to its inbox. Values that other threads read (`is_quiet`, `is_calling`,
-whether an exchange is due) may be slightly out of date.
+The receiver runs in its own thread. Only this thread claims, and only this thread changes the
+receiver's state: other threads post messages to the receiver's inbox. Values that other threads
+read (`is_quiet`, `is_calling`, whether an exchange is due) may be slightly out of date.
 
-`receiver_state` has the states and the table of transitions. The loop reads the inbox. If an
-exchange is due, the loop makes the exchange. Otherwise it waits until an exchange is due or a
-message arrives.
+`receiver_state` has the states and the table of transitions. In a loop, the receiver reads its
+inbox. Then it makes an exchange if one is due, or else waits until an exchange is due or a message
+arrives.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Receiver:
         listener: the listener; None in burst mode, or if the database sends no notifications.
         poll: the longest sleep while the queues are empty, in seconds.
         flush: the longest time that outcomes wait for the next claim, in seconds.
-        drained: a function for burst mode. It is called once, when a claim finds nothing and the
-            worker holds nothing.
+        drained: a function for burst mode. The receiver calls it once, when a claim finds no
+            request and the worker holds none.
     """
 
     def __init__(
@@ -95,19 +95,19 @@ class Receiver:
             self._wake.set()
 
     def notified(self) -> None:
-        """Claim at once: requests may have been enqueued."""
+        """Claim at once, because requests may have been enqueued."""
         self._post(self._requests_may_have_come)
 
     def announced(self) -> None:
-        """Claim a few more times: producers send notifications only from now on."""
+        """Claim a few more times, because producers send notifications only from now on."""
         self._post(self._producers_notify)
 
     def sent(self) -> None:
-        """Claim at once: delivered outcomes may have made other requests claimable."""
+        """Claim at once, because delivered outcomes may have made other requests claimable."""
         self._post(self._next_claim.at_once)
 
     def go_on(self) -> None:
-        """Call the database at once: a renewal has succeeded, so the database answers again."""
+        """Call the database at once, because a renewal has succeeded after an outage."""
         self._post(self._database_answers)
 
     def drain(self) -> None:
@@ -115,17 +115,17 @@ class Receiver:
         self._post(partial(self._on, Event.DRAIN))
 
     def close(self, give_up_at: float) -> None:
-        """End `run` when every outcome is delivered, or at the time `give_up_at`."""
+        """Ask `run` to end when every outcome is delivered, or at the time `give_up_at`."""
         self._post(partial(self._close, give_up_at))
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the dispatcher gets no more requests."""
+        """Whether the receiver claims no more, so that the dispatcher gets no more requests."""
         return self._state not in CLAIMING
 
     @property
     def is_calling(self) -> bool:
-        """Whether a call is under way, and no outage of the database is known."""
+        """Whether a call is under way, and the receiver knows of no outage of the database."""
         return self._is_calling and self._outage.since is None
 
     def _post(self, message: Callable[[], None]) -> None:
@@ -153,7 +153,7 @@ class Receiver:
             self._on(Event.END)
 
     def _on(self, event: Event) -> None:
-        """Change the state. No other method does."""
+        """Change the state. No other method changes it."""
         was, self._state = self._state, following(self._state, event)
         if self._state is was:
             return
@@ -199,7 +199,10 @@ class Receiver:
 
     @property
     def _may_claim(self) -> bool:
-        """False also while renewals fail, because the leases of a new claim would be lost soon."""
+        """Whether claims are allowed in this state.
+
+        They are not allowed while renewals fail, because the new leases would be lost soon.
+        """
         return not self.is_quiet and self._leases.failing_since is None
 
     def _wait(self, pause: float) -> None:

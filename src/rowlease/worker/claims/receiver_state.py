@@ -2,11 +2,11 @@
 
     state        meaning                                                claims
     BUSY         the queues have requests                               when slots are free
-    AWAKE        the same, but they were empty less than a second ago   when slots are free
+    AWAKE        as BUSY, but they were empty less than a second ago    when slots are free
     RECHECKING   the queues are empty; an enqueue may be committing     at planned times, soon
     ASLEEP       the queues are empty                                   when notified, or at a time
     DRAINING     the worker is ending and delivers its outcomes         never
-    CLOSING      the same, but with a time limit                        never
+    CLOSING      as DRAINING, but ends at a time limit at the latest    never
     CLOSED       the receiver has ended                                 never
 
                  STILL_MORE
@@ -22,7 +22,7 @@
 A receiver that fails is CLOSED at once. A receiver that is closed before it drains is CLOSING at
 once. In AWAKE, RECHECKING and ASLEEP, the worker is announced as idle, so that producers send
 notifications. In these states outcomes do not wait for a claim. An outage of the database is not a
-state: in every state it delays the next call (`rowlease.worker.claims.outage`).
+state: it delays the next call in every state (`rowlease.worker.claims.outage`).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Event(Enum):
 
     #: Requests are still waiting after a claim, or every slot is taken.
     MORE = auto()
-    #: The same, and for a second no claim has emptied the queues.
+    #: As MORE, and no claim has emptied the queues for a second.
     STILL_MORE = auto()
-    #: A claim got the last requests, or found nothing but is to be repeated soon.
+    #: A claim got the last requests, or found none but will be repeated soon.
     LAST = auto()
-    #: A claim found nothing.
+    #: A claim found no requests, and the next claim follows after a sleep.
     NOTHING = auto()
     #: The worker has been announced as idle: producers send notifications.
     ANNOUNCED = auto()
