@@ -37,7 +37,7 @@ logger = logging.getLogger("rowlease")
 APPLICATION = "rowlease spark"
 #: Seconds between two checks that the driver is alive, in a pool of up to LOOKERS executors.
 LOOK = 1.0
-#: In a larger pool, the time between two checks grows with the number of executors.
+#: In a pool with more executors than this, the time between two checks grows with their number.
 LOOKERS = 100
 #: The advice in errors about modules that executors cannot import.
 BRING = "ship modules to executors with sc.addPyFile, or spark-submit --py-files"
@@ -57,7 +57,8 @@ class Plan:
         cores: the number of cores of each executor.
         settings: the settings of each executor's worker. If they name no concurrency, there is one
             child process for each core of the executor.
-        late: the seconds that a second attempt waits if the pool has ended; see `run`.
+        late: the seconds that a second attempt of a Spark task waits if the pool has ended (see
+            `run`).
     """
 
     pool_id: str
@@ -117,7 +118,7 @@ def places(tasks: Tasks) -> str | Places:
 
 
 def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
-    """Yield the error that keeps this executor from working, if there is one. Lease nothing."""
+    """Yield the error that prevents this executor from working, if there is one. Lease nothing."""
     try:
         plan.registry()
     except RowleaseError as error:
@@ -134,9 +135,9 @@ def check(plan: Plan, index: int, _: Iterator[int]) -> Iterator[RowleaseError]:
 def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | RowleaseError]:
     """Work until the driver ends or is silent. Yield a summary or an error.
 
-    An attempt that starts after the end of the pool has nothing to do. With speculation, it may be
-    a copy of an attempt that is still draining. Spark would kill the latter if the copy ended
-    first, so the copy waits.
+    An attempt of a Spark task that starts after the end of the pool has nothing to do. But with
+    speculation, this attempt may be a copy of an attempt that is still draining. Spark would kill
+    the draining attempt if the copy ended first, so the copy waits.
     """
     from pyspark import TaskContext
 
@@ -164,8 +165,8 @@ def raisable(error: RowleaseError, hint: str = "") -> RowleaseError:
 class SparkDriver:
     """Checks in the database whether the pool's driver is alive.
 
-    So executors need no connection to the driver. Spark cannot ask a task to end: it kills a task
-    that is cancelled without notice.
+    So executors need no connection to the driver. Spark itself cannot ask a task to end: it kills
+    a cancelled task without notice.
     """
 
     def __init__(self, store: Reading, plan: Plan) -> None:

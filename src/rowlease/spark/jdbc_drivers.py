@@ -54,12 +54,12 @@ EXCLUDES = "org.checkerframework:checker-qual"
 
 
 def drivers_for(dsn: str | None) -> list[JdbcDriver]:
-    """The drivers that a session needs: always PostgreSQL's; the last is the database's own."""
+    """The drivers that a session needs: PostgreSQL's always; the last is for this database."""
     return [POSTGRESQL, SQLSERVER] if dsn is not None and is_sqlserver(dsn) else [POSTGRESQL]
 
 
 def driver_settings(drivers: list[JdbcDriver]) -> dict[str, str]:
-    """The settings by which Spark finds the drivers: in ROWLEASE_JDBC_JARS, or else in Maven.
+    """The settings with which Spark finds the drivers: the jars of ROWLEASE_JDBC_JARS, or Maven.
 
     Raises:
         ConfigError: the variable names a jar that does not exist.

@@ -9,7 +9,8 @@ from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.jdbc import connection_options, database_errors, literal
 from rowlease.store import is_sqlserver
 
-#: Rows of one fetch. By default, PostgreSQL's driver reads a whole partition into memory.
+#: The number of rows in one fetch. By default, PostgreSQL's driver reads a whole partition into
+#: memory.
 FETCH_SIZE = 10_000
 #: The statuses of requests in the queue.
 LIVE_STATUSES = ("Scheduled", "Pending", "Processing", "Failed")
@@ -29,10 +30,10 @@ def read_requests(
 ) -> Any:
     """The requests of a database as a DataFrame, read in parallel over JDBC.
 
-    Rows are read lazily; only the range of request ids is read at once. Each partition is read in
-    its own transaction. So while requests change, the result does not show a single moment: a
-    request that finishes between two reads may appear twice or not at all. Finished requests do not
-    change.
+    Rows are read lazily; only the range of request ids is read during this call. Each partition is
+    read in its own transaction. So while requests change, the result is not one snapshot: a request
+    that finishes between the reads of two partitions may appear twice or not at all. Finished
+    requests do not change.
 
     Args:
         spark: a session with the PostgreSQL JDBC driver, such as a `local_session`.

@@ -1,4 +1,4 @@
-"""A Spark job with a task on each executor. Waiting for it does not block signals."""
+"""A Spark job with a task on each executor. To wait for the job does not block signals."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rowlease.spark.executor_worker import Plan
 from rowlease.spark.executors import Executors
 from rowlease.worker import Summary
 
-#: Seconds to wait for Spark after a job was cancelled.
+#: Seconds to wait until Spark has ended a job that was cancelled.
 CANCELLED = 10.0
 #: The start of Python's error on an executor that lacks rowlease or one of its modules.
 LACKING = "No module named 'rowlease"
 
 
 class Job:
-    """Starts the job in a thread, because a main thread that waits for Spark gets no signals.
+    """Runs the job in a thread, because a main thread that waits for Spark handles no signals.
 
     Args:
         function: `check` or `run` of `rowlease.spark.executor_worker`.
@@ -50,7 +50,7 @@ class Job:
             self._thread.join(CANCELLED)
 
     def results(self) -> tuple[list[Summary], list[RowleaseError]]:
-        """The summaries of the executors, and the errors of those that could not work.
+        """The summaries of the executors' workers, and the errors of executors that could not work.
 
         Raises:
             ConfigError: executors cannot import rowlease.

@@ -1,7 +1,7 @@
 """A Spark cluster as the worker pool: its executors lease requests and run them.
 
-The driver decides when the pool ends, by the queues' counters and the clock. The driver has a row
-in the table `worker`. When this row is gone, the executors drain.
+The driver decides when the pool ends, from the queues' counters and the elapsed time. While the
+pool runs, the driver has a row in the table `worker`. When this row is gone, the executors drain.
 """
 
 from __future__ import annotations
@@ -76,11 +76,12 @@ def work(
             their queues.
         dsn: a DSN under which executors reach the database. None means ROWLEASE_DSN or
             ROWLEASE_DSN_FILE of the driver.
-        until_drained: whether to end when no request waits or runs in the queues, on any worker.
-            The pool does not wait for scheduled requests (also retries) and paused queues.
+        until_drained: whether to end when no request of the queues waits or runs on any worker. The
+            pool does not wait for scheduled requests (which include retries) and paused queues.
         duration: the time after which the pool ends in any case.
-        executors: the number of executors. None means all, once none was added or removed for 10
-            seconds. If there are fewer, the remaining tasks start when executors become free.
+        executors: the number of executors. None means all, once none has been added or removed for
+            10 seconds. If the session has fewer, the remaining tasks start when executors become
+            free.
         concurrency: the number of slots of each executor. None means one for each of its cores, 32
             for threads, or 100 for coroutines.
         executor, prefetch, lease, consumer_priority: the same as for `rowlease.Worker`. With short
@@ -90,8 +91,8 @@ def work(
             `print`.
 
     Returns:
-        The sums of the workers' summaries, with the `seconds` of the longest run. The work of
-        executors that died is not included.
+        The sums of the workers' summaries, with the `seconds` of the longest run. The sums do not
+        include the work of executors that died.
 
     Raises:
         ConfigError, UnknownTask: an argument is wrong, or executors cannot import the tasks.
@@ -171,7 +172,7 @@ class Pool:
         """Check the executors, start the job, watch it and drain it.
 
         Args:
-            start: a function that starts a job. Its argument is the function for each executor.
+            start: a function that starts a job; its argument is the function that executors run.
             until_drained: the same as for `work`.
             duration: the same as for `work`.
             patience: the seconds that the executors may take to drain.
@@ -223,7 +224,7 @@ class Pool:
                     return
 
     def _drain(self, job: Job, patience: float) -> None:
-        """Have the executors drain. Cancel the job if stopped twice, or if it takes too long."""
+        """Have the executors drain. Cancel the job after a second stop, or if draining is slow."""
         began, is_removed = time.monotonic(), False
         while not job.ends_within(CHECK_EVERY):
             if self._num_stops > 1 or time.monotonic() - began > patience:
@@ -236,7 +237,7 @@ class Pool:
                     is_removed = True
 
     def _beat(self) -> None:
-        """Send the driver's heartbeat, as a worker without slots and queues."""
+        """Send a heartbeat for the driver, which is registered as a worker without slots."""
         self._store.worker_heartbeat(
             self._pool_id,
             host=socket.gethostname(),

@@ -17,14 +17,15 @@ class PoolProgress(NamedTuple):
     """The progress of a pool.
 
     Attributes:
-        seconds: the time since the pool began.
-        finished: the requests completed in its queues since then, by any worker.
-        failed: the attempts failed in its queues since then, by any worker.
-        rate: the requests completed per second since the previous progress.
-        pending: the requests that are waiting now.
-        processing: the requests that are leased now.
-        slots: the slots of the pool's workers, from their heartbeats.
-        busy: how many of these slots run tasks.
+        seconds: the time since the pool began, in seconds.
+        finished: the number of requests that any worker has completed in the pool's queues since
+            the pool began.
+        failed: the number of attempts that have failed there since, on any worker.
+        rate: the requests completed per second since the previous report.
+        pending: the number of requests that are waiting now.
+        processing: the number of requests that are leased now.
+        slots: the number of slots of the pool's workers, from their heartbeats.
+        busy: the number of these slots that run tasks.
     """
 
     seconds: float

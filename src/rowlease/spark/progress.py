@@ -20,7 +20,9 @@ PAUSE = 1.0
 
 
 class Reporter:
-    """Counts rows and reports them at most once a second. Errors of a report are ignored.
+    """Counts rows, and reports their number at most once a second.
+
+    All errors of a report are ignored, except LoadLost.
 
     Raises:
         LoadLost: another run has taken the load over (raised by `add` and `report`).
@@ -40,7 +42,7 @@ class Reporter:
             self.report()
 
     def report(self) -> None:
-        """Report the rows since the last report."""
+        """Report the number of rows since the last report."""
         self._reported_at = time.monotonic()
         if self._rows == self._reported:
             return
@@ -94,7 +96,7 @@ def reported(context: Any, store: Producing, load_id: str, run_number: int) -> I
 
 
 def records_written(context: Any, tag: str) -> int:
-    """The rows that tasks of tagged jobs have written so far, by the driver's metrics."""
+    """The number of rows that the tasks of tagged jobs have written, by the driver's metrics."""
     from py4j.protocol import Py4JError
 
     driver = context._jsc.sc()

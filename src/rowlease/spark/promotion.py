@@ -1,4 +1,4 @@
-"""Promotes a load whose rows are written; calls are repeated if no answer comes."""
+"""Promotes a load when all its rows are written. A call that is not answered is repeated."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from rowlease.store import Producing
 
 logger = logging.getLogger("rowlease")
 
-#: How often a promotion is tried at most, if rows are written meanwhile.
+#: The maximum number of tries of a promotion if rows of the load are committed meanwhile.
 PROMOTIONS = 3
-#: Seconds between tries of a call without an answer.
+#: The pauses, in seconds, before the second and the third try of a call that was not answered.
 PAUSES = (0.5, 2.0)
 
 T = TypeVar("T")
 
 
 class Staged(NamedTuple):
-    """A load that is staged and not promoted.
+    """A load whose rows are all staged, but not promoted yet.
 
     Attributes:
-        num_clamped: rows whose priority was lowered to the queue's maximum.
-        kind: for rows without a kind.
-        parts: those that count; others are of tries that Spark gave up. None: all of them.
+        num_rows: the number of rows that count.
+        num_clamped: the number of rows whose priority was lowered to the queue's maximum.
+        kind: the kind of rows that have none.
+        parts: the parts that count. Attempts of Spark tasks that Spark does not count wrote the
+            other parts. None means that all parts count.
     """
 
     load_id: str
@@ -40,12 +42,17 @@ class Staged(NamedTuple):
 
 
 def promoted(store: Producing, load: Staged) -> Promoted:
-    """Promote a staged load; repeated if no answer comes."""
+    """Promote a staged load, and drop the rows that do not count if there are any.
+
+    Raises:
+        LoadDiffers: the number of staged rows is not `num_rows`.
+        LoadLost: another run has taken the load over.
+    """
     try:
         done = _settled(store, load)
     except LoadDiffers:
-        # There may be rows that do not count, of a task that was tried twice. To drop them every
-        # time would cost more than it saves.
+        # Perhaps a task was tried twice and there are rows that do not count. To drop such rows
+        # before every promotion would cost more than this second promotion.
         if load.parts is None or not _discarded(store, load, load.parts):
             raise
         done = _settled(store, load)
@@ -60,7 +67,7 @@ def promoted(store: Producing, load: Staged) -> Promoted:
 
 
 def _settled(store: Producing, load: Staged) -> Promoted:
-    """Promote; repeated at once if a late task has committed rows meanwhile."""
+    """Promote the load. Try again at once if a late task has committed rows meanwhile."""
 
     def promote() -> Promoted:
         return store.promote(
@@ -78,15 +85,15 @@ def _settled(store: Producing, load: Staged) -> Promoted:
 
 
 def _discarded(store: Producing, load: Staged, parts: Sequence[int]) -> bool:
-    """Drop the rows that do not count; were there any, perhaps?"""
+    """Drop the rows of all parts except `parts`. Return False if certainly none were dropped."""
     with suppress(StoreUnavailable):
         return store.discard_staged(load.load_id, load.run_number, parts) > 0
     heard(lambda: store.discard_staged(load.load_id, load.run_number, parts))
-    return True  # the count of the first call was lost
+    return True  # the first call may have dropped rows, but its answer was lost
 
 
 def heard(call: Callable[[], T]) -> T:
-    """The answer of an idempotent call, which is repeated if no answer comes."""
+    """Make an idempotent call, and repeat it if it is not answered. Return its answer."""
     for pause in PAUSES:
         with suppress(StoreUnavailable):
             return call()

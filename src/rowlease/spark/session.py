@@ -26,19 +26,19 @@ from rowlease.spark.jdbc_drivers import (
 )
 from rowlease.worker.cores import usable_cores
 
-#: Texts in Spark's stderr that show a failed download.
+#: Finds a failed download in Spark's stderr.
 NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)
-#: The texts in Spark's stderr that give the reason for a failed download.
+#: Finds the reason for a failed download in Spark's stderr.
 REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not found)")
 
 #: The lock file in the user's cache folder that is held while drivers are downloaded.
 RESOLVING = "resolving.lock"
-#: The longest wait for this lock, in seconds.
+#: The longest wait for the lock of RESOLVING, in seconds.
 RESOLVING_PATIENCE = 300.0
 
 #: spark-submit sets this variable for a Python program.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: Gets the JVM's output after its start, at level INFO.
+#: This logger gets the output of the JVM after Spark has started, at level INFO.
 log = logging.getLogger("rowlease.spark")
 
 
@@ -112,8 +112,8 @@ def local_session(
 def resolving() -> Iterator[None]:
     """Hold a lock of this user while drivers are downloaded.
 
-    Ivy does not lock its cache. If two processes download at once, one of them may find an
-    incomplete file and report that no repository has the driver.
+    Ivy, which downloads for Spark, does not lock its cache. If two processes download at once, one
+    of them may find an incomplete file and report that no repository has the driver.
     """
     try:
         lock = FileLock(user_cache_path("rowlease", ensure_exists=True) / RESOLVING)
@@ -180,7 +180,8 @@ def _launch_jvm(conf: Any, drivers: list[JdbcDriver]) -> None:
 def no_orphans() -> Iterator[None]:
     """Kill the processes that PySpark has started if the block raises.
 
-    If PySpark is interrupted while the JVM starts, it forgets the JVM, which would run for ever.
+    If PySpark is interrupted while the JVM starts, PySpark forgets the JVM, and the JVM would run
+    for ever.
     """
     from pyspark import java_gateway
 
@@ -206,7 +207,7 @@ def no_orphans() -> Iterator[None]:
 
 
 class JvmOutput:
-    """A pipe for the output of a JVM. It keeps output of the start and logs later output."""
+    """A pipe for the output of a JVM. It keeps the output of the JVM's start, and logs the rest."""
 
     def __init__(self) -> None:
         outlet, self.inlet = os.pipe()

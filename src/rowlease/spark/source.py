@@ -1,7 +1,7 @@
 """`df.write.format("rowlease")` and `spark.read.format("rowlease")`, without a JDBC driver.
 
-Each attempt of a Spark task writes its rows by COPY, as a separate part. The driver then promotes
-the parts of the attempts that Spark counts, in one step.
+Each attempt of a Spark task writes its rows by COPY, as a separate part of the load. When all tasks
+have ended, the driver promotes the parts of the attempts that Spark counts, in one step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rowlease.spark.load import named_load
 from rowlease.spark.source_reader import SCHEMAS, RequestReader
 from rowlease.spark.source_writer import ArrowParts, Parts, StreamParts
 
-#: The columns that a frame may have, and the types of each.
+#: The columns that a frame may have, and the types that each column may have.
 WRITTEN = {
     "payload": ("string",),
     "kind": ("string",),

@@ -37,12 +37,12 @@ APPLICATION = "rowlease spark"
 
 
 class RequestReader(DataSourceReader):
-    """Reads requests. Each range has its own snapshot, so the result does not show one moment.
+    """Reads requests. Each range of ids has its own snapshot, so the result is not one snapshot.
 
     Args:
         table: a key of `SCHEMAS`.
-        equal: the values that rows must have, by column.
-        count: the number of ranges.
+        equal: the value that rows must have in each of these columns.
+        count: the number of ranges of ids.
         columns: SQL expressions to read; None means all columns.
         window: the range of times to read; None means all times.
     """

@@ -1,4 +1,4 @@
-"""Enqueues the micro-batches of a stream. Each is enqueued once, even if Spark replays it."""
+"""Enqueues the micro-batches of a stream, each once, even if Spark replays a batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def batch_sink(
     """Make a sink: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
 
     The load id of a batch is the stream's name, `/` and the number of the batch. So a batch that is
-    replayed after a crash changes nothing. With a new checkpoint, Spark counts from 0 again. In
-    that case give the stream another name, or its batches look like repeated ones. PostgreSQL only.
+    replayed after a crash changes nothing. With a new checkpoint, Spark numbers the batches from 0
+    again. In that case give the stream another name, or its new batches would count as replayed and
+    not be enqueued. PostgreSQL only.
 
     Args:
         dsn, queue, kind, priority, payload, dedup_key, group_key, due_time: the same as for

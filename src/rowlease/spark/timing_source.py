@@ -1,7 +1,7 @@
 """The format `rowlease-times`: when requests waited, ran and failed, in a range of times.
 
-It is like `format("rowlease")`, but without payloads and results, which may be large. The database
-applies the range of times.
+This format is like `format("rowlease")`, but without payloads and results, which may be large. The
+database filters the rows by the range of times.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The channel between a supervisor and one of its workers. It carries one JSON message per line.
 
-The channel closes when either process ends, so that the other process notices.
+When either process ends, the channel closes, and so the other process notices the end.
 """
 
 from __future__ import annotations

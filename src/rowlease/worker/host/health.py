@@ -1,8 +1,8 @@
 """Reports whether a worker is live and ready, from times that its threads record.
 
-Whether a worker is live depends on its process alone: a worker is not live only if a restart may
-help. In an outage of the database a worker is not ready, but it stays live. Otherwise an outage
-would restart every worker of a fleet.
+Only the state of a worker's process decides whether the worker is live, because probes restart a
+worker that is not live. In an outage of the database, a worker is not ready but stays live.
+Otherwise every worker of a fleet would be restarted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HealthReport(NamedTuple):
         live: whether the worker makes progress; if not, a restart may help.
         ready: whether the worker claims requests and runs them.
         why: the reasons why the worker is not live or not ready, as sentences.
-        draining: whether the worker claims no more and is about to end.
+        draining: whether the worker claims nothing more and is about to end.
         slots: the number of tasks that can run at once.
         busy: the number of slots that run tasks.
         finished: the number of requests completed.

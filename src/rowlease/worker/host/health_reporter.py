@@ -11,7 +11,7 @@ from rowlease.worker.time_limits import REPORT
 
 
 class Outlet(Protocol):
-    """A place that reports go to: a health file, systemd or a supervisor."""
+    """A receiver of health reports: a health file, systemd or a supervisor."""
 
     def show(self, report: HealthReport) -> None: ...
     def close(self) -> None: ...
@@ -63,5 +63,5 @@ class HealthReporter:
 
 
 def interval_of(watchdogs: Sequence[float]) -> float:
-    """The seconds between two reports, so that each watchdog gets at least two in its time."""
+    """The seconds between two reports: each watchdog gets at least two within its time limit."""
     return min([REPORT, *(watchdog / 2 for watchdog in watchdogs)])

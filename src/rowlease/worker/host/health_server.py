@@ -24,10 +24,10 @@ class HealthServer:
     Args:
         host: the address to listen on.
         port: the port to listen on; 0 means any free port.
-        report: a function that returns the current health. Threads of the server call it.
+        report: a function that returns the current health. It is called in threads of the server.
 
     Raises:
-        ConfigError: the server cannot listen there.
+        ConfigError: the server cannot listen on this address.
 
     Attributes:
         port: the port that the server listens on.
@@ -39,7 +39,7 @@ class HealthServer:
             daemon_threads = True
 
             def server_bind(self) -> None:
-                # The method of HTTPServer makes a DNS query for a name that is not used.
+                # HTTPServer.server_bind would make a DNS query for a name that is not used.
                 TCPServer.server_bind(self)
 
         class Handler(BaseHTTPRequestHandler):

@@ -1,9 +1,9 @@
 """Handles signals: SIGTERM and Ctrl-C stop a worker, SIGQUIT writes all stacks to stderr.
 
-A handler in C writes the stack of the main thread, so that this stack appears even if the thread is
-stuck. A Python thread writes the stacks of the other threads. It holds the GIL, so that they do not
-run: the C handler would read them while they run, which can crash the process. The child processes
-write one by one, so that their lines do not mix.
+A handler in C writes the stack of the main thread, even if that thread is stuck. The C handler must
+not write the other threads' stacks: it would read them while those threads run, which can crash the
+process. So a Python thread, which holds the GIL meanwhile, writes them. The child processes write
+one after the other, so that their lines do not mix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Protocol
 from rowlease.clock import now
 from rowlease.worker.claims.leases import Lease
 
-#: The seconds that a process has to write its stacks before the next process writes.
+#: The seconds that each process has to write its stacks before the next process begins.
 STACK_PAUSE = 0.05
 STDERR = 2
 

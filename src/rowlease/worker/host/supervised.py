@@ -18,7 +18,8 @@ from rowlease.worker.time_limits import REPORT_SILENT
 FIRST_RESTART = 0.2
 #: The longest pause before a restart, in seconds.
 LAST_RESTART = 30.0
-#: Seconds after which a running worker counts as stable. Its next death is then the first in a row.
+#: Seconds after which a running worker counts as stable. Its next death then counts as the first in
+#: a row.
 STABLE_AFTER = 60.0
 
 
@@ -29,7 +30,8 @@ class SupervisedWorker:
         number: the number of the worker, from 1.
         process: the current process, or None.
         channel: the channel to the current process, or None.
-        start_at: when to start the next process; None while a process runs, or if none will follow.
+        start_at: when to start the next process; None while a process runs, or if no other process
+            will be started.
         last_message_at: when the last report arrived.
         signals_sent: the number of stop signals sent to the current process.
     """
@@ -66,7 +68,8 @@ class SupervisedWorker:
         channel = SupervisorEnd()
         fd = channel.worker_socket.fileno()
         try:
-            # With its own process group, Ctrl-C reaches only the supervisor, which passes it on.
+            # The process has its own process group, so that Ctrl-C reaches only the supervisor.
+            # The supervisor then sends the stop signal to each worker.
             self.process = subprocess.Popen(
                 [str(fd) if part == "{}" else part for part in command],
                 pass_fds=[fd],
@@ -117,7 +120,7 @@ class SupervisedWorker:
 
 
 def exit_text(code: int) -> str:
-    """A text that describes how a process ended."""
+    """Describes how a process ended, for messages."""
     if code >= 0:
         return f"exited with code {code}"
     with suppress(ValueError):

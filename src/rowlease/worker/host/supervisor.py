@@ -1,7 +1,7 @@
 """The supervisor runs several workers, each in its own process, and replaces those that die.
 
-It has one thread, which sleeps until a signal or a report arrives or a worker is to be started. If
-the supervisor dies, its workers drain and end.
+The supervisor has one thread, which sleeps until a signal or a report arrives, or until a worker
+must be started. If the supervisor dies, its workers drain and end.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from rowlease.worker.time_limits import REPORT, STALLED, SUPERVISOR_SHUTDOWN
 
 #: The exit code for a wrong command or setting. A restart would fail in the same way.
 USAGE_ERROR = 2
-#: The signals for the first and the second call of `stop`. A worker treats both alike. They differ
-#: because two pending signals of the same kind are delivered as one.
+#: The signals for the first and the second call of `stop`. A worker treats both signals alike. They
+#: are two because the kernel delivers two pending signals of the same kind as one.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: The exit codes of a worker that gets such a signal before it has installed its handlers.
+#: The exit codes of a worker that gets a stop signal before it has installed its handlers.
 STOP_EXIT_CODES = (-signal.SIGTERM, -signal.SIGINT, 130)
 
 
@@ -79,7 +79,7 @@ class Supervisor:
         self.exit_code = 0
 
     def stop(self) -> None:
-        """Drain the workers. The second call has them abandon at once what they are running."""
+        """Drain the workers. After a second call, they abandon their running requests at once."""
         self._stops += 1
 
     def report(self) -> HealthReport:
@@ -196,7 +196,7 @@ class Supervisor:
                 worker.signals_sent += 1
                 worker.send(number)
             if at >= self._kill_at:
-                worker.send(signal.SIGKILL)  # its kill pipes then end its child processes
+                worker.send(signal.SIGKILL)  # the worker's kill pipes then end its child processes
 
     def _show(self) -> None:
         report = self.report()

@@ -35,7 +35,7 @@ class Systemd:
 
     @classmethod
     def of_environment(cls, environment: MutableMapping[str, str] = os.environ) -> Systemd | None:
-        """The outlet for the service manager of this process, or None if there is none.
+        """The outlet for the systemd that started this process, or None if systemd did not.
 
         systemd's variables are removed from the environment, so that child processes do not notify
         systemd.

@@ -1,7 +1,7 @@
 """The loop of a child process, which runs the requests that arrive through a pipe, one by one.
 
-The child records in shared memory which request is running. A message for each start would cost as
-much as a small task.
+The child records in shared memory which request is running. To send a message at each start would
+cost as much as a small task.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def soft_limit(limit: timedelta) -> Iterator[None]:
 
 
 def restore_streams(copies: list[tuple[int, int, str]]) -> None:
-    """Open stdout and stderr again if a task has closed them, so that the next task can print."""
+    """Open stdout or stderr again if a task has closed it, so that the next task can print."""
     for fd, copy, name in copies:
         if not is_open(fd):
             os.dup2(copy, fd)

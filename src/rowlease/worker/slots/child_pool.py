@@ -15,8 +15,8 @@ from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.time_limits import SLOTS_SHUTDOWN
 
-#: Seconds until a child that died during start-up is replaced. The time doubles with each such
-#: death.
+#: Seconds until a child that died during start-up is replaced. This pause doubles with each further
+#: death during start-up.
 FIRST_RESTART = 0.1
 #: The longest time until a child is replaced, in seconds.
 LAST_RESTART = 5.0
@@ -30,7 +30,7 @@ class ChildPool:
         count: the number of children to keep running.
 
     Attributes:
-        children: the children that run, ready or not.
+        children: the children that are running, whether ready or not.
         num_deaths: the number of children that have died.
     """
 

@@ -25,8 +25,8 @@ from rowlease.worker.slots.slot import Answer
 #: -P keeps the folder of `child_program` out of sys.path. With -u, a task's output appears at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_program.__file__)
 READ_BYTES = 1 << 18
-#: Seconds after which a child certainly sees which requests are taken back. Another processor sees
-#: a write to shared memory within microseconds.
+#: Seconds after which a child certainly sees which requests were taken back. Another
+#: processor sees a write to shared memory within microseconds.
 TAKE_BACK_SECONDS = 0.01
 #: Seconds within which a child must end after it has closed its pipe.
 EXIT_TIMEOUT = 1.0
@@ -35,8 +35,8 @@ EXIT_TIMEOUT = 1.0
 class ChildProcess:
     """One slot: a child process, and the requests that the child has not answered yet.
 
-    Only the dispatcher's thread uses it, but any thread may call `has_begun`, `stop`, `prolong`,
-    `progress` and `show_stack`.
+    Only the dispatcher's thread uses this object, except that any thread may call `has_begun`,
+    `stop`, `progress` and `show_stack`, and the leases' thread calls `prolong`.
 
     Attributes:
         held: the unanswered requests, in order. None stands for a request that was taken back.
@@ -44,7 +44,7 @@ class ChildProcess:
         ready: whether the child has imported the tasks.
         end_reason: why the child is about to end, or None.
         import_error: why the child could not import the tasks, or None.
-        pipe_closed_at: when the pipe of outcomes was closed, also by the child's death; or None.
+        pipe_closed_at: when the child closed the pipe of outcomes or died; None before that.
         is_blocked: whether the child has been running one request for a long time.
         take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
         is_watched_for_writing: whether the selector waits until the pipe of requests has room.
@@ -72,8 +72,8 @@ class ChildProcess:
         child_ends = (requests, outcomes, self._memory.fd)
         inherited = (*child_ends, self._kill_pipe.fd)
         try:
-            # The child has its own process group. So Ctrl-C in a terminal reaches only the worker,
-            # and killing the group also ends the processes that a task has started.
+            # The child has its own process group. So Ctrl-C in a terminal reaches only the worker.
+            # To kill the group also ends the processes that a task has started.
             self._process = subprocess.Popen(
                 [*PROGRAM, *map(str, inherited)],
                 stdin=subprocess.DEVNULL,
@@ -103,7 +103,7 @@ class ChildProcess:
         pack = wire.REQUEST.pack
         for lease in leases:
             request = lease.request
-            # The child cannot decode a payload with lone surrogates, so the request fails there.
+            # The child cannot decode a payload with lone surrogates, so such a request fails there.
             payload = request.payload.encode(errors="surrogatepass")
             self._given += 1
             lease.slot, lease.number = self, self._given
@@ -166,17 +166,17 @@ class ChildProcess:
         return lease, self._memory.started
 
     def start_take_back(self, at: float) -> None:
-        """Have the child skip the requests not begun, which `finish_take_back` returns."""
+        """Have the child skip the requests that have not begun; `finish_take_back` returns them."""
         self._memory.take_back(self._begun() + 1, self._given)
         self.take_back_at = at + TAKE_BACK_SECONDS
 
     def finish_take_back(self) -> list[Lease]:
         """Return the requests that the child will not run, in order. Call this at `take_back_at`.
 
-        No request is both taken back and run. The child marks a request as begun before it checks
-        whether to skip the request. If the check ran too early to see that the request is taken
-        back, the mark is visible here by now. If the child marks a request and then skips it, the
-        answer is NOT_RUN.
+        No request is both returned here and run. The child marks a request as begun before it
+        checks whether to skip the request. If the check ran too early to see that the request was
+        taken back, the mark is visible here by now, and the request is not returned. If the child
+        marks a request and then skips it, its answer is NOT_RUN.
         """
         self.take_back_at = None
         first = max(0, self._begun() - self._answered)
@@ -239,7 +239,7 @@ class ChildProcess:
         return running and (running[0], now() - running[1]), others
 
     def close_requests(self) -> None:
-        """Close the pipe of requests. The child answers those that it has, then ends."""
+        """Close the pipe of requests. The child answers the requests that it has, then ends."""
         if self._requests >= 0:
             os.close(self._requests)
             self._requests = -1
@@ -256,7 +256,7 @@ class ChildProcess:
         return self.pipe_closed_at is not None
 
     def kill_if_pipe_closed(self, at: float) -> None:
-        """Kill a child that closed its pipe but did not end, because its outcomes would be lost."""
+        """Kill a child that closed its pipe but did not end: its further outcomes would be lost."""
         since = self.pipe_closed_at
         if self.end_reason is None and since and at >= since + EXIT_TIMEOUT:
             self._end("was killed because it had closed the pipe to its worker and did not end")
@@ -272,7 +272,7 @@ class ChildProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def close(self, timeout: float = 0.0) -> str:
-        """Release all resources, and return a text that describes how the child ended.
+        """Release all resources, and return a phrase that describes how the child ended.
 
         Args:
             timeout: the seconds that the child has to end before it is killed.
@@ -282,7 +282,7 @@ class ChildProcess:
                 self._process.wait(timeout)
         self.kill()
         code = self._process.wait()
-        # The processes that its tasks started may still run, even if the child was not killed.
+        # Processes that the child's tasks started may still run, even if the child was not killed.
         self._kill_pipe.cut()
         self.close_requests()
         os.close(self._outcomes)

@@ -17,7 +17,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-#: The same as in `rowlease.worker.slots.wire`, which cannot be imported yet.
+#: The same struct as in `rowlease.worker.slots.wire`, which cannot be imported yet.
 SET_UP = struct.Struct("=I")
 
 
@@ -26,8 +26,9 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) 
     for fd in (requests_fd, outcomes_fd, memory_fd, kill_pipe_fd):
         os.set_inheritable(fd, False)  # processes that a task starts must not keep the pipes open
     raise_oom_score()
-    # The handler must be registered before READY, because the worker may then send the signal. It
-    # writes only this thread's stack: the other threads would run while it read their stacks.
+    # The handler must be registered before READY is sent, because then the worker may send the
+    # signal. The handler writes only this thread's stack, because the other threads would run while
+    # it reads their stacks.
     faulthandler.register(signal.SIGQUIT, 2, all_threads=False)
     set_up = read_set_up(requests_fd)
     if set_up is None:
@@ -48,7 +49,7 @@ def read_set_up(fd: int) -> dict[str, Any] | None:
 
 
 def read_exactly(fd: int, size: int) -> bytes | None:
-    """Read `size` bytes and not a byte more. Return None if the pipe ends earlier."""
+    """Read exactly `size` bytes. Return None if the pipe ends before that."""
     data = b""
     while len(data) < size:
         if not (more := os.read(fd, size - len(data))):
@@ -64,7 +65,7 @@ def raise_oom_score() -> None:
 
 
 def end(code: int) -> None:
-    """End this process, and do not wait for threads that tasks have started."""
+    """End this process without waiting for threads that tasks have started."""
     with suppress(BaseException):
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,8 +1,8 @@
 """Runs tasks in the worker's process, in slots that share one event loop.
 
-The loop has its own thread. The dispatcher uses these slots like child processes, but their tasks
-can only be cancelled, not killed. A coroutine that blocks the loop delays all slots. Plain
-functions run in threads.
+The event loop runs in its own thread. The dispatcher uses these slots like child processes, but
+their tasks can only be cancelled, not killed. A coroutine that blocks the loop delays all slots.
+Tasks that are plain functions run in threads.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.slots.threads import attempt as attempt_in_thread
 from rowlease.worker.time_limits import SLOTS_SHUTDOWN
 
-#: The context of tasks without a soft time limit: `asyncio.timeout(None)` takes longer than a short
-#: task.
+#: The context of tasks without a soft time limit. `asyncio.timeout(None)` would take longer than a
+#: short task.
 NO_TIMEOUT = nullcontext()
 
 
@@ -171,7 +171,7 @@ class CoroutineSlot:
                 try:
                     lease = self._queue.popleft()
                 except IndexError:
-                    break  # the dispatcher has just taken it back
+                    break  # the dispatcher has just taken the request back
                 await self._run(lease)
         finally:
             self._serving = None
@@ -276,7 +276,7 @@ class Coroutines:
             self._loop.close()
 
     def call(self, call: Callable[[], None]) -> None:
-        """Have the loop's thread call a function, after the next call of `poll`."""
+        """Have the loop's thread call a function after the dispatcher's next call of `poll`."""
         self._calls.append(call)
 
     def answer(self, answer: Answer) -> None:

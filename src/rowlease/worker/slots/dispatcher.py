@@ -1,7 +1,7 @@
 """The dispatcher gives requests to a fixed number of slots and collects their outcomes.
 
-It runs in the thread that called `Worker.run`. This thread never calls the database, so it enforces
-time limits and reads answers even if the database is unavailable.
+The dispatcher runs in the thread that called `Worker.run`. This thread never calls the database, so
+it enforces time limits and reads answers even if the database is unavailable.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
 from rowlease.worker.time_limits import STEP
 
 #: Seconds of work that a slot holds. This is enough to hide the round trip of a claim, but so
-#: little that no other worker could run it much earlier. Requests beyond twice this amount are
-#: taken back, and so are requests behind one that has been running for this time.
+#: little that no other worker could run the work much earlier. Requests beyond twice this amount
+#: are taken back, and so are the requests behind a request that has been running for this time.
 SLOT_SECONDS = 0.2
 #: The weight of the latest request in the moving average of run times.
 WEIGHT = 0.05
@@ -45,7 +45,7 @@ class Dispatcher:
         prefetch: the maximum number of requests to prefetch for each slot.
 
     Attributes:
-        capacity: the number of requests that it can hold now, including those that it holds.
+        capacity: the number of requests that the slots can hold now, including those they hold.
         ahead: the number of requests to prefetch for each slot now.
         idle: the number of further requests that would start at once.
         task_seconds: the total run time of all tasks that have ended.
@@ -83,7 +83,7 @@ class Dispatcher:
 
     @property
     def held(self) -> int:
-        """The number of requests that it holds."""
+        """The number of requests that were taken and have no outcome delivered yet."""
         return self._accepted - self._answered
 
     def take(self, leases: Sequence[Lease]) -> None:
@@ -93,7 +93,7 @@ class Dispatcher:
         self._slots.wake()
 
     def lost(self, lease: Lease) -> None:
-        """Do not start this request: its lease is lost."""
+        """Drop this request if it has not begun, because its lease is lost."""
         if not lease.has_begun():
             self._recall = True
             self._slots.wake()
@@ -119,7 +119,7 @@ class Dispatcher:
 
         Args:
             changed: a function that is called when capacity and outcomes may have changed.
-            draining: whether to start nothing and abandon the requests that have not begun.
+            draining: whether to start no requests, and abandon those that have not begun.
             longest: the longest wait, in seconds.
         """
         self.stepped_at = at = now()
@@ -290,5 +290,5 @@ class Dispatcher:
             over, self._over = self._over, []
             outcomes, self._outcomes = self._outcomes, Outcomes()
             self._exchanger.deliver(outcomes, over)
-            # This follows the delivery, so that every request is always either held or delivered.
+            # Must follow the delivery, so that every request is always either held or delivered.
             self._answered += len(over)

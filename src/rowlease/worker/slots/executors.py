@@ -49,7 +49,8 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
     """The executor that the settings name, or else the executor of the tasks.
 
     Raises:
-        ConfigError: no such executor exists, tasks name different ones, or a task cannot run in it.
+        ConfigError: there is no such executor, tasks name different executors, or a task cannot run
+            in the executor.
     """
     name = settings.executor or executor_of_tasks(tasks)
     if name not in DEFAULTS:

@@ -2,12 +2,12 @@
 
 Nothing is written to the pipe. Its reading end is set up so that the kernel sends SIGKILL to the
 group, instead of SIGIO, at the next event of the pipe. The only possible event is that the writing
-end is closed, by `cut` or by the end of its process. So no process has to watch another, and a
-process id that is reused cannot cause a wrong kill.
+end is closed, by `cut` or by the end of the process that holds it. So no process has to watch
+another process, and the reuse of a process id cannot cause a wrong kill.
 
 PR_SET_PDEATHSIG must not be used in addition. It kills the child as soon as the thread that started
-the child ends. The child's end of the pipe is then closed too early, and processes that its tasks
-have started may survive.
+the child ends. Then the child's end of the pipe is closed too early, and processes that the child's
+tasks have started may survive.
 
 Source: fcntl(2), F_SETOWN, F_SETSIG and O_ASYNC. Only Linux has F_SETSIG.
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 
-# The memory begins with words of eight bytes. Each word has one writer. Requests are numbered in
-# the order in which the worker gave them to the child.
+# The memory begins with words of eight bytes. Each word has only one writer: the child or the
+# worker. Requests are numbered in the order in which the worker gave them to the child.
 #
 # The child writes BEGUN (how many requests it has begun) and STARTED (when the last one began).
 BEGUN, STARTED = 0, 1
@@ -44,16 +44,16 @@ class SharedMemory:
 
     @property
     def started(self) -> float:
-        """When the child began the last request."""
+        """When the child began the latest request, by `clock.now`."""
         return self._times[STARTED]
 
     @property
     def taken_to(self) -> int:
-        """The last request that was taken back."""
+        """The number of the last request that was taken back."""
         return self._marks[TAKEN_TO]
 
     def take_back(self, first: int, last: int) -> None:
-        """Have the child skip these requests."""
+        """Have the child skip the requests with the numbers from `first` to `last`."""
         self._marks[TAKEN_FROM] = first
         self._marks[TAKEN_TO] = last
 
@@ -68,7 +68,10 @@ class SharedMemory:
         self._marks[PROLONGED] = number
 
     def progress(self, number: int) -> tuple[float, str] | None:
-        """The last progress of the n-th request; None without any, or while it is being written."""
+        """The last progress of the n-th request.
+
+        None if the request has reported no progress, or while the child is writing it.
+        """
         turn = self._marks[TURN]
         last = (self._marks[PROGRESS_OF], self._times[FRACTION], self._note())
         if turn % 2 or turn != self._marks[TURN] or last[0] != number:

@@ -42,7 +42,7 @@ class Slot(Protocol):
 
 
 class Answer(NamedTuple):
-    """How a request ended in its slot, and how long it ran."""
+    """How a request ended in its slot, and its run time in seconds."""
 
     slot: Slot
     lease: Lease
@@ -54,8 +54,8 @@ class Death(NamedTuple):
     """The end of a slot that died or was killed.
 
     Attributes:
-        how: a text that describes how the slot ended.
-        running: the request that the slot was running, and its run time in seconds; or None.
+        how: a phrase that describes how the slot ended.
+        running: the request that the slot was running and its run time in seconds, or None.
         others: the other requests of the slot, in order.
     """
 

@@ -20,10 +20,10 @@ from rowlease.worker.attempt import Ending, NotRun, Returned, retry_after
 REQUEST = struct.Struct("=IHdqqII")
 #: The header of an outcome: the size of the body in bytes, a code, and the run time in seconds.
 OUTCOME = struct.Struct("=IBd")
-#: The codes of outcomes. READY and BROKEN answer the set-up. The body of DONE is the result, if
-#: there is one. The body of FAILED and DEAD is the error, its type and its traceback, separated by
-#: NUL. The body of RETRY is SECONDS and the same three texts. NOT_RUN means that the request was
-#: taken back, or that its lease had ended.
+#: The codes of outcomes. READY and BROKEN are the answers to the set-up. The body of DONE is the
+#: result, if there is one. The body of FAILED and DEAD is the error, its type and its traceback,
+#: separated by NUL. The body of RETRY is SECONDS, then the same three strings. NOT_RUN means that
+#: the request was taken back, or that its lease had ended.
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
 #: The pause before a retry, in seconds.
 SECONDS = struct.Struct("=d")
@@ -31,7 +31,7 @@ SECONDS = struct.Struct("=d")
 #: copy, because it reads the set-up before it can import this module.
 SET_UP = struct.Struct("=I")
 READ_BYTES = 1 << 16
-#: The replacement for NUL in a text, which no database can store.
+#: The replacement for NUL in a string, because no database can store NUL.
 NUL = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -49,7 +49,7 @@ def packed(ending: Ending) -> tuple[int, bytes]:
 
 
 def unpacked(code: int, body: bytes) -> Ending:
-    """Decode a code and a body. They may be invalid, because a task can write to the pipe, too."""
+    """Decode a code and a body. Both may be invalid, because a task can also write to the pipe."""
     if code == NOT_RUN:
         return NotRun()
     if code == DONE:
