@@ -42,8 +42,8 @@ class Producer(ABC):
 
         Args:
             task: a function with the decorator `task`.
-            args, kwargs: the arguments for the task, stored by name as a JSON object. For arguments
-                that you leave out, the task uses its defaults when it runs.
+            args, kwargs: the arguments for the task, stored by name as a JSON object. For an
+                argument that you leave out, the task's default at the time of the run applies.
 
         Raises:
             InvalidRequest: the arguments do not fit the task's parameters, cannot be written as

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rowlease.errors import ConfigError
 
-#: The environment variable with the DSN. Unlike a command line, other users cannot read it.
+#: The environment variable with the DSN. Other users can read command lines, but not this variable.
 DSN_VARIABLE = "ROWLEASE_DSN"
 #: The environment variable with the path of a file that contains the DSN.
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"

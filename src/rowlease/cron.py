@@ -21,8 +21,8 @@ from rowlease.errors import ConfigError
 #: The placeholder in a schedule's payload that the routine fire_schedule replaces with the time of
 #: the firing (ISO 8601, UTC).
 SCHEDULED_TIME = "{scheduled_time}"
-#: How far before a time the search for its last firings begins. The distance is doubled until
-#: enough firings are found.
+#: The length of the first period in which `due` searches for the latest firings. The period is
+#: doubled until it has enough firings.
 FIRST_WINDOW = timedelta(hours=1)
 #: The day from which a new expression is checked. An expression that never fires is refused.
 SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)

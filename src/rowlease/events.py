@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class QueueLeftOut(Event):
-    """The worker has tasks (`tasks`, their names) of a queue from which it does not claim."""
+    """The worker does not claim from `queue`, although it has tasks of that queue: `tasks`."""
 
     queue: str
     tasks: str
@@ -163,7 +163,7 @@ class RenewalsLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class RenewalsRecovered(Event):
-    """Leases are renewed again after `seconds`, and the worker claims again."""
+    """Leases are renewed again, `seconds` after `RenewalsLost`, and the worker claims again."""
 
     seconds: float
 
@@ -237,7 +237,7 @@ class StoreLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoreRecovered(Event):
-    """The database answers again, after `seconds`."""
+    """The database answers again, `seconds` after `StoreLost`."""
 
     seconds: float
 
@@ -278,7 +278,7 @@ class ScheduleFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleNotFired(Event):
-    """A due schedule cannot be fired. Workers try again; each emits this once for each error."""
+    """A due schedule cannot be fired. Workers try again; each worker emits each error once."""
 
     schedule: str
     error: str
@@ -342,7 +342,7 @@ class Events:
         self._subscribers: dict[type[Event], tuple[Subscriber, ...]] = {}
 
     def subscribe(self, subscriber: Subscriber, *kinds: type[Event]) -> None:
-        """Call `subscriber` with every event of these kinds. Without kinds, all events are passed.
+        """Call `subscriber` with every event of these kinds; without kinds, with every event.
 
         Name only the kinds that you need, because an event without a subscriber costs nothing.
         `Started` and `Finished` cost about a microsecond for each request. Subscribe before the

@@ -111,8 +111,8 @@ class Handle(Generic[R_co]):
         """Cancel the request if it is not running; otherwise ask its task to stop.
 
         Returns:
-            `ok` if the request is cancelled; `cancel_requested` if its running task is to stop;
-            `not_found` if it is complete, already cancelled, or does not exist.
+            `ok` if the request is cancelled; `cancel_requested` if its task is running and was
+            asked to stop; `not_found` if it is complete, already cancelled, or does not exist.
         """
         (outcome,) = self._store.cancel([self.request_id])
         return outcome

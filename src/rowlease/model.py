@@ -134,8 +134,8 @@ class LeasedRequest(NamedTuple):
     due_time: datetime
     locked_time: datetime
     lock_expires_time: datetime
-    #: The fencing token. Each claim raises it by a random number, and it is never reset. For a
-    #: million claims it stays below 2^53, so that JSON numbers hold it exactly.
+    #: The fencing token. Each claim raises it by a random number, and it is never reset. After a
+    #: million claims of a request it is still below 2^53, so JSON numbers hold it exactly.
     lock_token: int
     #: The number of this attempt; the first is 1.
     num_attempts: int

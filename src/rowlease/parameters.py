@@ -194,7 +194,7 @@ class Parameters:
             raise self._misfit(f"{what}{where}") from error
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """All these arguments by name."""
+        """All these arguments by name, including those that the caller gave by position."""
         if len(args) > len(self._positions):
             raise TypeError(
                 "arguments for `*args` cannot be enqueued, because a payload stores arguments by "
@@ -245,8 +245,8 @@ class Parameters:
     @functools.cached_property
     def _checked(self) -> inspect.Signature | None:
         try:
-            # Use the wrapper's own signature: a wrapper may take other arguments than the function
-            # that it wraps.
+            # Use the wrapper's own signature: a wrapper may take other arguments than the wrapped
+            # function.
             return inspect.signature(self._function, follow_wrapped=False)
         except ValueError:
             return None  # some functions written in C have no signature
@@ -259,7 +259,7 @@ class Parameters:
     def _positions(self) -> list[str]:
         """The names of the parameters that can be given by position.
 
-        For a wrapper with `*args`, these are the parameters of the function that it wraps.
+        For a wrapper with `*args`, these are the parameters of the wrapped function.
         """
         own = self._parameters
         if any(each.kind is each.VAR_POSITIONAL for each in own.values()):

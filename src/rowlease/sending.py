@@ -64,7 +64,7 @@ def send(
 
 
 class _Attempts:
-    """Tries an enqueue, in its own transaction, until no transient error occurs."""
+    """An enqueue in a transaction of its own. After a transient error it is tried again."""
 
     def __init__(self, store: Producing, request: EnqueueCall[Any], retry_for: timedelta) -> None:
         self._store = store

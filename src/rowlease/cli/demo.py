@@ -11,7 +11,7 @@ from rowlease.cli.options import dsn_option, json_option, needs_extra
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(1), help="Use only the first N rows.")
+@click.option("--rows", type=click.IntRange(1), help="The number of rows to use. Default: all.")
 @click.option(
     "--input",
     "source",

@@ -38,7 +38,8 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 @click.option(
     "--receipt",
     metavar="TEXT",
-    help="Commands with the same receipt within a day enqueue once. Errors print the receipt.",
+    help="Commands with the same receipt within a day enqueue once. If the outcome of a command is "
+    "unknown, the error has its receipt.",
 )
 @dsn_option
 @json_option

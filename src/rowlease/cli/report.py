@@ -33,7 +33,8 @@ def moment(text: str) -> datetime | timedelta:
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="2026-11-21, 2026-11-21T08:00 (UTC unless it has a zone), or a time ago: 90m, 7d.",
+    help="The start: 2026-11-21, 2026-11-21T08:00 (UTC unless it has a zone), or a duration before "
+    "now: 90m, 7d.",
 )
 @click.option(
     "--until",

@@ -22,7 +22,7 @@ from rowlease.spark.promotion import Staged
 
 QUEUE, KIND = "flights", "flight"
 
-#: The priorities of flights: the largest delay in minutes, the priority, and the label.
+#: The priorities of flights: each row has a maximum delay in minutes, a priority and a label.
 PRIORITIES = (
     (-15, 1, "over 15 min early"),
     (0, 2, "up to 15 min early"),

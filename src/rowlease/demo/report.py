@@ -22,8 +22,8 @@ class DemoReport(NamedTuple):
 
     Attributes:
         resumed: true if an earlier run has enqueued the load.
-        seconds: the time that each step took.
-        plot: the path of the picture; None if no request was left to run.
+        seconds: the time that each step took, by the name of the step.
+        plot: the path of the chart; None if no request was left to run.
     """
 
     source: Input
@@ -38,7 +38,7 @@ class DemoReport(NamedTuple):
 
     @property
     def rates(self) -> dict[str, float]:
-        """The rows per second of each stage of this run."""
+        """The rows per second of each stage of this run, by the name of the stage."""
         rows = {
             "stage": self.source.num_rows,
             "promote": self.source.num_rows,

@@ -217,7 +217,7 @@ def _check(
 
 @contextmanager
 def spark_session() -> Iterator[Any]:
-    """A local Spark session, which is stopped at the end unless it was already running."""
+    """A local Spark session. It is stopped after the block unless it was already running."""
     from pyspark.sql import SparkSession
 
     was_running = SparkSession.getActiveSession() is not None

@@ -19,15 +19,15 @@ EARTH_MILES = 3958.7613
 HORIZON = math.sin(math.radians(-0.833))
 #: The reference time of the formulas for the sun: noon UTC on 1 January 2000, as a Unix time.
 J2000 = 946_728_000
-#: The delay in minutes above which a flight is late, as in the airlines' own statistics.
+#: A flight is late if its delay is longer than this many minutes, as in airlines' statistics.
 LATE_MINUTES = 15
 #: Seconds between two samples of the sun's height during a flight. A divisor of 60.
 STEP_SECONDS = 6
 #: The tilt of the earth's axis, in radians.
 TILT = math.radians(23.439)
-#: The rotation of the earth relative to the stars in a day, in degrees.
+#: The angle in degrees by which the earth rotates in a day, relative to the stars.
 TURN_PER_DAY = 360.98564736629
-#: The same rotation in a second, in radians.
+#: The angle in radians by which the earth rotates in a second, relative to the stars.
 TURN_PER_SECOND = math.radians(TURN_PER_DAY) / 86400
 
 
@@ -126,7 +126,7 @@ def dark_seconds(
     anomaly = rad(357.528 + 0.9856003 * days)
     sun = rad(280.460 + 0.9856474 * days + 1.915 * sin(anomaly) + 0.020 * sin(2 * anomaly))
     sun_x, sun_y, sun_z = cos(sun), cos(TILT) * sin(sun), sin(TILT) * sin(sun)
-    # The place on earth below the sun at departure. After that the earth turns.
+    # The direction of the sun, seen from the turning earth, at departure.
     turned = rad(280.46061837 + TURN_PER_DAY * (left - J2000) / 86400)
     east_x = sun_x * cos(turned) + sun_y * sin(turned)
     east_y = sun_y * cos(turned) - sun_x * sin(turned)

@@ -50,10 +50,10 @@ def embedded(
     All processes of this machine with the same home share one server. The first process starts the
     server. About a second after the last process has left its block or was killed, the server
     stops; no block waits for that. The data stays. If the server is killed while a process uses it,
-    it is started again at the same address.
+    the keeper starts it again at the same address.
 
     Threads may enter at the same time, and blocks may nest. A forked child may use the DSN, but
-    does not keep the server running. If a container ends with its main process, the server is
+    does not keep the server running. If the container in which the server runs ends, the server is
     killed, and recovers at the next start.
 
     Args:
@@ -173,8 +173,8 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
     server = FileLock(order.path("server.lock"))
     try:
         if server.take():
-            # No server runs. So a server that crashed has left this file, or it was copied together
-            # with the home.
+            # No server runs. So a server that crashed has left this file, or the file was copied
+            # together with the home.
             (order.data / "postmaster.pid").unlink(missing_ok=True)
             port = _port(order)
         else:

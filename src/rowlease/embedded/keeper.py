@@ -81,8 +81,9 @@ class FileLock:
     """A lock file of the home.
 
     Child processes do not hold the lock, unless the descriptor is passed to them on purpose. The
-    descriptor is closed on exec (PEP 446). A forked child closes its copy, or it would hold the
-    lock until it ends. This does not release the parent's lock.
+    descriptor is closed on exec (PEP 446). A forked child closes its copy of the descriptor;
+    otherwise the child would hold the lock until it ends. Closing the copy does not release the
+    parent's lock.
     """
 
     _open: ClassVar[set[FileLock]] = set()

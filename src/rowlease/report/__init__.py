@@ -47,7 +47,8 @@ def make_report(
     range is read in its own snapshot. If no request is found, nothing is written.
 
     Args:
-        dsn: the DSN of a migrated PostgreSQL database. It needs the role rowlease_reader.
+        dsn: the DSN of a migrated PostgreSQL database. Its user needs the role
+            rowlease_reader.
         queues: the names of the queues; empty means all queues.
         since, until: the window. Each end is a time, or a duration before now by the database's
             clock. A time without a zone is UTC.

@@ -104,7 +104,7 @@ def as_json(figures: Figures, files: Sequence[Path]) -> dict[str, Any]:
 
 
 def plain(row: Failures | Step) -> dict[str, Any]:
-    """A row whose times are converted to text."""
+    """A row as a dict, with times in ISO 8601."""
     return {
         name: value.isoformat() if hasattr(value, "isoformat") else value
         for name, value in row._asdict().items()

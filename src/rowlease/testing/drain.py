@@ -82,8 +82,8 @@ def drain(
         queues: the names of the queues; None means all queues that are not empty.
         reraise: true to record a failed attempt and then raise the task's exception, unless it is
             Retry or DeadLetter. If false, exceptions are only in the returned list.
-        schedules: true to enqueue the due firings of schedules first. The schedules of `tasks` are
-            created if they do not exist.
+        schedules: true to begin with the schedules: those that `tasks` declare are created or
+            updated, and the due firings of all schedules for these tasks are enqueued.
         limit: the maximum number of requests to run.
 
     Returns:

@@ -10,7 +10,7 @@ from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
 from rowlease.worker.time_limits import WORKER_SILENT
 
-#: If a queue's oldest request has waited for at least this many seconds, its wait is coloured.
+#: The longest wait in a queue is shown in colour if it is at least this many seconds.
 LATE = 60.0
 #: The widths of a terminal, in characters, from which more columns are shown.
 SMALL, MEDIUM, WIDE = 56, 70, 100

@@ -18,8 +18,8 @@ class Queue(NamedTuple):
 
     Attributes:
         pending: the number of pending requests by priority, the most urgent first.
-        finished_rate, failed_rate: completed requests and failed attempts per second; None in the
-            first sample with this queue.
+        finished_rate, failed_rate: completed requests and failed attempts per second; None if no
+            earlier sample can be compared.
         oldest_seconds: the longest time that a waiting request has been due; None if no request
             waits.
     """
