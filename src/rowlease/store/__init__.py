@@ -1,8 +1,8 @@
 """The only package that knows a database.
 
-`open_store` returns a `Store`. All other packages use the values of `rowlease.model`. Their
-functions take the role of the store that they need: Producing, Consuming, Scheduling, Operating or
-Reading.
+`open_store` returns a `Store`. Its methods take and return the values of `rowlease.model`. A
+function that needs only some of the methods takes one of the store's roles: Producing, Consuming,
+Scheduling, Operating or Reading.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ __all__ = [
     "schema_differences",
 ]
 
-#: The shortest and the longest pause, in seconds, before a migration that did not get a lock is
-#: tried again.
+#: The shortest and the longest pause, in seconds, before the next try of a migration that did not
+#: get a lock.
 MIGRATION_PAUSE = 1.0, 3.0
 
 
@@ -65,7 +65,8 @@ def open_store(
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         application_name: the name that pg_stat_activity or sys.dm_exec_sessions shows.
         call_timeout: how long a call may take before it raises StoreTimeout (more than 0). Some
-            routines may take longer (`rowlease.store.deadlines`). `Store.within` sets another time.
+            routines have a longer limit (`rowlease.store.deadlines`). `Store.within` sets another
+            limit for all calls.
 
     Raises:
         ConfigError: the DSN does not name an engine that rowlease knows.
@@ -101,8 +102,8 @@ def migrate(
     """Bring the database to this version's schema and routines, in one transaction.
 
     Safe to call again, and from several threads, processes and hosts at once. Workers may run
-    meanwhile. If another transaction holds a table for long, or in a deadlock, everything is rolled
-    back and tried again for ten minutes. Between two tries, nobody waits for the migration.
+    meanwhile. If the migration does not get a lock soon, or in a deadlock, everything is rolled
+    back and tried again for ten minutes. Between two tries, the migration blocks no other call.
 
     Args:
         on_retry: a function that is called with the error before each further try.

@@ -1,7 +1,7 @@
 """Writes and reads many rows at once, without routines.
 
-Rows are written to the tables `lane` and `staging` by COPY, and read from the views by a cursor. No
-worker sees the rows of a load before `promote`.
+Rows are written to the tables `lane` and `staging` by COPY, and read with cursors. No worker sees
+the rows of a load before `promote`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LANE = ("run_number", "part", "ends_part", "priority", "kind", "payload")
 
 
 class Window(NamedTuple):
-    """A range of times when requests ended. For an unfinished request, its last lease counts.
+    """A range of times, which selects requests by their end, or if unfinished by the last lease.
 
     Attributes:
-        since: the first time, as text that PostgreSQL can read; None means no limit.
-        until: the end, which is excluded; None means no limit.
+        since: the start of the range, as a string that PostgreSQL can read; None means no limit.
+        until: the end, which is not part of the range; None means no limit.
     """
 
     since: str | None = None
@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 
 class IdRange(NamedTuple):
-    """A range of request ids, both ends included. None means that there are no rows."""
+    """A range of request ids that includes both ends. Ends of None mean that there are no rows."""
 
     first: int | None
     last: int | None
@@ -48,9 +48,10 @@ class BulkStore(Store):
             blocks: CSV; each block has whole rows.
 
         Raises:
-            InvalidRequest: a row that the table refuses.
-            LoadLost: another run has taken the load over, or it is promoted; only from the lane.
-            StoreError: from the database.
+            InvalidRequest: the table refuses a row.
+            LoadLost: another run has taken the load over, or the load is promoted. Only writes to
+                the lane raise this.
+            StoreError: any other error of the database.
         """
 
     @abstractmethod

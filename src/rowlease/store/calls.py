@@ -1,4 +1,7 @@
-"""What all calls of routines have in common. The store of each engine implements `_call`."""
+"""The base of the store's roles: all calls of routines go through it.
+
+The store of each engine implements `_call`.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ V = TypeVar("V", Corrected, Depth, Explanation, Finding, Maintained, Schedule, S
 
 
 class Notifications(Protocol):
-    """A connection that waits for notifications that requests may have been enqueued."""
+    """A connection on which notifications arrive. Each means that requests may be waiting."""
 
     def announce_idle(self, idle: bool) -> None:
         """Announce whether this worker is idle. Producers notify only idle workers."""
 
     def wait(self, timeout: timedelta) -> bool:
-        """Block until a notification arrives (True) or the time has passed (False)."""
+        """Block until a notification arrives (return True) or the time has elapsed (False)."""
 
     def close(self) -> None: ...
 
@@ -48,9 +51,9 @@ class Calls(ABC):
 
     Calls are synchronous and may be made from several threads. Each call uses one connection of a
     small pool and is a transaction of its own, unless the caller passes a `connection`. Each call
-    has a deadline (`rowlease.store.deadlines`), which covers the wait for a connection and the
-    whole answer. A connection whose call misses the deadline is closed. A call on the caller's
-    connection has the time limits of that connection.
+    on the pool has a deadline (`rowlease.store.deadlines`), which covers the wait for a connection
+    and the whole answer. If a call misses its deadline, its connection is closed. A call on the
+    caller's connection has only the time limits of that connection.
 
     Raises:
         StoreTimeout, StoreUnavailable, StoreConflict, SchemaMismatch, AccessDenied, InvalidRequest,
@@ -59,20 +62,21 @@ class Calls(ABC):
 
     #: The DSN without the password, for messages.
     where: str
-    #: Wakes callers that wait for the end of a request. The key is the request's id as text. If the
-    #: last worker of a request died, there is no notification. So callers must also poll.
+    #: Wakes callers that wait for the end of a request. The key is the request's id as a string. A
+    #: notification may be missing, for example if the worker of a request died. So callers must
+    #: also poll.
     finished: SharedListener
     #: Wakes callers that wait for room in a queue. The key is the queue's name.
     room: SharedListener
-    #: How long a call may take.
+    #: How long a call may take by default.
     _call_timeout: timedelta
-    #: The time that `within` has set instead, also for long routines.
+    #: The deadline that `within` has set for all calls; None means the defaults.
     _timeout: timedelta | None = None
 
     def within(self, timeout: timedelta) -> Self:
-        """A copy of this store with another deadline for every call, also of long routines.
+        """A copy of this store with this deadline for every call, also for calls of long routines.
 
-        The copy shares the connections. Making one takes a microsecond and is safe in any thread.
+        The copy shares the connection pool. A copy takes a microsecond, and is safe in any thread.
         """
         bounded = copy.copy(self)
         bounded._timeout = timeout
@@ -91,14 +95,11 @@ class Calls(ABC):
     @property
     @abstractmethod
     def can_notify(self) -> bool:
-        """Whether producers can notify idle workers. This is known after the first call."""
+        """Whether producers can notify idle workers. The value is known after the first call."""
 
     @abstractmethod
     def listen(self, queues: Sequence[str]) -> Notifications:
-        """Listen for notifications of these queues, on a separate connection.
-
-        A notification means that there may be work.
-        """
+        """Listen for notifications of these queues, on a separate connection."""
 
     @abstractmethod
     def close(self) -> None:
@@ -129,7 +130,7 @@ class Calls(ABC):
     ) -> list[Any]:
         """All rows that a routine returns, with the columns that this version knows.
 
-        A later version may add columns at the end, which clients of this version ignore.
+        A later version of the routine may add columns at the end, which this version ignores.
         """
         rows = self._call(name, connection, columns, **arguments)
         wide = rows and len(rows[0]) > len(columns)
@@ -163,7 +164,10 @@ def storable(text: str) -> str:
 
 
 def details_of(failures: Sequence[Failure]) -> dict[str, list[str | None] | None]:
-    """The types and tracebacks of failures as parameters. Both are None if no failure has any."""
+    """The types and tracebacks of failures as parameters.
+
+    Both parameters are None if no failure has a type or a traceback.
+    """
     details = [
         (f.error_type and storable(f.error_type), f.traceback and storable(f.traceback))
         for f in failures

@@ -1,9 +1,9 @@
-"""The comments of rowlease's objects, which a database shows beside each of them.
+"""Collects the comments of rowlease's objects from the SQL files, for the database to show.
 
 Each comment is written once. The comment of a routine or view is the header of its file. The
 comment of a table is above its definition in the migrations, and the comment of a column is at the
-end of its line there. A column without a comment has that of the first column with the same name. A
-table or column of SQL Server without a comment has that of PostgreSQL.
+end of the column's line there. A column without a comment gets the comment of the first column with
+the same name. A table or column of SQL Server without a comment gets that of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def _header(script: Routine) -> str:
 
 
 def _columns_of_view(script: Routine) -> Iterator[tuple[str, str]]:
-    """The columns of a view and their remarks, read from a text such as `name, name (remark)`.
+    """The columns of a view and their remarks, read from a string such as `name, name (remark)`.
 
-    `the columns of queue` stands for the columns of that table. An inbox, which nobody can read,
-    lists its columns as `params`.
+    `the columns of queue` means the columns of that table. A view that is only written to (an
+    inbox) lists its columns in the field `params`.
     """
     listed = script.header["params"]
     if listed == "none":

@@ -1,7 +1,7 @@
 """Completes a request in the caller's transaction, on the caller's connection.
 
-A running task has no store, only the connection on which it makes its changes. Connections are
-recognised by their attributes, so that no library is imported that the task does not use.
+A running task has no store, only the connection on which the task makes its changes. Connections
+are recognised by their attributes, so that no library is imported that the task does not use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, 
 
     Raises:
         LeaseLost: the outcome is not `ok`.
-        ConfigError: the connection is of another kind, or in autocommit mode.
+        ConfigError: `bind` would not accept the connection, or it is in autocommit mode.
         Exception: any exception of the connection's library.
     """
     if hasattr(connection, "run_sync"):  # SQLAlchemy's AsyncConnection or AsyncSession

@@ -71,7 +71,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         floor: str | None = None,
     ) -> Exchanged:
-        """Report outcomes and claim up to `limit` requests (0: none), in one transaction."""
+        """Report outcomes and claim up to `limit` requests in one transaction. 0 means no claim."""
         results = [result for _, result in completed]
         rows = self._rows(
             EXCHANGED,
@@ -84,7 +84,7 @@ class Consuming(Calls):
             p_floor=floor,
             p_complete_ids=[held.request_id for held, _ in completed],
             p_complete_tokens=[held.lock_token for held, _ in completed],
-            # Most tasks return nothing, and psycopg converts a list of texts one by one in Python.
+            # Most tasks return nothing, and psycopg would convert each string of a list in Python.
             p_results=results if any(result is not None for result in results) else None,
             p_fail_ids=[held.request_id for held, _ in failed],
             p_fail_tokens=[held.lock_token for held, _ in failed],
@@ -116,8 +116,8 @@ class Consuming(Calls):
                 transaction commits, so each effect of this transaction happens exactly once.
 
         Raises:
-            LeaseLost: with a `connection`, an outcome is not `ok`. Roll back: another worker may
-                own the request, or the request was completed before.
+            LeaseLost: a `connection` is given and an outcome is not `ok`. Roll back: another worker
+                may have leased the request, or the request was completed before.
             ConfigError: the `connection` is in autocommit mode.
         """
         if connection is not None:
@@ -172,8 +172,9 @@ class Consuming(Calls):
             errors: the reason for each request, which becomes its last error.
 
         Returns:
-            The outcomes, and whether each request is a dead letter now. A request becomes one if no
-            live worker of its queue has known its kind for the queue's `unknown_kind_seconds`.
+            The outcomes, and whether each request is a dead letter now. A request becomes a dead
+            letter if for the queue's `unknown_kind_seconds` no live worker of its queue has known
+            its kind.
         """
         rows = self._rows(
             (*OUTCOME, "dead"),
@@ -209,7 +210,7 @@ class Consuming(Calls):
         lease: timedelta | None = None,
         started: Sequence[bool] | None = None,
     ) -> list[Renewal]:
-        """Extend leases. `started` tells for each request whether its task has begun."""
+        """Extend leases. `started` says for each request whether its task has begun."""
         rows = self._rows(
             Renewal._fields,
             "renew",
@@ -248,7 +249,10 @@ class Consuming(Calls):
         consumer_priority: int = 0,
         kinds: Sequence[str] | None = None,
     ) -> None:
-        """Report that a worker is alive, its load, and the kinds it knows (None: perhaps all)."""
+        """Report that a worker is alive, its load, and the kinds that it knows.
+
+        Kinds of None mean that the worker may know every kind.
+        """
         self._call(
             "worker_heartbeat",
             p_worker_id=worker_id,
@@ -267,7 +271,7 @@ class Consuming(Calls):
         self._call("remove_worker", p_worker_id=worker_id)
 
     def maintain(self, limit: int = 1000) -> list[Maintained]:
-        """Do one round of housekeeping. While another caller does it, the result is empty."""
+        """Do one round of housekeeping. If another caller is doing one, do nothing; return []."""
         return self._values(Maintained, "maintain", p_limit=limit)
 
 

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 #: The default for one call. It covers getting a connection, sending, and receiving the answer.
 CALL = timedelta(seconds=30)
-#: The deadlines of calls whose work may be large. The server cancels these calls later, too.
+#: The deadlines of routines that may have much work. The server cancels their calls accordingly
+#: later.
 LONG = {
     "maintain": timedelta(minutes=2),
     "cancel": timedelta(minutes=5),
@@ -29,12 +30,12 @@ BULK_AT_SERVER = timedelta(hours=2)
 MIGRATE = timedelta(hours=2)
 #: How long a migration waits for one lock. While it waits, other transactions queue behind it.
 MIGRATION_LOCK = timedelta(milliseconds=500)
-#: How long a migration that did not get a lock is tried again.
+#: For how long a migration that does not get a lock is repeated.
 MIGRATION = timedelta(minutes=10)
 #: Seconds to connect to one address of one host of the DSN, including TLS and login.
 CONNECT = 10
-#: Milliseconds between the server's checks, during a call, that the client is still connected. So a
-#: claim that waited for a lock is not made for a client that has given up.
+#: Milliseconds between two checks, by the server during a call, that the client is still connected.
+#: So a claim that has waited for a lock is not made for a client that has given up.
 GONE = 1000
 #: Seconds of silence after which a listening connection is probed.
 LISTENER_SILENT = 10.0

@@ -18,7 +18,7 @@ from rowlease.store.routines import packaged
 RECORDS = {"postgresql": "rowlease.schema_info", "sqlserver": "rowlease.SchemaInfo"}
 #: The kinds of objects that every migration replaces.
 REINSTALLED = {"routine", "view", "trigger", "grant"}
-#: What to do with an object that this release does not have, by kind.
+#: The advice for an object that this release does not have, by the object's kind.
 UNWANTED = {
     "grant": "revoke it", "deny": "revoke it", "revoke": "grant it", "member": "remove it",
 }  # fmt: skip
@@ -31,7 +31,7 @@ class Difference(NamedTuple):
         object: the kind and name of the object, such as `column rowlease.queue.kind`.
         expected: the definition in this release; None if this release has no such object.
         found: the definition in the database; None if the object is missing there.
-        advice: what to do, as text.
+        advice: what to do about the difference.
     """
 
     object: str

@@ -8,7 +8,7 @@ from rowlease.errors import ConfigError
 
 #: A host with an optional port.
 HOST = r"(\[[^]/]*\]|[^]:/[,]*)(:\d*)?"
-#: Hosts and an optional database. A text that matches cannot contain a password.
+#: Hosts and an optional database. A string that matches cannot contain a password.
 ADDRESS = rf"{HOST}(,{HOST})*(/.*)?"
 POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
@@ -34,7 +34,7 @@ def check_engine(dsn: str) -> None:
 
 
 def redact(dsn: str) -> str:
-    """The DSN without its password, for messages and logs. Doubtful parts are masked."""
+    """The DSN without its password, for messages and logs. Parts that may contain it are masked."""
     scheme, _, rest = dsn.partition("://")
     if not re.fullmatch(r"[a-z][a-z+]*", scheme) or not rest:
         return "***"

@@ -28,8 +28,8 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 
-#: A text is an SQLSTATE, its class (the first two characters), the name of a constraint, or one of
-#: the names below. An integer is an error number of SQL Server.
+#: A code that is a string is an SQLSTATE, the class of SQLSTATEs (their first two characters), the
+#: name of a constraint, or one of the names below. An integer is an error number of SQL Server.
 Code = str | int
 #: There is no connection.
 NOT_CONNECTED = "not connected"
@@ -211,7 +211,8 @@ def our_error(
     """The exception for an error of a database.
 
     Args:
-        codes: the codes of the error, the most specific first. The first one in the table decides.
+        codes: the codes of the error, the most specific first. The first code that the table has
+            decides.
         text: the database's message.
         where: the DSN without the password.
         migrating: whether the caller is `migrate`.

@@ -28,7 +28,7 @@ class Operating(Calls):
         limit: int = 10_000,
         dry_run: bool = False,
     ) -> list[Enqueued]:
-        """Make dead letters wait again; return `ok`, `duplicate` or `not_found` for each."""
+        """Make dead letters wait again. Return `ok`, `duplicate` or `not_found` for each."""
         rows = self._rows(
             OUTCOME,
             "requeue",
@@ -63,7 +63,7 @@ class Operating(Calls):
         return int(count)
 
     def pause(self, queue: str) -> None:
-        """Stop claims from a queue. Calls that are under way may still claim."""
+        """Stop claims from a queue. Claims that are under way may still get requests."""
         self._call("pause", p_queue_name=queue)
 
     def resume(self, queue: str) -> None:
@@ -78,7 +78,7 @@ class Operating(Calls):
         return cast("dict[str, Any]", found)
 
     def delete_queue(self, queue: str, *, purge: bool = False, dry_run: bool = False) -> int:
-        """Delete a queue without requests, live workers, schedules and loads. Its history stays.
+        """Delete a queue that has no requests, live workers, schedules or loads. Keep its history.
 
         Args:
             purge: whether to purge up to 10,000 waiting or failed requests of the queue first.

@@ -1,4 +1,4 @@
-"""A connection pool. A call uses one connection, and waits for it until its deadline at most."""
+"""A connection pool. Each call uses one connection, for which it waits until its deadline."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Pool(Generic[C]):
         self._closed = False
 
     def take(self, seconds: float) -> C:
-        """Check a connection out. The caller must give it back.
+        """Take a connection from the pool, or open one. The caller must give it back.
 
         Raises:
             NotConnected: no connection was available in time.
@@ -68,9 +68,9 @@ class Pool(Generic[C]):
             raise
 
     def give_back(self, connection: C, *, is_sound: bool) -> None:
-        """Check a connection in. Close it if it is not sound.
+        """Put a connection back into the pool. Close a connection that is not sound.
 
-        In that case all idle connections are closed, too: they probably have the same fault.
+        All idle connections are then closed as well, because they probably have the same fault.
         """
         self._places.release()
         if is_sound:

@@ -70,17 +70,17 @@ class Producing(Calls):
     def begin_load(
         self, load_id: str, queue: str, run_by: str, columns: str | None = None
     ) -> Begun | Promoted:
-        """Take a load over before its rows are staged. Drop the staged rows of an earlier run.
+        """Begin a run of a load, before its rows are staged. Drop the rows of an earlier run.
 
-        A run may call this again: it gets the same number, and nothing is dropped.
+        A run may make this call again: then it gets the same run number, and no rows are dropped.
 
         Args:
             run_by: the unique name of the run, 1 to 200 characters.
             columns: a description of the rows, which must be the same in every run.
 
         Returns:
-            What the writers of its rows need; or, if the load is already promoted, the counts of
-            the promotion.
+            The values that the writers of the load's rows need; or, if the load is already
+            promoted, the counts of the promotion.
 
         Raises:
             LoadLost: a later run has taken the load over from this one.
@@ -107,7 +107,7 @@ class Producing(Calls):
         self._call("report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows)
 
     def discard_staged(self, load_id: str, run_number: int, kept_parts: Sequence[int]) -> int:
-        """Drop the rows that a run has staged, except these parts. Return their number.
+        """Drop the rows that a run has staged, except these parts. Return how many were dropped.
 
         Raises:
             LoadLost: another run has taken the load over.
@@ -129,11 +129,11 @@ class Producing(Calls):
         kind: str | None = None,
         num_clamped: int = 0,
     ) -> Promoted:
-        """Make a load's rows requests of its queue, whole or not at all.
+        """Turn all rows of a load into requests of its queue, or none of them.
 
         Args:
-            kind: for rows without a kind.
-            num_clamped: how many rows have a priority that their writer has lowered.
+            kind: the kind of rows that have none.
+            num_clamped: the number of rows whose priority their writer has lowered.
 
         Raises:
             LoadLost: another run has taken the load over.

@@ -75,7 +75,7 @@ class Reading(Calls):
         return cast("dict[str, Any]", found)
 
     def list_workers(self) -> list[WorkerState]:
-        """Every registered worker, sorted by host and process."""
+        """Every registered worker, sorted by host and process id."""
         return [
             WorkerState._make((*row[:4], tuple(json.loads(row[4])), *row[5:9], duration(row[9])))
             for row in self._rows(WORKER, "list_workers")
@@ -125,10 +125,10 @@ class Reading(Calls):
         """The newest requests that match, after those that an earlier call has found.
 
         Args:
-            as `rowlease.finding.Filter`.
-            limit: how many to return, at most; from 1.
-            after: `after` of the earlier call.
-            look: how many requests the call may read of each table; from 1.
+            The filters are those of `rowlease.finding.Filter`.
+            limit: the maximum number of requests to return (1 or more).
+            after: the value `after` that the earlier call returned.
+            look: the maximum number of requests to read from each table (1 or more).
         """
         *rows, last = self._rows(
             FOUND,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: Alembic keeps its state in globals, so one thread at a time may use it.
 _alembic = Lock()
 
-#: The revision of the previous release. Its clients still work after this release has migrated the
-#: database. This number increases with each release that changes a table.
+#: The revision of the previous release. Clients of that release still work after this release has
+#: migrated the database. Each release that changes a table increases this number.
 OLDEST_CLIENT = "0001"
 
 #: The first line of the output of `rowlease migrate --sql`.
@@ -100,8 +100,8 @@ class Installed(NamedTuple):
 def check_schema(schema: Schema | None, where: str) -> None:
     """Raise SchemaMismatch unless this version works with a database's schema.
 
-    A version works with its own schema, and with a newer schema that allows it: release N runs on
-    the schemas of releases N and N+1.
+    A version works with its own schema, and with a newer schema that still allows this version:
+    release N runs on the schemas of releases N and N+1.
 
     Args:
         schema: the schema of the database; None if there is none.
@@ -113,7 +113,7 @@ def check_schema(schema: Schema | None, where: str) -> None:
             f"the database at {where} is at schema {schema.revision if schema else 'none'}; "
             "run `rowlease migrate`"
         )
-    # Revisions have four digits, so they can be compared as texts.
+    # Revisions have four digits, so they can be compared as strings.
     oldest = schema.oldest_client or schema.revision
     if oldest > known[-1]:
         raise SchemaMismatch(

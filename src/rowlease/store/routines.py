@@ -55,7 +55,7 @@ def packaged(folder: str) -> Path:
 
 @cache
 def load_routines(engine: str) -> dict[str, Routine]:
-    """All routines of an engine by name; views and grants are not among them."""
+    """All routines of an engine by name, without views and grants."""
     root = packaged("sql") / engine
     apart = {root / "views", root / "testing", root}
     files = (path for path in root.rglob("*.sql") if path.parent not in apart)

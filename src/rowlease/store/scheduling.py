@@ -32,10 +32,10 @@ class Scheduling(Calls):
             cron: the cron expression: minute, hour, day, month, weekday.
             kind: the task of each firing.
             time_zone: the time zone of the cron expression.
-            payload: the payload as JSON text. In each firing, `{scheduled_time}` is replaced by its
-                time.
-            catch_up: the maximum number of missed firings to enqueue late (1 to 1000). Only the
-                latest are enqueued.
+            payload: the payload as JSON text. In each firing, `{scheduled_time}` is replaced by the
+                time of the firing.
+            catch_up: the maximum number of missed firings to enqueue late (1 to 1000). If more were
+                missed, only the latest are enqueued.
 
         Returns:
             `ok`, or `repeat` if nothing changed. The second value is the time from which firings

@@ -9,13 +9,12 @@ from contextlib import closing, contextmanager
 from time import monotonic
 from typing import Protocol
 
-#: Times after the session has begun to listen, in seconds. All callers are woken at each of them:
-#: an event may have happened before, or a transaction that saw no listener may have committed
-#: since.
+#: Seconds after the start of a session at which all callers are woken. An event may have happened
+#: before the session listened, or a transaction that saw no listener may have committed later.
 LOOKS = (0.0, 0.02, 0.2)
 #: Seconds between two checks whether any caller is still waiting.
 TICK = 0.1
-#: Seconds for which the session stays open when no caller waits. Often another caller follows.
+#: Seconds for which the session stays open when no caller waits, because often another follows.
 LINGER = 1.0
 #: Seconds until a session that failed or could not be opened is opened again.
 REOPEN = 1.0

@@ -20,8 +20,8 @@ from rowlease.store.postgresql.store import PostgresStore
 FETCHED = 5_000
 #: The condition for unfinished requests in the view `requests`, which also has the history.
 UNFINISHED = "status in ('Scheduled', 'Pending', 'Processing', 'Failed')"
-#: The time that a window refers to. For the history it must be the plain column, so that PostgreSQL
-#: can skip partitions.
+#: The time of a request that a `Window` selects by, for each table. For the history it must be the
+#: plain column, so that PostgreSQL can skip partitions.
 WHEN = {"queue": "coalesce(completion_time, locked_time)", "queue_history": "completion_time"}
 
 

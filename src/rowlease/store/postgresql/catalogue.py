@@ -127,5 +127,5 @@ def read(connection: psycopg.Connection) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """The text without line breaks, and without the tables that PostgreSQL < 16 writes."""
+    """The definition without line breaks, and without the table names that PostgreSQL < 16 adds."""
     return re.sub(r"\s+", " ", re.sub(r"\b(?!rowlease)\w+\.(?=\w)", "", text)).strip()

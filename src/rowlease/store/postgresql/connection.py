@@ -37,7 +37,7 @@ class BoundedConnection(psycopg.Connection):
         try:
             return super().wait(_until(gen, monotonic() + self.patience), *args, **kwargs)
         except Unanswered:
-            # A late answer would be taken for the answer to the next call. Closing does not block.
+            # A late answer would be taken for the answer to the next call. `close` does not block.
             self.close()
             raise
 
@@ -58,10 +58,10 @@ def _until(gen: PQGen[RV], deadline: float) -> Generator[Any, Any, RV]:
 
 
 def has_no_news(connection: BoundedConnection) -> bool:
-    """Whether nothing arrived while the connection was idle.
+    """Whether no data arrived while the connection was idle.
 
-    A server that ends a session sends data. Without this check, a call might be sent to a session
-    that has ended, and it would be unknown whether the call took effect.
+    A server that ends a session sends data. Without this check, a call might be sent on a session
+    that has ended, and the caller would not know whether the call took effect.
     """
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)

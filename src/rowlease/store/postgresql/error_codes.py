@@ -68,7 +68,7 @@ def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
 
 
 def is_read_only(error: psycopg.Error) -> bool:
-    """Whether the server is read-only. If so, another server may have its name by now."""
+    """Whether the server is read-only. If so, its host name may by now name another server."""
     return error.sqlstate in error_messages.STANDBY.codes
 
 

@@ -1,4 +1,4 @@
-"""Literals of arrays. psycopg needs seven to ten times as long for the same literals."""
+"""Makes literals of arrays. psycopg takes seven to ten times as long to make the same literals."""
 
 from __future__ import annotations
 

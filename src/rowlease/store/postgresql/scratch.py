@@ -1,4 +1,4 @@
-"""Creates databases for tests and stops their clocks. `rowlease.testing` uses this."""
+"""Creates databases for tests, and stops their clocks, for `rowlease.testing`."""
 
 from __future__ import annotations
 

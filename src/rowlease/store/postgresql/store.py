@@ -46,7 +46,7 @@ from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
 
-#: How often a call is tried if each try ends in a deadlock.
+#: The maximum number of tries of a call if each try ends in a deadlock.
 TRIES = 3
 
 
@@ -98,7 +98,7 @@ class PostgresStore(Store):
             raise InvalidRequest(unencodable(error)) from error
 
     def _call_own(self, text: str, arguments: dict[str, Any], timeout: timedelta) -> list[Any]:
-        """Call on a pooled connection. Call again after a deadlock, which rolled the call back."""
+        """Call on a pooled connection. After a deadlock, which rolled the call back, call again."""
         ends = time.monotonic() + timeout.total_seconds()
         for tries_left in reversed(range(TRIES)):
             try:

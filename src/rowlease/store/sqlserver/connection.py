@@ -18,7 +18,7 @@ from rowlease.store.sqlserver.dsn import read_dsn
 #: The seconds of silence before the first TCP keep-alive probe and between probes. A dead network
 #: must be noticed within a lease, and not after TCP's default of two hours.
 KEEP_ALIVE = {"KeepAlive": "10", "KeepAliveInterval": "5"}
-#: The installed drivers that can be used, the best first.
+#: The names of the system's drivers that can be used, the preferred driver first.
 INSTALLED = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
 #: The folders of the PyPI package, and the file that identifies each family of distributions.
 FAMILIES = {
@@ -130,7 +130,7 @@ def driver() -> str:
 
 
 def _bundled() -> Iterator[Path]:
-    """The drivers for this machine in the PyPI package `mssql-python-odbc`, the best first."""
+    """The drivers for this machine in the PyPI package `mssql-python-odbc`, preferred first."""
     spec: Any = find_spec("mssql_python_odbc")
     if spec is None or spec.origin is None:
         return

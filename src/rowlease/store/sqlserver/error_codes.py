@@ -57,7 +57,7 @@ class OdbcError(NamedTuple):
         if not records:
             return cls(state, 0, message.strip() or type(error).__name__, False)
         connecting = "(SQLDriverConnect)" in message
-        # A failed login has several records. The first record with a number has the reason.
+        # The error of a failed login has several records. The first with a number has the reason.
         first = next((found for found in records if found.code), records[0])
         return first._replace(in_connecting=connecting)
 

@@ -28,12 +28,12 @@ from rowlease.store.store import Store
 if TYPE_CHECKING:
     import pyodbc as odbc
 
-#: A call that waits 10 s for a lock, of DDL or of a caller's transaction, fails and is repeated.
+#: A call that waits 10 s for a lock (held by DDL or a caller's transaction) fails and is repeated.
 LOCK_TIMEOUT = "set lock_timeout 10000"
 #: The longest pauses before a call is repeated, in seconds. Up to half is taken off at random.
 PAUSES = (0.02, 0.1, 0.3, 1.0)
-#: Idempotent calls: a second call returns `repeat` or changes nothing. Claims are not among them:
-#: nobody would renew the leases of an answer that was lost.
+#: Idempotent routines: a second call returns `repeat` or changes nothing. Routines that claim are
+#: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
     "complete", "fail", "abandon", "renew", "report_progress", "begin_load",
     "promote", "discard_staged", "maintain", "depth",
@@ -103,7 +103,10 @@ class SqlServerStore(Store):
         )
 
     def _call_once(self, call: ProcedureCall, seconds: float) -> list[Any]:
-        """Call once, in another thread, because the driver times out three times as late."""
+        """Call once, in another thread.
+
+        So this thread can stop waiting in time: the driver's own timeout comes three times as late.
+        """
         ends = time.monotonic() + seconds
         own = self._take(seconds)
         own.timeout = max(1, math.ceil(seconds))  # the driver then cancels the call
@@ -138,7 +141,7 @@ class SqlServerStore(Store):
 
     @contextmanager
     def _using(self, own: odbc.Connection) -> Iterator[None]:
-        """Give the connection back after the block. Errors of the driver are converted."""
+        """Give the connection back after the block. Convert errors that the driver raises in it."""
         is_sound = False
         try:
             yield
