@@ -284,9 +284,16 @@ class Machine(RuleBasedStateMachine):
             self.receipts[key] = [id for id in ids if id is not None]
 
     @precondition(lambda self: len(self.model.of(*LIVE, "Failed")) < MOST)
-    @rule(priorities=st.lists(st.integers(0, 3), min_size=1, max_size=4), staged=st.booleans())
-    def load(self, priorities: list[int], staged: bool) -> None:
-        """A load is due when it is promoted. No other request is due at that very moment."""
+    @rule(
+        priorities=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+        staged=st.booleans(),
+        cut=st.integers(1, 4),
+    )
+    def load(self, priorities: list[int], staged: bool, cut: int) -> None:
+        """A load is due when it is promoted. No other request is due at that very moment.
+
+        In the lane it has a part up to the cut, and another one after it.
+        """
         self.loads += 1
         name = f"load {self.loads}"
         run = self.store.begun(name)
@@ -295,7 +302,8 @@ class Machine(RuleBasedStateMachine):
             for place, priority in enumerate(priorities)
         ]
         if isinstance(self.store, PostgresSession) and not staged:
-            self.store.lay(name, run, rows)
+            for number, part in enumerate(filter(None, (rows[:cut], rows[cut:]))):
+                self.store.lay(name, run, part, number << 16)
         else:
             self.store.stage(name, run, rows)
         self.time_passes(0.001)
