@@ -113,7 +113,7 @@ class AsyncClient(AsyncProducer):
             await asyncio.wrap_future(opening)
         except BaseException:
             threads.shutdown(wait=False)
-            # After a cancellation, the client may be opened later; then close it.
+            # After a cancellation the thread may still open the client, so close it then.
             opening.add_done_callback(lambda _: self._client.__exit__(None, None, None))
             raise
         self._threads = threads

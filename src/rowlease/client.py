@@ -118,8 +118,8 @@ class Client(Producer):
     """Puts requests into queues.
 
     Several threads may use one client. After a transient error (a lost connection, or a database
-    that cannot be reached or does not answer) an enqueue is repeated with the same receipt. So it
-    enqueues once, even if an earlier try was committed.
+    that cannot be reached or does not answer) an enqueue is repeated with the same receipt. So a
+    call enqueues once, even if an earlier try was committed.
 
     Args:
         dsn: the database, for example `postgresql://user:password@host:port/database`. None means

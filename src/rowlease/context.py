@@ -39,7 +39,7 @@ class Context:
 
     Attributes:
         request_id: the id of the request.
-        lock_token: the fencing token of this attempt. It is larger at each claim of the request.
+        lock_token: the fencing token of this attempt. Each claim of the request raises the token.
         attempt: the number of this attempt; the first is 1.
         max_attempts: the number of failed attempts after which the request is a dead letter.
     """

@@ -121,7 +121,7 @@ class KindUnknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disowned(Event):
-    """The answer to a claim was lost, so its leases were given up. No attempt is counted."""
+    """The answer to a claim was lost, so its leases were released. No attempt is counted."""
 
     count: int
 

@@ -25,9 +25,9 @@ class Filter(TypedDict, total=False):
     Keys:
         queue: the name of the queue.
         status: `Scheduled`, `Pending`, `Processing`, `Failed`, `Complete` or `Cancelled`, or
-            several of these. Upper and lower case are the same.
+            several of these. Case does not matter.
         kind: the task, or its name.
-        error: a part of the last error. Upper and lower case are the same.
+        error: a part of the last error. Case does not matter.
         dedup_key, group_key: the whole key.
         min_age, max_age: the shortest and the longest time since the request was enqueued, by the
             database's clock.

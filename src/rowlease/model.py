@@ -18,7 +18,7 @@ MAX_PRIORITY = 255
 
 
 class Outcome(StrEnum):
-    """How a call ended for one request. All of these are expected, so none is an exception."""
+    """How a call ended for one request. Outcomes are expected, so they are not exceptions."""
 
     OK = "ok"
     #: An earlier call had the same token, receipt or load id. This call did nothing.
@@ -303,8 +303,8 @@ class DueSchedule(NamedTuple):
     """A leased schedule, in the column order of the routine `claim_schedules`.
 
     Attributes:
-        next_time: the time of the next firing; None if it has not been computed yet. Then the next
-            firing is the first one after `changed_time`.
+        next_time: the time of the next firing; None if it has not been computed yet. If it
+            is None, the schedule next fires at the first matching time after `changed_time`.
         changed_time: the time at which the schedule was created, changed or resumed.
         claimed_time: the time of the claim, by the database's clock. Firings up to then are due.
     """

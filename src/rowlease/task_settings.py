@@ -44,9 +44,9 @@ class TaskSettings:
             more were missed, the latest are enqueued.
         version: the payload version, 1 or more. A payload has its version in the key "$version"; a
             payload without this key has version 1.
-        migrate: a function of the arguments of an older payload and its version, which returns the
-            arguments of this version. Arguments are a dict of JSON values. A version above 1 needs
-            this function.
+        migrate: a function that gets the arguments and the version of an older payload, and returns
+            the arguments of this version. Arguments are a dict of JSON values. A version above 1
+            needs this function.
 
     A producer may set another queue, priority, `max_attempts` or `retry_base` for a request. These
     four settings of the task do not apply to requests that are enqueued by the task's name or from
