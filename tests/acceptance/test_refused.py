@@ -143,7 +143,7 @@ def test_a_character_that_the_encoding_lacks_fails_only_its_own_request(latin1: 
         found: dict[int, str] = dict(
             look.execute("select request_id, last_error from rowlease.queue").fetchall()
         )
-    assert found[returned].startswith("the database refused the result: a text has a character")
+    assert found[returned].startswith("the database refused the result: a string has a character")
     assert found[raised] == "ValueError: 5 \\u20ac"
 
 

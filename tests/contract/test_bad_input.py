@@ -223,7 +223,7 @@ REFUSED = [
     Bad("", enqueue(due_time=datetime(9999, 12, 31, 12, tzinfo=UTC)), InvalidRequest,
         "a number, time or delay is out of range"),
     Bad("", enqueue(dedup_key="a\0b"), InvalidRequest,
-        "a text has a character that the database refuses"),
+        "a string has a character that the database refuses"),
 ]  # fmt: skip
 
 

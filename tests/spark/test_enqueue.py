@@ -362,7 +362,7 @@ def test_an_expression_that_does_not_fit_the_frame_is_an_error_of_one_line(
         ("no json", {}, "not JSON"),
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "a priority is below 0"),
-        ('{"a": "\x00"}', {}, "a text has a character that the database refuses"),
+        ('{"a": "\x00"}', {}, "a string has a character that the database refuses"),
         (f'"{"x" * 2**20}"', {}, "a payload has over 1048576 bytes"),
     ],
 )

@@ -151,7 +151,7 @@ def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None
     ("column", "says"),
     [
         ("'x' as payload", "a payload is not JSON; nothing was enqueued"),
-        ("char(0) as payload", "a text has a character that the database refuses"),
+        ("char(0) as payload", "a string has a character that the database refuses"),
     ],
     ids=["no JSON", "NUL"],
 )

@@ -58,7 +58,7 @@ def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "kind", "sentence"),
     [
-        ("22021", InvalidRequest, "a text has a character that the database refuses: x"),
+        ("22021", InvalidRequest, "a string has a character that the database refuses: x"),
         ("22003", InvalidRequest, "a number, time or delay is out of range: x"),
         ("22001", InvalidRequest, "a name or key is too long: x"),
         ("42501", AccessDenied, f"x at {WHERE}; grant its user rowlease_producer, rowlease_worker, "

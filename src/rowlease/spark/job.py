@@ -1,4 +1,4 @@
-"""A Spark job with a task on each executor. To wait for the job does not block signals."""
+"""A Spark job with a task on each executor. Waiting for the job does not block signals."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def promoted(store: Producing, load: Staged) -> Promoted:
     try:
         done = _settled(store, load)
     except LoadDiffers:
-        # Perhaps a task was tried twice and there are rows that do not count. To drop such rows
+        # Perhaps a task was tried twice, and there are rows that do not count. Dropping such rows
         # before every promotion would cost more than this second promotion.
         if load.parts is None or not _discarded(store, load, load.parts):
             raise

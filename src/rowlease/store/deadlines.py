@@ -10,8 +10,8 @@ from datetime import timedelta
 
 #: The default for one call. It covers getting a connection, sending, and receiving the answer.
 CALL = timedelta(seconds=30)
-#: The deadlines of routines that may have much work. The server cancels their calls accordingly
-#: later.
+#: The deadlines of routines that may take long. The server cancels calls of these routines later,
+#: too.
 LONG = {
     "maintain": timedelta(minutes=2),
     "cancel": timedelta(minutes=5),

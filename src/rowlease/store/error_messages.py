@@ -130,7 +130,7 @@ TABLE = (
     Entry(
         InvalidRequest,
         ("22021", "22P05"),
-        "a text has a character that the database refuses: {text}",
+        "a string has a character that the database refuses: {text}",
     ),
     Entry(
         InvalidRequest,

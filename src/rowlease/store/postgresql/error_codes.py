@@ -94,7 +94,7 @@ def _read(error: Error) -> tuple[tuple[Code, ...], str]:
         return known
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return _connecting("", text)
-    # A DataError means that psycopg cannot send a text.
+    # A DataError means that psycopg cannot send a string.
     return ("22021",) if isinstance(error, psycopg.DataError) else (type(error).__name__,), text
 
 
@@ -124,10 +124,10 @@ def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:
 
 
 def unencodable(error: UnicodeEncodeError) -> str:
-    """The message for a text that psycopg could not send."""
+    """The message for a string that psycopg could not send."""
     letter = error.object[error.start]
     if "\ud800" <= letter <= "\udfff":
-        return f"a text has half of a Unicode character: {error}"
+        return f"a string has half of a Unicode character: {error}"
     return (
         f"the connection's client_encoding has no {letter!r} ({error.encoding}): "
         "open it with client_encoding=UTF8"

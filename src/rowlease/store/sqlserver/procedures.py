@@ -96,9 +96,9 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"a text has half of a Unicode character: {error}") from error
+        raise InvalidRequest(f"a string has half of a Unicode character: {error}") from error
     if "\0" in text:
-        raise InvalidRequest("a text has a character that the database refuses: NUL (0x00)")
+        raise InvalidRequest("a string has a character that the database refuses: NUL (0x00)")
 
 
 def _iso(time: datetime) -> str:

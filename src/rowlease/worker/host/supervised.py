@@ -120,7 +120,7 @@ class SupervisedWorker:
 
 
 def exit_text(code: int) -> str:
-    """Describes how a process ended, for messages."""
+    """Describe how a process ended, for messages."""
     if code >= 0:
         return f"exited with code {code}"
     with suppress(ValueError):

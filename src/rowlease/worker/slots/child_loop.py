@@ -1,6 +1,6 @@
 """The loop of a child process, which runs the requests that arrive through a pipe, one by one.
 
-The child records in shared memory which request is running. To send a message at each start would
+The child records in shared memory which request is running. Sending a message at each start would
 cost as much as a small task.
 """
 

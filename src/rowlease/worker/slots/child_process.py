@@ -73,7 +73,7 @@ class ChildProcess:
         inherited = (*child_ends, self._kill_pipe.fd)
         try:
             # The child has its own process group. So Ctrl-C in a terminal reaches only the worker.
-            # To kill the group also ends the processes that a task has started.
+            # Killing the group also ends the processes that a task has started.
             self._process = subprocess.Popen(
                 [*PROGRAM, *map(str, inherited)],
                 stdin=subprocess.DEVNULL,
