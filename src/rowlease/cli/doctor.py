@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def doctor(dsn: str | None, as_json: bool) -> None:
     """Find what is wrong with the queues and their database.
 
-    Each finding is a sentence with an action. Exits with 1 if there is one. The user needs the role
-    rowlease_reader; of other users' sessions it sees what PostgreSQL shows it: all with
-    pg_read_all_stats.
+    Each finding is a sentence with an action. The exit code is 1 if there are findings. The command
+    needs the role rowlease_reader. To see the sessions of other users in full, it also needs
+    PostgreSQL's role pg_read_all_stats.
     """
     from rowlease.database import database
     from rowlease.store import redact
@@ -40,7 +40,7 @@ def doctor(dsn: str | None, as_json: bool) -> None:
 
 
 def examine(dsn: str) -> list[Finding]:
-    """Everything that is wrong, the server first."""
+    """The findings: first the server, then sessions, queues and the schema."""
     from contextlib import closing
     from datetime import UTC, datetime
 

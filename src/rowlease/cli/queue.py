@@ -248,7 +248,7 @@ def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 
 
 def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> None:
-    """Create the missing queues of a worker, and log how its other queues differ from the code.
+    """Create the missing queues of a worker, and log how the others differ from the code.
 
     Args:
         tasks: the module of the worker's tasks.

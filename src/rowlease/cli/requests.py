@@ -33,7 +33,7 @@ def time(text: str) -> datetime:
 
 @click.group("requests")
 def requests() -> None:
-    """Find requests, and show one with its errors."""
+    """Find requests, or show one request with its errors."""
 
 
 @requests.command("list")

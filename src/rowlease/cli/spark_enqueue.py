@@ -59,7 +59,7 @@ def spark_enqueue(
     """Enqueue a request for the task KIND for each row of a large file: all of them, or none.
 
     The command starts a Spark session on this machine, which needs the extra rowlease[spark]. Under
-    spark-submit it uses the session of spark-submit; see docs/spark.md.
+    spark-submit, the command uses the session of spark-submit; see docs/spark.md.
     """
     from rowlease.cli.logs import set_up_logging
     from rowlease.database import connect, database

@@ -208,7 +208,7 @@ def run_supervised(tasks: str, dsn: str | None, fd: int, settings: WorkerSetting
     from rowlease.worker.host.health_reporter import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
 
-    # Handle SIGQUIT before anything else: without a handler it would end the process.
+    # Handle SIGQUIT before anything else: without a handler, the signal would end the process.
     with stacks_on_sigquit(lambda: None), open_worker(tasks, dsn, settings) as worker:
         channel = WorkerEnd(fd, gone=worker.stop)
         with HealthReporter(worker.health.report, [channel], worker.health.changed):

@@ -197,7 +197,7 @@ def _sample(store: Reading, seconds: float) -> DrainSample:
 
 
 def _trimmed(samples: list[DrainSample]) -> list[DrainSample]:
-    """The samples up to the first with an empty queue; after it the worker only shuts down."""
+    """The samples up to the first empty queue; after that the worker only shuts down."""
     empty = [place for place, sample in enumerate(samples) if not sample.total]
     return samples[: empty[0] + 1] if empty and empty[0] > 0 else samples
 

@@ -1,7 +1,7 @@
 """The demo's task: computes the status of a flight, and the time that it flew in the dark.
 
 The task uses only the standard library. `rowlease.demo.job.expected` computes the same results in
-Spark, and the demo compares both row by row.
+Spark, and the demo compares the two results of each row.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | Non
             raise StoreUnavailable(
                 f"PostgreSQL does not answer ({failure or 'not ready'}){_log_end(order)}"
             ) from failure
-        # Pause longer after a failed try, because it writes a line to the server's log.
+        # Pause longer after a failed try, because each failed try adds a line to the server's log.
         time.sleep(0.1 if failure else LOOK_EVERY)
 
 

@@ -13,7 +13,7 @@ from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, pla
 #: The colours of queues. These are cool colours, because the colours of priorities are warm. The
 #: last colour is for all queues that have no colour of their own.
 QUEUE_COLOURS = ("#2f5d8a", "#7fb0d6", "#3f9c8f", "#a98fc7", "#c3d5a0", "#c9cdd4")
-#: The colours of failed requests: dead letters, those tried again, and those complete at last.
+#: The colours of requests with errors: dead letters, those to be retried, and complete ones.
 DEAD, AGAIN, AT_LAST = "#cf2133", "#fd9941", "#c9cdd4"
 #: The maximum number of rows of waits and runs in the chart. The tables have all rows.
 MOST_ROWS = 20
@@ -267,7 +267,7 @@ def failures(axes: Any, failed: Sequence[Failures]) -> None:
 
 
 def short(text: str, most: int) -> str:
-    """The text, cut to `most` characters. $ is escaped, because it would begin a formula."""
+    """The text, cut to `most` characters. $ is escaped, because Matplotlib would read a formula."""
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     return cut.replace("$", r"\$")
 
