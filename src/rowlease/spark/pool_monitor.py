@@ -20,7 +20,7 @@ class PoolProgress(NamedTuple):
         seconds: the time since the pool began, in seconds.
         finished: the number of requests that any worker has completed in the pool's queues since
             the pool began.
-        failed: the number of attempts that have failed there since, on any worker.
+        failed: the number of attempts that have failed on any worker in these queues since then.
         rate: the requests completed per second since the previous report.
         pending: the number of requests that are waiting now.
         processing: the number of requests that are leased now.

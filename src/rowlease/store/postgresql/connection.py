@@ -68,7 +68,7 @@ def has_no_news(connection: BoundedConnection) -> bool:
     return not poll.poll(0)
 
 
-#: Session settings that affect the meaning of texts and routines. They are set on connecting, and
+#: Session settings that affect the meaning of strings and routines. They are set on connecting, and
 #: they override the settings of the role, the database and the environment.
 PINNED = {
     "DateStyle": "ISO, MDY",

@@ -54,7 +54,7 @@ class RoutineCall(NamedTuple):
         return f"select {', '.join(self.columns) or '*'} from rowlease.{self.name}({given})"  # noqa: S608
 
     def as_text(self) -> dict[str, str | None]:
-        """The arguments as texts, which all libraries pass in the same way."""
+        """The arguments as strings, which all libraries pass in the same way."""
         return {name: _text(each) for name, each in self.arguments.items()}
 
 
@@ -80,7 +80,8 @@ def execute(connection: Any, call: RoutineCall) -> list[Any]:
     """The rows that a routine returns.
 
     Raises:
-        ConfigError: rowlease does not know the library of the connection, or it is for asyncio.
+        ConfigError: rowlease does not know the connection's library, or the connection is for
+            asyncio.
         Exception: any exception of the library.
     """
     if isinstance(connection, psycopg.Connection):

@@ -84,7 +84,7 @@ def pyodbc() -> ModuleType:
     return found
 
 
-#: Settings that affect the meaning of texts and procedures. They override the settings of the
+#: Settings that affect the meaning of strings and procedures. They override the settings of the
 #: login, of logon triggers and of the server's `user options`. The procedures set READ COMMITTED
 #: again. Without the settings from `ansi_nulls` to `numeric_roundabort`, SQL Server refuses writes
 #: to a table with a filtered index.

@@ -112,7 +112,7 @@ class CoroutineSlot:
         """Do nothing: `lease_ends` reads the lease itself."""
 
     def progress(self, number: int) -> tuple[float, str] | None:
-        """The last progress of the n-th request, if there is any. Safe from any thread."""
+        """The last progress of the n-th request, or None. Safe from any thread."""
         last = self._progress
         return last[1:] if last and last[0] == number else None
 
