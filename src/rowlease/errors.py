@@ -1,6 +1,7 @@
 """The exceptions of rowlease.
 
-Most classes use their docstring as the default message::
+Most classes use their docstring as the default message. The hierarchy, with the meaning and the
+exit code of each class::
 
     RowleaseError
     ├── ConfigError            wrong settings or arguments        exit code 2

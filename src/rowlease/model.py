@@ -217,7 +217,7 @@ class Exchanged(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: `finding` is for programs, `words` and `action` are sentences.
+    """Something that is wrong: `finding` is for programs, `message` and `action` are sentences.
 
     Attributes:
         subject: the queue, schedule, table or session.
@@ -225,15 +225,15 @@ class Finding(NamedTuple):
 
     finding: str
     subject: str
-    words: str
+    message: str
     action: str
 
 
 class Explanation(NamedTuple):
-    """Why a request is not claimed: `reason` is for programs, `words` is a sentence for people."""
+    """Why a request is not claimed: `reason` is for programs, `message` for people."""
 
     reason: str
-    words: str
+    message: str
 
 
 class Depth(NamedTuple):

@@ -42,7 +42,7 @@ class QueueInfo(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of a queue's setting. In a dry run the change is not made.
+    """A changed setting of a queue, or a created queue. In a dry run the change is not made.
 
     Attributes:
         setting: the name of the setting; None if the queue is created.
@@ -172,14 +172,14 @@ class Queues:
             The number of requests that were deleted, or would be deleted without `dry_run`.
 
         Raises:
-            InvalidRequest: the queue is still in use. The message names the reason.
+            InvalidRequest: the queue is still in use. The message gives the reason.
         """
         self._store.delete_queue(name, purge=purge, dry_run=True)
         if dry_run:
             counts = self.show(name)
             return counts.scheduled + counts.pending + counts.failed if purge else 0
         purged = 0
-        # Requests may still arrive. The last call purges them, and blocks further enqueues.
+        # Requests may still arrive. `delete_queue` below purges these, and blocks further enqueues.
         while purge and (count := self._store.purge(name, PURGED)):
             purged += count
         return purged + self._store.delete_queue(name, purge=purge)

@@ -87,8 +87,8 @@ def untyped_request(
 ) -> TaskRequest[Any]:
     """A request for a task that this program cannot import.
 
-    Only the worker compares the payload with the task's parameters. If they do not fit, the request
-    becomes a dead letter.
+    Only the worker compares the payload with the task's parameters. If the payload does not fit,
+    the request becomes a dead letter.
 
     Args:
         kind: the name of the task.

@@ -93,7 +93,7 @@ def test_a_user_who_may_not_compare_the_schema_learns_why(
     monkeypatch.setattr("rowlease.store.schema_differences", refused)
     (found,) = examine(dsn)
     assert (found.finding, found.subject) == ("drift", "the schema")
-    assert found.words == "the schema was not compared with this release"
+    assert found.message == "the schema was not compared with this release"
     assert found.action == "the user cannot see all definitions; grant it VIEW DEFINITION"
 
 
@@ -111,8 +111,8 @@ def test_a_session_that_holds_the_horizon_is_named(dsn: str, store: Store) -> No
         (found,) = store.diagnose_sessions(AT_ONCE)
         pid = other.info.backend_pid
         assert found.finding == "horizon"
-        assert f'session {pid} (user "' in found.words
-        assert 'application "the culprit", idle in transaction) has been' in found.words
+        assert f'session {pid} (user "' in found.message
+        assert 'application "the culprit", idle in transaction) has been' in found.message
         assert found.action == f"end it: select pg_terminate_backend({pid})"
         assert store.diagnose_sessions() == []  # it is young
     assert store.diagnose_sessions(AT_ONCE) == []
@@ -129,7 +129,7 @@ def test_a_session_that_blocks_others_is_named(dsn: str, store: Store, sql: Sql)
             pass
         found = [one for one in store.diagnose_sessions(AT_ONCE) if one.finding == "blocker"]
         assert [one.subject for one in found] == [f"session {blocker.info.backend_pid}"]
-        assert 'application "the culprit") has blocked 1 others' in found[0].words
+        assert 'application "the culprit") has blocked 1 others' in found[0].message
         assert [one for one in store.diagnose_sessions() if one.finding == "blocker"] == []
         blocker.rollback()
         waiter.pgconn.get_result()
@@ -150,7 +150,7 @@ def test_a_setting_that_stops_autovacuum_is_found(dsn: str, sql: Sql) -> None:
     with closing(open_store(dsn)) as store:
         (found,) = store.diagnose_server()
     assert (found.finding, found.subject) == ("autovacuum", "track_counts")
-    assert found.words == "the setting track_counts is off, so dead rows stay"
+    assert found.message == "the setting track_counts is off, so dead rows stay"
 
 
 def test_dead_rows_that_nobody_vacuums_are_found(sql: Sql, store: Store) -> None:
@@ -163,7 +163,7 @@ def test_dead_rows_that_nobody_vacuums_are_found(sql: Sql, store: Store) -> None
     sql("select pg_stat_force_next_flush()")
     (found,) = [one for one in store.diagnose_server() if one.finding == "dead_rows"]
     assert found.subject == "rowlease.queue_depth"
-    assert found.words.startswith("the table rowlease.queue_depth has 100001 dead rows beside 0")
+    assert found.message.startswith("the table rowlease.queue_depth has 100001 dead rows beside 0")
 
 
 def test_few_free_connections_are_found(dsn: str, sql: Sql, store: Store) -> None:
@@ -173,7 +173,7 @@ def test_few_free_connections_are_found(dsn: str, sql: Sql, store: Store) -> Non
     with session(dsn):
         (found,) = store.diagnose_server()
     assert (found.finding, found.subject) == ("connections", "the database")
-    assert found.words == "the database has 3 of 3 connections in use"
+    assert found.message == "the database has 3 of 3 connections in use"
 
 
 def test_a_clock_that_is_off_is_found(store: Store) -> None:
@@ -182,7 +182,7 @@ def test_a_clock_that_is_off_is_found(store: Store) -> None:
     for off, says in ((timedelta(minutes=5), "before"), (timedelta(minutes=-5), "behind")):
         (found,) = store.diagnose_server(datetime.now(UTC) + off)
         assert found.finding == "clock"
-        assert f" s {says} the database's" in found.words
+        assert f" s {says} the database's" in found.message
 
 
 def test_an_encoding_that_cannot_hold_every_text_is_found(server_dsn: str, sql: Sql) -> None:
@@ -198,12 +198,12 @@ def test_an_encoding_that_cannot_hold_every_text_is_found(server_dsn: str, sql: 
                 other.execute("create schema rowlease")
                 other.execute("create function rowlease.now() returns timestamptz return now()")
                 other.execute(body)
-                query = "select finding::bytea, words::bytea from rowlease.diagnose_server()"
-                ((finding, words),) = other.execute(query).fetchall()
+                query = "select finding::bytea, message::bytea from rowlease.diagnose_server()"
+                ((finding, message),) = other.execute(query).fetchall()
         finally:
             connection.execute(f"drop database {name} with (force)")
     assert finding == b"encoding"
-    assert b"the encoding SQL_ASCII, which" in words
+    assert b"the encoding SQL_ASCII, which" in message
 
 
 def test_a_reader_may_ask(dsn: str, sql: Sql) -> None:

@@ -178,7 +178,7 @@ class Session(Store):
         """Lock the gate of a limited queue in the open transaction, as a DBA may."""
 
     @abstractmethod
-    def names_itself_in(self, words: str) -> bool:
+    def names_itself_in(self, message: str) -> bool:
         """Does this text name this session, as far as the engine shows it?"""
 
     @abstractmethod
@@ -473,9 +473,9 @@ class PostgresSession(PostgresStore, Session):
     def hold_gate(self, queue: str) -> None:
         self.execute("select from rowlease.gate where queue_name = %s for update", (queue,))
 
-    def names_itself_in(self, words: str) -> bool:
+    def names_itself_in(self, message: str) -> bool:
         named = f'session {self.raw.info.backend_pid} (user "{self.raw.info.user}", application'
-        return f'{named} "contract test"' in words
+        return f'{named} "contract test"' in message
 
     @contextmanager
     def squatting(self, *queues: str) -> Iterator[None]:

@@ -423,8 +423,8 @@ class MssqlSession(SqlServerStore, Session):
             (queue,),
         )
 
-    def names_itself_in(self, words: str) -> bool:
-        return words.startswith((f"session {self._id} (user ", "another session "))
+    def names_itself_in(self, message: str) -> bool:
+        return message.startswith((f"session {self._id} (user ", "another session "))
 
     @contextmanager
     def squatting(self, *queues: str) -> Iterator[None]:

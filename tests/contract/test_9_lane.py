@@ -642,7 +642,7 @@ def test_a_request_in_the_lane_is_explained(store: PostgresSession, clock: Clock
     for kind, ahead in (("b", 4), ("c", 5), ("last", 6)):
         explained = store.explain(ids[kind])
         assert explained.reason == "behind"
-        assert explained.words.startswith(f"{ahead} requests are ahead of it")
+        assert explained.message.startswith(f"{ahead} requests are ahead of it")
 
 
 @pytest.mark.parametrize("kind", ["urgent", "first", "last", "single"])
@@ -664,7 +664,7 @@ def test_to_explain_a_request_reads_little_of_the_lane(
     ((request_id,),) = store.rows("requests", "request_id", kind=kind)
     for _ in range(2):  # the second plan is generic
         cost = store.measured(lambda: store.explain(request_id))
-        assert cost.value.words.startswith(ahead.get(kind, "10000 or more requests are"))
+        assert cost.value.message.startswith(ahead.get(kind, "10000 or more requests are"))
         assert cost.full_scans.keys().isdisjoint({"lane", "queue"})
         assert sum(n for name, n in cost.pages.items() if name.startswith("lane")) <= (
             300 if kind in ahead else 1_000

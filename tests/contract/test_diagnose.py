@@ -160,7 +160,7 @@ def test_an_ailment_is_named_and_nothing_else(name: str, store: Session, clock: 
     (found,) = store.diagnose()
     assert found.finding == name.partition(",")[0]
     assert found.subject == ("s" if name == "schedule" else "default")
-    assert says in found.words
+    assert says in found.message
     assert action in found.action
 
 
@@ -169,7 +169,7 @@ def test_a_clock_that_is_off_is_named(store: Session, clock: Clock) -> None:
 
     def found(by: timedelta) -> list[str]:
         every = store.diagnose_server(clock.now + by)
-        return [one.words for one in every if one.finding == "clock"]
+        return [one.message for one in every if one.finding == "clock"]
 
     assert found(timedelta(seconds=4)) == []
     says = "the clock of this client is 90.5 s {} the database's"
@@ -193,7 +193,7 @@ def test_a_gate_that_a_session_holds_is_named(
     dba.hold_gate("default")
     (found,) = store.diagnose()
     assert found.finding == "gate"
-    assert 'the gate of the queue "default"' in found.words
+    assert 'the gate of the queue "default"' in found.message
     dba.rollback()
     assert store.diagnose() == []
 
@@ -210,4 +210,4 @@ def test_a_table_that_a_session_has_locked_is_named(
     dba.execute(f"lock table rowlease.queue in {mode} mode")
     (found,) = store.diagnose()
     assert found.finding == "table_lock"
-    assert dba.names_itself_in(found.words)
+    assert dba.names_itself_in(found.message)

@@ -388,15 +388,15 @@ def test_explain_says_that_a_request_is_finished(store: Session, clock: Clock) -
         "finished",
         f"it has been Complete since {clock.now:%Y-%m-%d %X}+00",
     )
-    assert store.explain(dropped).words.startswith("it has been Cancelled")
+    assert store.explain(dropped).message.startswith("it has been Cancelled")
 
 
 def test_explain_says_why_a_dead_letter_died(store: Session) -> None:
     (request,) = dead_letters(store, error="disk on fire")
-    reason, words = store.explain(request)
+    reason, message = store.explain(request)
     assert reason == "dead_letter"
-    assert "1 of 5 attempts" in words
-    assert "disk on fire" in words
+    assert "1 of 5 attempts" in message
+    assert "disk on fire" in message
 
 
 def test_explain_names_the_worker_of_a_request_and_whether_its_lease_ran_out(
@@ -404,11 +404,11 @@ def test_explain_names_the_worker_of_a_request_and_whether_its_lease_ran_out(
 ) -> None:
     (request,) = store.put()
     store.claim("worker 7")
-    reason, words = store.explain(request)
-    assert (reason, "worker 7" in words) == ("running", True)
+    reason, message = store.explain(request)
+    assert (reason, "worker 7" in message) == ("running", True)
     clock.advance(seconds=31)
-    reason, words = store.explain(request)
-    assert (reason, "worker 7" in words) == ("expired", True)
+    reason, message = store.explain(request)
+    assert (reason, "worker 7" in message) == ("expired", True)
     store.pause("default")
     assert store.explain(request).reason == "paused"
 
@@ -430,8 +430,8 @@ def test_explain_names_the_request_of_the_group_that_comes_first(store: Session)
     heartbeat(store)
     assert store.explain(first).reason == "next"
     for _ in ("while it waits", "while it runs"):
-        reason, words = store.explain(second)
-        assert (reason, f"request {first} " in words) == ("group", True)
+        reason, message = store.explain(second)
+        assert (reason, f"request {first} " in message) == ("group", True)
         store.claim()
 
 
@@ -506,7 +506,7 @@ def test_explain_names_the_worker_whose_consumer_priority_goes_first(
         "full",
     )
     beat(store, "high", priority=5, busy=1, kinds=["mail"])
-    assert store.explain(request).words == "nothing is ahead of it: the next claim takes it"
+    assert store.explain(request).message == "nothing is ahead of it: the next claim takes it"
     beat(store, "high", priority=5, kinds=["mail"])
     clock.advance(seconds=3)
     assert store.explain(request).reason == "next"
@@ -522,7 +522,7 @@ def test_explain_counts_the_requests_ahead(store: Session, clock: Clock) -> None
     assert [store.explain(request).reason for request in (urgent, first, second, third)] == [
         "next", "behind", "behind", "behind",
     ]  # fmt: skip
-    assert store.explain(third).words == "3 requests are ahead of it (policy strict)"
+    assert store.explain(third).message == "3 requests are ahead of it (policy strict)"
     assert [held.request_id for held in store.claim(limit=4)] == [urgent, first, second, third]
 
 
@@ -530,7 +530,7 @@ def test_explain_stops_counting_at_ten_thousand(store: Session) -> None:
     heartbeat(store)
     store.enqueue_many("default", [NewRequest(kind="a")] * 10_001)
     (last,) = store.put()
-    assert store.explain(last).words.startswith("10000 or more requests")
+    assert store.explain(last).message.startswith("10000 or more requests")
 
 
 def locked_row(dba: Session, request: int) -> None:
@@ -564,9 +564,9 @@ def test_explain_names_the_session_that_has_locked_a_row_or_a_gate(
     if what == "row":
         dba.begin()
     lock(dba, request)
-    reason, words = store.explain(request)
-    assert (reason, says in words) == ("locked", True)
-    assert dba.names_itself_in(words)
+    reason, message = store.explain(request)
+    assert (reason, says in message) == ("locked", True)
+    assert dba.names_itself_in(message)
     assert store.claim() == []
     dba.rollback()
     assert store.explain(request).reason == "next"
@@ -596,9 +596,9 @@ def test_explain_names_one_of_those_that_share_a_row(
     for dba in sharers:
         dba.begin()
         dba.execute("select from rowlease.queue for share")
-    reason, words = store.explain(request)
+    reason, message = store.explain(request)
     assert reason == "locked"
-    assert any(dba.names_itself_in(words) for dba in sharers)
+    assert any(dba.names_itself_in(message) for dba in sharers)
     for dba in sharers:
         dba.rollback()
     assert store.explain(request).reason == "no_worker"
@@ -623,12 +623,13 @@ def test_explain_names_the_session_that_has_locked_a_table(
     dba = another()
     dba.begin()
     dba.execute(f"lock table rowlease.{table} in {mode} mode")
-    reason, words = store.explain(request)
+    reason, message = store.explain(request)
     assert reason == "locked"
     assert (
-        f"holds a lock ({mode.title().replace(' ', '')}Lock) on the table rowlease.{table}" in words
+        f"holds a lock ({mode.title().replace(' ', '')}Lock) on the table rowlease.{table}"
+        in message
     )
-    assert dba.names_itself_in(words)
+    assert dba.names_itself_in(message)
     dba.rollback()
     assert store.explain(request).reason == "next"
 
@@ -645,9 +646,9 @@ def test_explain_names_the_session_that_waits_for_a_table(
     reader.execute("select from rowlease.queue")
     dba.begin()
     waiting = dba.waiting(lambda: dba.execute("lock table rowlease.queue"))
-    reason, words = store.explain(request)
-    assert (reason, "waits for a lock (AccessExclusiveLock)" in words) == ("locked", True)
-    assert dba.names_itself_in(words)
+    reason, message = store.explain(request)
+    assert (reason, "waits for a lock (AccessExclusiveLock)" in message) == ("locked", True)
+    assert dba.names_itself_in(message)
     reader.rollback()
     waiting.result()
 
@@ -655,8 +656,8 @@ def test_explain_names_the_session_that_waits_for_a_table(
 def test_explain_sees_a_group_whose_first_request_is_gone(store: Session) -> None:
     first, second = store.put(2, group_key="g")
     store.remove("queue", request_id=first)
-    reason, words = store.explain(second)
-    assert (reason, "that no longer exists; recount unblocks it" in words) == ("group", True)
+    reason, message = store.explain(second)
+    assert (reason, "that no longer exists; recount unblocks it" in message) == ("group", True)
     heartbeat(store)
     store.recount()
     assert store.explain(second).reason == "next"
@@ -666,11 +667,11 @@ def test_explain_sees_leases_that_are_counted_and_gone(store: Session) -> None:
     store.configure_queue("default", max_in_flight=2)
     *_, waiting = store.put(3)
     first, _ = store.claim(limit=2)
-    assert store.explain(waiting).words.endswith("and as many are running")
+    assert store.explain(waiting).message.endswith("and as many are running")
     store.remove("queue", request_id=first.request_id)
-    reason, words = store.explain(waiting)
+    reason, message = store.explain(waiting)
     assert reason == "in_flight"
-    assert words.endswith("and 1 are running, but more are counted; recount corrects that")
+    assert message.endswith("and 1 are running, but more are counted; recount corrects that")
 
 
 def test_explain_says_that_a_queue_lost_its_settings(store: Session) -> None:
@@ -689,7 +690,7 @@ def test_explain_names_a_claim_that_lasts(store: Session, another: Callable[[], 
     worker = another()
     worker.begin()
     worker.claim("one")
-    reason, words = store.explain(first)
-    assert (reason, worker.names_itself_in(words)) == ("locked", True)
+    reason, message = store.explain(first)
+    assert (reason, worker.names_itself_in(message)) == ("locked", True)
     worker.commit()
     assert store.explain(first).reason == "running"

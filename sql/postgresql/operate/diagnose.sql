@@ -2,14 +2,14 @@
 -- params:   none
 -- returns:  finding text -- 'table_lock' | 'paused' | 'full' | 'old' | 'stuck' | 'no_worker' |
 --           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' | 'schedule',
---           subject text (the queue, schedule or table), words text, action text; no row: nothing is
+--           subject text (the queue, schedule or table), message text, action text; no row: nothing is
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
 -- why:      while a table is locked exclusively, it reports that alone. Counts are compared with the
 --           rows of queues that show at most 10,000 requests; in larger queues it notices a count
 --           below 0. diagnose_server looks at the server.
 create or replace function rowlease.diagnose()
-returns table (finding text, subject text, words text, action text)
+returns table (finding text, subject text, message text, action text)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set lock_timeout = '2s'
@@ -18,8 +18,8 @@ declare
   v_now   timestamptz := rowlease.now();
   v_table record := rowlease_internal.table_lock();
 begin
-  if v_table.words is not null then
-    return query select 'table_lock', 'rowlease', v_table.words,
+  if v_table.message is not null then
+    return query select 'table_lock', 'rowlease', v_table.message,
                         'end that session''s transaction: select pg_terminate_backend(pid)';
   end if;
   if not coalesce(v_table.is_exclusive, false) then

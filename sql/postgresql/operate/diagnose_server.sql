@@ -8,7 +8,7 @@
 --           With an autovacuum every minute, a busy queue has many dead rows, so they count only if
 --           nobody has vacuumed for two.
 create or replace function rowlease.diagnose_server(p_client_time timestamptz default null)
-returns table (finding text, subject text, words text, action text)
+returns table (finding text, subject text, message text, action text)
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$

@@ -7,7 +7,7 @@
 --           pg_read_all_stats sees the transactions of all sessions, and rowlease_owner may not. It
 --           reads no table of rowlease.
 create or replace function rowlease.diagnose_sessions(p_long_ms bigint default null)
-returns table (finding text, subject text, words text, action text)
+returns table (finding text, subject text, message text, action text)
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$

@@ -2,7 +2,7 @@
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
 --           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
---           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', words text
+--           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
 -- why:      it returns the first reason that applies, in the order in which a claim would check
@@ -10,7 +10,7 @@
 --           names the session and the time since which that session has held it, if rowlease_owner
 --           may see them. The lock of a claim is no longer there when it checks again.
 create or replace function rowlease.explain(p_request_id bigint)
-returns table (reason text, words text)
+returns table (reason text, message text)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set lock_timeout = '2s'
@@ -20,7 +20,7 @@ declare
   v_request  rowlease.requests;
   v_settings rowlease.queue_settings;
   v_table    record := rowlease_internal.table_lock();
-  v_lock     text := v_table.words;
+  v_lock     text := v_table.message;
 begin
   if not coalesce(v_table.is_exclusive, false) then
     select * into v_request from rowlease.requests r where r.request_id = p_request_id limit 1;
@@ -30,44 +30,44 @@ begin
       p_request_id, case when v_settings.max_in_flight is not null then v_request.queue_name end));
   end if;
   if v_table.is_exclusive then
-    reason := 'locked'; words := v_lock;
+    reason := 'locked'; message := v_lock;
   elsif v_request.request_id is null then
-    reason := 'unknown'; words := 'there is no such request; it may have been purged';
+    reason := 'unknown'; message := 'there is no such request; it may have been purged';
   elsif v_request.status in ('Complete', 'Cancelled') then
     reason := 'finished';
-    words := format('it has been %s since %s', v_request.status, v_request.completion_time);
+    message := format('it has been %s since %s', v_request.status, v_request.completion_time);
   elsif v_request.status = 'Failed' then
     reason := 'dead_letter';
-    words := format('it is a dead letter after %s of %s attempts: %s; revive it with requeue',
+    message := format('it is a dead letter after %s of %s attempts: %s; revive it with requeue',
                     v_request.num_attempts, v_request.max_attempts, v_request.last_error);
   elsif v_request.status = 'Processing' and v_request.lock_expires_time > v_now then
     reason := 'running';
-    words := format('%s has leased it until %s, and renews the lease as long as it is alive',
+    message := format('%s has leased it until %s, and renews the lease as long as it is alive',
                     v_request.locked_by, v_request.lock_expires_time);
   elsif v_settings.queue_name is null then
     reason := 'no_queue';
-    words := format('the queue "%s" no longer has settings; create it again with configure_queue',
+    message := format('the queue "%s" no longer has settings; create it again with configure_queue',
                     v_request.queue_name);
   elsif v_settings.paused then
-    reason := 'paused'; words := format('the queue "%s" is paused; resume it', v_request.queue_name);
+    reason := 'paused'; message := format('the queue "%s" is paused; resume it', v_request.queue_name);
   elsif v_request.status = 'Scheduled' and v_request.due_time > v_now then
     -- A request of an unknown kind is due again within 30 s, each time it was declined.
-    select w.reason, w.words into reason, words
+    select w.reason, w.message into reason, message
       from rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, v_now) w
      where w.reason <> 'no_worker' and v_request.due_time <= v_now + interval '30 seconds';
     if reason is null then
       reason := 'scheduled';
-      words := format('it is due at %s, in %s', v_request.due_time,
+      message := format('it is due at %s, in %s', v_request.due_time,
                       date_trunc('second', v_request.due_time - v_now));
     end if;
   elsif v_lock is not null then
-    reason := 'locked'; words := v_lock;
+    reason := 'locked'; message := v_lock;
   elsif v_request.status = 'Processing' then
     reason := 'expired';
-    words := format('the lease of %s ran out at %s; the next claim or maintain breaks it',
+    message := format('the lease of %s ran out at %s; the next claim or maintain breaks it',
                     v_request.locked_by, v_request.lock_expires_time);
   else
-    select w.reason, w.words into reason, words
+    select w.reason, w.message into reason, message
       from rowlease_internal.explain_waiting(p_request_id, v_settings, v_now) w;
   end if;
   return next;

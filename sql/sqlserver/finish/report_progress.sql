@@ -15,14 +15,14 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @kept int;
-declare @said table (RequestId bigint not null primary key, LockToken bigint not null,
+declare @given table (RequestId bigint not null primary key, LockToken bigint not null,
                      Fraction float not null, Note nvarchar(400) not null);
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_fractions, @p_notes;
 if exists (select 1 from openjson(@p_fractions) as f
             where f.value is null or cast(f.value as float) not between 0 and 1)
   throw 51001, N'a progress fraction must be from 0 to 1', 1;
 begin transaction;
-insert into @said (RequestId, LockToken, Fraction, Note)
+insert into @given (RequestId, LockToken, Fraction, Note)
 select q.RequestId, q.LockToken, cast(f.value as float), left(coalesce(n.value, N''), 400)
   from (select g.request_id, g.lock_token, max(g.place) as place
           from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
@@ -36,10 +36,10 @@ set @kept = @@rowcount;
 update p
    set LockToken = s.LockToken, Fraction = s.Fraction, Note = s.Note, ReportedTime = @now
   from rowlease.Progress as p with (updlock, holdlock)
-  join @said as s on s.RequestId = p.RequestId;
+  join @given as s on s.RequestId = p.RequestId;
 insert into rowlease.Progress (RequestId, LockToken, Fraction, Note, ReportedTime)
 select s.RequestId, s.LockToken, s.Fraction, s.Note, @now
-  from @said as s
+  from @given as s
  where not exists (select 1 from rowlease.Progress as p where p.RequestId = s.RequestId)
  order by s.RequestId;
 commit transaction;

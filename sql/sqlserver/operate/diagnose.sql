@@ -2,7 +2,7 @@
 -- params:   none
 -- returns:  finding text -- 'table_lock' | 'paused' | 'full' | 'old' | 'stuck' | 'no_worker' |
 --           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' | 'schedule',
---           subject text (the queue, schedule or table), words text, action text; no row: nothing is
+--           subject text (the queue, schedule or table), message text, action text; no row: nothing is
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, while they are read
 -- why:      counts are compared with the rows of queues that show at most 10,000 requests; in larger
@@ -15,11 +15,11 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now();
 create table #findings (Place int identity primary key, Finding varchar(20) not null,
-                        Subject nvarchar(200) not null, Words nvarchar(4000) not null,
+                        Subject nvarchar(200) not null, Message nvarchar(4000) not null,
                         Action nvarchar(4000) not null);
 exec rowlease_internal.diagnose_queues @now;
 exec rowlease_internal.diagnose_workers @now;
 exec rowlease_internal.diagnose_rows @now;
 exec rowlease_internal.diagnose_counts 10000;
-select f.Finding as finding, f.Subject as subject, f.Words as words, f.Action as action
+select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action
   from #findings as f order by f.Place;

@@ -12,11 +12,11 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @ms bigint = datediff_big(millisecond, rowlease.now(), @p_client_time);
-select f.finding, f.subject, f.words, f.action
+select f.finding, f.subject, f.message, f.action
   from (
     select cast(N'snapshot' as nvarchar(20)) as finding, cast(d.name as nvarchar(128)) as subject,
            concat(N'READ_COMMITTED_SNAPSHOT is off in the database "', d.name,
-                  N'", so readers of a row wait for its writers') as words,
+                  N'", so readers of a row wait for its writers') as message,
            concat(N'alter database ', quotename(d.name),
                   N' set read_committed_snapshot on, while no other session uses it') as action
       from sys.databases as d

@@ -12,12 +12,12 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @found table (
-  Finding varchar(20) not null, Subject nvarchar(200) not null, Words nvarchar(4000) not null,
+  Finding varchar(20) not null, Subject nvarchar(200) not null, Message nvarchar(4000) not null,
   Action nvarchar(4000) not null);
 if object_id(N'sys.dm_tran_active_transactions') is not null
    and has_perms_by_name(null, null, 'VIEW SERVER STATE') = 1
 begin
-  insert into @found (Finding, Subject, Words, Action)
+  insert into @found (Finding, Subject, Message, Action)
   select 'horizon', concat(N'session ', s.session_id),
          concat(N'session ', s.session_id, N' (user "', s.login_name, N'", application "', s.program_name,
                 N'", ', s.status, N') has been in a transaction since ',
@@ -30,7 +30,7 @@ begin
     join sys.dm_tran_active_transactions as t on t.transaction_id = o.transaction_id
    where s.database_id = db_id() and s.session_id <> @@spid
      and datediff_big(millisecond, t.transaction_begin_time, getdate()) > coalesce(@p_long_ms, 300000);
-  insert into @found (Finding, Subject, Words, Action)
+  insert into @found (Finding, Subject, Message, Action)
   select 'blocker', concat(N'session ', b.Blocker),
          concat(N'session ', b.Blocker, N' (user "', s.login_name, N'", application "', s.program_name,
                 N'") has blocked ', b.Number, N' others, the first for ',
@@ -44,4 +44,4 @@ begin
            group by r.blocking_session_id) as b
     left join sys.dm_exec_sessions as s on s.session_id = b.Blocker;
 end;
-select f.Finding as finding, f.Subject as subject, f.Words as words, f.Action as action from @found as f;
+select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action from @found as f;

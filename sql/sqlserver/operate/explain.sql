@@ -2,7 +2,7 @@
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
 --           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
---           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', words text
+--           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
 -- why:      it returns the first reason that applies, in the order in which a claim would check
@@ -18,7 +18,7 @@ declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100), @status varcha
 declare @due datetime2(6), @by nvarchar(200), @expires datetime2(6), @completed datetime2(6);
 declare @attempts int, @max_attempts int, @error nvarchar(max), @paused bit, @has_settings bit = 0;
 declare @limited nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @who nvarchar(4000);
-declare @held nvarchar(60), @kind nvarchar(200), @reason varchar(20), @said nvarchar(4000), @words nvarchar(max);
+declare @held nvarchar(60), @kind nvarchar(200), @reason varchar(20), @why nvarchar(4000), @message nvarchar(max);
 select @queue = r.QueueName, @status = r.Status, @due = r.DueTime, @by = r.LockedBy,
        @expires = r.LockExpiresTime, @attempts = r.NumAttempts, @max_attempts = r.MaxAttempts,
        @error = r.LastError, @completed = r.CompletionTime, @kind = r.Kind
@@ -27,33 +27,33 @@ select @paused = s.Paused, @has_settings = 1,
        @limited = case when s.MaxInFlight is not null then s.QueueName end
   from rowlease.QueueSettings as s where s.QueueName = @queue;
 if @status is null
-  select @reason = 'unknown', @words = N'there is no such request; it may have been purged';
+  select @reason = 'unknown', @message = N'there is no such request; it may have been purged';
 else if @status in ('Complete', 'Cancelled')
   select @reason = 'finished',
-         @words = concat(N'it has been ', @status, N' since ', rowlease_internal.time_text(@completed));
+         @message = concat(N'it has been ', @status, N' since ', rowlease_internal.time_text(@completed));
 else if @status = 'Failed'
   select @reason = 'dead_letter',
-         @words = concat(N'it is a dead letter after ', @attempts, N' of ', @max_attempts,
+         @message = concat(N'it is a dead letter after ', @attempts, N' of ', @max_attempts,
                          N' attempts: ', @error, N'; revive it with requeue');
 else if @status = 'Processing' and @expires > @now
   select @reason = 'running',
-         @words = concat(@by, N' has leased it until ', rowlease_internal.time_text(@expires),
+         @message = concat(@by, N' has leased it until ', rowlease_internal.time_text(@expires),
                          N', and renews the lease as long as it is alive');
 else if @has_settings = 0
   select @reason = 'no_queue',
-         @words = concat(N'the queue "', @queue, N'" no longer has settings; create it again with ',
+         @message = concat(N'the queue "', @queue, N'" no longer has settings; create it again with ',
                          N'configure_queue');
 else if @paused = 1
-  select @reason = 'paused', @words = concat(N'the queue "', @queue, N'" is paused; resume it');
+  select @reason = 'paused', @message = concat(N'the queue "', @queue, N'" is paused; resume it');
 else if @status = 'Scheduled' and @due > @now
 begin
   -- A request of an unknown kind is due again within 30 s, each time it was declined.
   if @due <= dateadd(second, 30, @now)
-    exec rowlease_internal.explain_workers @queue, @kind, @now, @reason output, @said output;
-  set @words = @said;
+    exec rowlease_internal.explain_workers @queue, @kind, @now, @reason output, @why output;
+  set @message = @why;
   if @reason is null or @reason = 'no_worker'
     select @reason = 'scheduled',
-           @words = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
+           @message = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
                            rowlease_internal.seconds_text(datediff_big(microsecond, @now, @due) / 1000000));
 end;
 else
@@ -61,11 +61,11 @@ begin
   exec rowlease_internal.row_lock @p_request_id, @limited, @lock output;
   if @status = 'Processing'
     select @reason = 'expired',
-           @words = concat(N'the lease of ', @by, N' ran out at ', rowlease_internal.time_text(@expires),
+           @message = concat(N'the lease of ', @by, N' ran out at ', rowlease_internal.time_text(@expires),
                            N'; the next claim or maintain breaks it');
   else
-    exec rowlease_internal.explain_waiting @p_request_id, @now, @reason output, @said output;
-  set @words = coalesce(@words, @said);
+    exec rowlease_internal.explain_waiting @p_request_id, @now, @reason output, @why output;
+  set @message = coalesce(@message, @why);
   if @lock is not null
     exec rowlease_internal.row_lock @p_request_id, @limited, @again output;
 end;
@@ -79,6 +79,6 @@ begin
     set @who = null;
   end catch;
   select @reason = 'locked',
-         @words = concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends');
+         @message = concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends');
 end;
-select @reason as reason, @words as words;
+select @reason as reason, @message as message;

@@ -32,7 +32,7 @@ def doctor(dsn: str | None, as_json: bool) -> None:
         show_json({"database": where, "findings": [each._asdict() for each in findings]})
     else:
         for each in findings:
-            click.echo(f"{each.finding}: {each.words}; {each.action}")
+            click.echo(f"{each.finding}: {each.message}; {each.action}")
         count = "1 finding" if len(findings) == 1 else f"{len(findings) or 'no'} findings"
         click.echo(f"{where}: {count}")
     if findings:

@@ -60,7 +60,7 @@ def named_queues(
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
-    help="The number of slots. Default: the usable cores for processes, 32 threads, 100 "
+    help="The number of slots. Default: one process per usable core, 32 threads, or 100 "
     "coroutines.",
 )
 @click.option(

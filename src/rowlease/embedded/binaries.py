@@ -1,4 +1,4 @@
-"""Finds the programs of PostgreSQL."""
+"""Finds PostgreSQL's executables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server_binaries() -> tuple[Path, int]:
             answer = subprocess.check_output([str(folder / "postgres"), "--version"], text=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise ConfigError(
-                f"ROWLEASE_PG_BIN is {folder}, which has no working program postgres; set it to "
+                f"ROWLEASE_PG_BIN is {folder}, which has no working `postgres` program; set it to "
                 "the folder with the programs of a PostgreSQL server"
             ) from error
         version = re.search(r"PostgreSQL\) (\d+)", answer)

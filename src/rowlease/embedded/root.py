@@ -46,7 +46,7 @@ def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
     if child == 0:
         try:
             enter_namespace(uid)
-            # In the namespace, root has no rights on files of other users.
+            # In the namespace, root has no special rights to other users' files.
             os._exit(0 if os.access(home, os.W_OK) and os.access(binaries, os.X_OK) else 1)
         finally:
             os._exit(1)

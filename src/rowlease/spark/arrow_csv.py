@@ -13,12 +13,15 @@ from rowlease.store.bulk import LANE
 def lane_block(
     batch: Any, run: Begun, part: int, kind: str | None, ends_part: bool
 ) -> tuple[bytes, int]:
-    """Rows for the lane with the columns LANE, and how many priorities were clamped.
+    """A batch as CSV rows for the table `lane`, and how many priorities were too high.
+
+    Such priorities are lowered to the queue's maximum.
 
     Args:
-        batch: with the column payload, perhaps also kind and priority.
-        kind: for rows without a kind.
-        ends_part: mark the first row.
+        batch: an Arrow batch with the column `payload`, and optionally `kind` and `priority`.
+        kind: the kind of rows without one.
+        ends_part: whether to set the column `ends_part` in the first row. Exactly one row of each
+            part must have it; which one does not matter.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -39,7 +42,7 @@ def lane_block(
 
 
 def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
-    """Rows as CSV for PostgreSQL: null is an empty field, and an empty text is quoted."""
+    """Rows as CSV for PostgreSQL: null is an empty field, and an empty string is quoted."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -50,7 +53,7 @@ def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
 
 
 def as_staged(name: str, column: Any) -> Any:
-    """A column converted to the type of the table `staging`."""
+    """A column converted to its type in the table `staging`; priorities are clamped."""
     import pyarrow as pa
     from pyarrow import compute
 

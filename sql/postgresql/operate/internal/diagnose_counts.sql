@@ -5,7 +5,7 @@
 -- locks:    none
 -- why:      it sees rows and counts in one snapshot, as recount_queues does, and changes nothing.
 create or replace function rowlease_internal.diagnose_counts(p_limit integer)
-returns table (finding text, subject text, words text, action text)
+returns table (finding text, subject text, message text, action text)
 language sql stable
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off

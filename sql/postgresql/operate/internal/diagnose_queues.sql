@@ -6,7 +6,7 @@
 -- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
 --           a live worker had free slots and the limit in flight had room.
 create or replace function rowlease_internal.diagnose_queues(p_now timestamptz)
-returns table (finding text, subject text, words text, action text)
+returns table (finding text, subject text, message text, action text)
 language sql stable
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off

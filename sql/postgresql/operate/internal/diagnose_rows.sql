@@ -7,7 +7,7 @@
 --           does. Of the requests with a group, it reads 10,000. Every claim locks a gate for a
 --           moment: row_lock looks twice.
 create or replace function rowlease_internal.diagnose_rows(p_now timestamptz)
-returns table (finding text, subject text, words text, action text)
+returns table (finding text, subject text, message text, action text)
 language sql stable
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
@@ -21,11 +21,11 @@ as $$
    where q.status = 'Processing' and q.lock_expires_time < p_now - interval '10 seconds'
    group by q.queue_name
   union all
-  select 'gate', s.queue_name, l.words,
+  select 'gate', s.queue_name, l.message,
          'end that session''s transaction: select pg_terminate_backend(pid)'
     from rowlease.queue_settings s
-   cross join lateral rowlease_internal.row_lock(null, s.queue_name) as l(words)
-   where s.max_in_flight is not null and l.words is not null
+   cross join lateral rowlease_internal.row_lock(null, s.queue_name) as l(message)
+   where s.max_in_flight is not null and l.message is not null
   union all
   select 'group', f.queue_name,
          format('%s groups of the queue "%s" wait for a request that no longer exists, the first for '

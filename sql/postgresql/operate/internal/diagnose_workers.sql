@@ -6,7 +6,7 @@
 -- why:      it looks at the kinds of the first requests of each queue, and at those that workers have
 --           declined within a minute.
 create or replace function rowlease_internal.diagnose_workers(p_now timestamptz)
-returns table (finding text, subject text, words text, action text)
+returns table (finding text, subject text, message text, action text)
 language sql stable
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
@@ -16,7 +16,7 @@ as $$
     union
     select u.queue_name, u.kind from rowlease.unknown_kind u
      where u.declined_time > p_now - interval '1 minute')
-  select distinct e.reason, k.queue_name, 'requests wait: ' || e.words,
+  select distinct e.reason, k.queue_name, 'requests wait: ' || e.message,
          case e.reason when 'no_worker' then 'start a worker that has tasks of this queue'
                        when 'unknown_kind' then 'start a worker with this task, or cancel the requests'
                        else 'give that worker the task, or start it without --consumer-priority' end

@@ -1,13 +1,13 @@
 -- explain_waiting: explain why a request that may be claimed has not been claimed; a part of explain.
 -- params:   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz
--- returns:  reason text, words text -- as explain
+-- returns:  reason text, message text -- as explain
 -- errors:   none
 -- locks:    none
 -- why:      the requests ahead of this request are counted in ranges of an index, each of which
 --           ends at this request.
 create or replace function rowlease_internal.explain_waiting(
   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz,
-  out reason text, out words text
+  out reason text, out message text
 ) language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
@@ -23,7 +23,7 @@ begin
   if v_request.group_key is not null and not rowlease_internal.group_is_free(
        v_request.queue_name, v_request.group_key, v_request.request_id) then
     reason := 'group';
-    words := (select format('request %s of its group "%s" comes first', min(q.request_id),
+    message := (select format('request %s of its group "%s" comes first', min(q.request_id),
                             v_request.group_key)
                 from rowlease.queue q
                where q.queue_name = v_request.queue_name and q.group_key = v_request.group_key
@@ -31,7 +31,7 @@ begin
                  and (q.request_id < v_request.request_id or q.status = 'Processing'));
   elsif v_request.group_blocked then
     reason := 'group';
-    words := format('it waits for a request of its group "%s" that no longer exists; recount unblocks it',
+    message := format('it waits for a request of its group "%s" that no longer exists; recount unblocks it',
                     v_request.group_key);
   elsif rowlease_internal.room_in_flight(p_settings, 1) = 0 then
     v_other := (select count(*) from (
@@ -39,12 +39,12 @@ begin
        where q.queue_name = v_request.queue_name and q.status = 'Processing'
        limit p_settings.max_in_flight) r);
     reason := 'in_flight';
-    words := format('the queue allows %s requests in flight, and ', p_settings.max_in_flight)
+    message := format('the queue allows %s requests in flight, and ', p_settings.max_in_flight)
              || case when v_other < p_settings.max_in_flight
                      then format('%s are running, but more are counted; recount corrects that', v_other)
                      else 'as many are running' end;
   elsif v_workers.reason is not null then
-    reason := v_workers.reason; words := v_workers.words;
+    reason := v_workers.reason; message := v_workers.message;
   else
     select count(*) into v_other from (
       select from rowlease.queue q
@@ -67,9 +67,9 @@ begin
               and (q.due_time, q.request_id) < (v_request.due_time, v_request.request_id))
        limit c_most) ahead;
     reason := case when v_other = 0 then 'next' else 'behind' end;
-    words := case when v_other = 0 then 'nothing is ahead of it: the next claim takes it'
+    message := case when v_other = 0 then 'nothing is ahead of it: the next claim takes it'
                   else format('%s%s requests are ahead of it (policy %s)', v_other,
                               case when v_other = c_most then ' or more' end, p_settings.policy) end
-             || coalesce('; ' || v_workers.words, '');
+             || coalesce('; ' || v_workers.message, '');
   end if;
 end $$;

@@ -1,13 +1,13 @@
 -- explain_workers: explain why no worker may claim requests of a kind; a part of explain.
 -- params:   p_queue_name text, p_kind text, p_now timestamptz
--- returns:  reason text -- null: one may; 'no_worker' | 'unknown_kind' | 'consumer_priority', words
+-- returns:  reason text -- null: one may; 'no_worker' | 'unknown_kind' | 'consumer_priority', message
 --           text -- without a reason, the worker whose consumer priority goes before others, or null
 -- errors:   none
 -- locks:    none
 -- why:      a worker that goes first by its consumer priority declines a kind that it does not know,
 --           and the request waits for the same worker again.
 create or replace function rowlease_internal.explain_workers(
-  p_queue_name text, p_kind text, p_now timestamptz, out reason text, out words text
+  p_queue_name text, p_kind text, p_now timestamptz, out reason text, out message text
 ) language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -32,18 +32,18 @@ begin
   end if;
   if v_live = 0 then
     reason := 'no_worker';
-    words := format('no worker of the queue "%s" has sent a heartbeat within 30 s', p_queue_name);
+    message := format('no worker of the queue "%s" has sent a heartbeat within 30 s', p_queue_name);
   elsif v_knowing = 0 then
     reason := 'unknown_kind';
-    words := format('no live worker of the queue "%s" knows the kind "%s"; start one that does, or it '
+    message := format('no live worker of the queue "%s" knows the kind "%s"; start one that does, or it '
                     'becomes a dead letter after %s s', p_queue_name, p_kind,
                     v_settings.unknown_kind_seconds);
   elsif v_first.worker_id is not null then
-    words := format('worker "%s" has free slots and goes first (consumer priority %s)',
+    message := format('worker "%s" has free slots and goes first (consumer priority %s)',
                     v_first.worker_id, v_first.consumer_priority);
     if not coalesce(v_first.kinds::jsonb ? p_kind, true) then
       reason := 'consumer_priority';
-      words := words || format(', but does not know the kind "%s"; workers of a lower consumer priority '
+      message := message || format(', but does not know the kind "%s"; workers of a lower consumer priority '
                                'claim nothing until its slots are full', p_kind);
     end if;
   end if;

@@ -12,10 +12,10 @@ set enable_seqscan = off set jit = off
 as $$
 declare
   v_before text;
-  v_words  text;
+  v_message  text;
 begin
   for v_look in 1..2 loop
-    v_words := coalesce(
+    v_message := coalesce(
       (select rowlease_internal.describe_holder(q.xmax) || ' has locked the request''s row; claims skip it'
          from rowlease.queue q where q.request_id = p_request_id),
       (select rowlease_internal.describe_holder(r.xmax) || ' has locked the request''s row; claims skip it'
@@ -27,11 +27,11 @@ begin
       (select rowlease_internal.describe_holder(g.xmax) || format(' has locked the gate of the queue "%s", a row '
                 'of rowlease.gate; nothing is claimed from the queue', p_queue_name)
          from rowlease.gate g where g.queue_name = p_queue_name));
-    exit when v_words is null;
+    exit when v_message is null;
     if v_look = 1 then
-      v_before := v_words;
+      v_before := v_message;
       perform pg_sleep(0.1);
     end if;
   end loop;
-  return case when v_words = v_before then v_words || ' until its transaction ends' end;
+  return case when v_message = v_before then v_message || ' until its transaction ends' end;
 end $$;

@@ -1,18 +1,18 @@
 -- describe_session: describe the session that has locked rows of the queue or a gate.
--- params:   p_resource_type nvarchar(60) (KEY or APPLICATION), p_words nvarchar(4000) output
--- returns:  p_words -- null: there is no such session
+-- params:   p_resource_type nvarchar(60) (KEY or APPLICATION), p_message nvarchar(4000) output
+-- returns:  p_message -- null: there is no such session
 -- errors:   297, 300 the caller may not see the server's state
 -- locks:    none
 -- why:      if there are several sessions, it describes the one with the oldest transaction. SQL
 --           Server does not document how to find the row of a lock.
 create or alter procedure rowlease_internal.describe_session
-  @p_resource_type nvarchar(60), @p_words nvarchar(4000) output
+  @p_resource_type nvarchar(60), @p_message nvarchar(4000) output
 as
 set nocount on;
 set xact_abort on;
 if object_id(N'sys.dm_tran_locks') is null
   return;  -- some T-SQL engines do not have it
-select top (1) @p_words = concat(
+select top (1) @p_message = concat(
          N'session ', l.request_session_id, N' (user "', s.login_name, N'", application "',
          s.program_name, N'", in a transaction since ',
          convert(nvarchar(19), t.transaction_begin_time, 121), N' of the server''s clock)')

@@ -34,7 +34,7 @@ begin
         group by e.Priority
        having sum(e.Scheduled) <> 0 or sum(e.Pending) <> 0 or sum(e.Processing) <> 0
            or sum(e.Failed) <> 0)
-    insert into #findings (Finding, Subject, Words, Action)
+    insert into #findings (Finding, Subject, Message, Action)
     values ('counts', @queue, concat(N'the counts of the queue "', @queue, N'" differ from its rows'),
             concat(N'correct them: exec rowlease.recount N''', @queue, N''''));
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);

@@ -36,26 +36,26 @@ begin
   if @in_flight is not null and @processing >= @in_flight
     set @free = 0;
   if @paused = 1 and @waiting > 0
-    insert into #findings (Finding, Subject, Words, Action)
+    insert into #findings (Finding, Subject, Message, Action)
     values ('paused', @queue,
             concat(N'the queue "', @queue, N'" is paused, and ', @waiting, N' requests wait in it'),
             concat(N'resume it: rowlease queue resume ', @queue));
   if @waiting >= @capacity
-    insert into #findings (Finding, Subject, Words, Action)
+    insert into #findings (Finding, Subject, Message, Action)
     values ('full', @queue,
             concat(N'the queue "', @queue, N'" is full: ', @waiting, N' of ', @capacity,
                    N' places are taken, so producers wait or are refused'),
             concat(N'add workers, or raise its capacity: rowlease queue set ', @queue,
                    N' capacity=NUMBER'));
   if @paused = 0 and @seconds > 60 and @free > 0
-    insert into #findings (Finding, Subject, Words, Action)
+    insert into #findings (Finding, Subject, Message, Action)
     values ('stuck', @queue,
             concat(N'a request of the queue "', @queue, N'" has been due for ', @age,
                    N', while live workers have ', @free, N' free slots'),
             concat(N'find it: select top (1) RequestId from rowlease.Ready where QueueName = N''', @queue,
                    N''' order by DueTime, and ask for its reason: exec rowlease.explain'));
   else if @paused = 0 and @seconds > 3600
-    insert into #findings (Finding, Subject, Words, Action)
+    insert into #findings (Finding, Subject, Message, Action)
     values ('old', @queue,
             concat(N'the oldest request of the queue "', @queue, N'" has been due for ', @age,
                    N', and all slots are taken'),

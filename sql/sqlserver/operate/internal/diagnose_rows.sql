@@ -11,7 +11,7 @@ as
 set nocount on;
 set xact_abort on;
 declare @queue nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @who nvarchar(4000);
-insert into #findings (Finding, Subject, Words, Action)
+insert into #findings (Finding, Subject, Message, Action)
 select 'overdue', o.QueueName,
        concat(o.Number, N' leases of the queue "', o.QueueName,
               N'" ran out more than 10 s ago and were not broken, the first of request ', o.RequestId),
@@ -34,14 +34,14 @@ begin
     begin catch
       set @who = null;
     end catch;
-    insert into #findings (Finding, Subject, Words, Action)
+    insert into #findings (Finding, Subject, Message, Action)
     values ('gate', @queue, concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends'),
             N'end that session''s transaction: kill SESSION');
   end;
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s
                  where s.MaxInFlight is not null and s.QueueName > @queue);
 end;
-insert into #findings (Finding, Subject, Words, Action)
+insert into #findings (Finding, Subject, Message, Action)
 select 'group', o.QueueName,
        concat(o.Number, N' groups of the queue "', o.QueueName,
               N'" wait for a request that no longer exists, the first for request ', o.RequestId),
@@ -56,7 +56,7 @@ select 'group', o.QueueName,
                          order by q.QueueName, q.GroupKey, q.RequestId) as g) as f
          where f.Place = 1 and f.GroupBlocked = 1
          group by f.QueueName) as o;
-insert into #findings (Finding, Subject, Words, Action)
+insert into #findings (Finding, Subject, Message, Action)
 select 'schedule', s.ScheduleName,
        concat(N'the schedule "', s.ScheduleName, N'" was to fire at ',
               rowlease_internal.time_text(s.NextTime), N' and has not'),

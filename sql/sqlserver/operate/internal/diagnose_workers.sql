@@ -10,7 +10,7 @@ as
 set nocount on;
 set xact_abort on;
 declare @place int = 0, @queue nvarchar(100), @kind nvarchar(200), @reason varchar(20);
-declare @words nvarchar(4000);
+declare @message nvarchar(4000);
 declare @kinds table (Place int identity primary key,
                       QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
                       Kind nvarchar(200) collate Latin1_General_100_BIN2 not null);
@@ -25,12 +25,12 @@ begin
     from @kinds as k where k.Place > @place order by k.Place;
   if @@rowcount = 0
     break;
-  exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @words output;
-  set @words = N'requests wait: ' + @words;
+  exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @message output;
+  set @message = N'requests wait: ' + @message;
   if @reason is not null and not exists (
-    select 1 from #findings as f where f.Subject = @queue and f.Words = @words)
-    insert into #findings (Finding, Subject, Words, Action)
-    values (@reason, @queue, @words,
+    select 1 from #findings as f where f.Subject = @queue and f.Message = @message)
+    insert into #findings (Finding, Subject, Message, Action)
+    values (@reason, @queue, @message,
             case when @reason = 'no_worker' then N'start a worker that has tasks of this queue'
                  when @reason = 'unknown_kind'
                    then N'start a worker with this task, or cancel the requests'

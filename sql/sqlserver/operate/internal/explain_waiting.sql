@@ -1,27 +1,27 @@
 -- explain_waiting: explain why a request that may be claimed has not been claimed; a part of explain.
 -- params:   p_request_id bigint, p_now datetime2(6), p_reason varchar(20) output,
---           p_words nvarchar(4000) output
--- returns:  p_reason, p_words -- as explain
+--           p_message nvarchar(4000) output
+-- returns:  p_reason, p_message -- as explain
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
 -- why:      the requests ahead of this request are counted in a range of the index that claims
 --           use.
 create or alter procedure rowlease_internal.explain_waiting
   @p_request_id bigint, @p_now datetime2(6), @p_reason varchar(20) output,
-  @p_words nvarchar(4000) output
+  @p_message nvarchar(4000) output
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @queue nvarchar(100), @priority int, @due datetime2(6), @group nvarchar(200), @blocked bit;
 declare @policy varchar(10), @in_flight int, @waiting bigint, @processing bigint, @running int;
-declare @other bigint, @ahead int, @kind nvarchar(200), @reason varchar(20), @words nvarchar(4000);
+declare @other bigint, @ahead int, @kind nvarchar(200), @reason varchar(20), @message nvarchar(4000);
 select @queue = q.QueueName, @priority = q.Priority, @due = q.DueTime, @group = q.GroupKey,
        @blocked = q.GroupBlocked, @kind = q.Kind
   from rowlease.Queue as q where q.RequestId = @p_request_id;
 select @policy = s.Policy, @in_flight = s.MaxInFlight
   from rowlease.QueueSettings as s where s.QueueName = @queue;
-exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @words output;
+exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @message output;
 set @other = (
   select min(q.RequestId) from rowlease.Queue as q
    where q.QueueName = @queue and q.GroupKey = @group and q.GroupKey is not null
@@ -45,23 +45,23 @@ set @ahead = (
             and (q.DueTime < @due or q.DueTime = @due and q.RequestId < @p_request_id))) as a);
 if @other is not null
   select @p_reason = 'group',
-         @p_words = concat(N'request ', @other, N' of its group "', @group, N'" comes first');
+         @p_message = concat(N'request ', @other, N' of its group "', @group, N'" comes first');
 else if @blocked = 1
   select @p_reason = 'group',
-         @p_words = concat(N'it waits for a request of its group "', @group,
+         @p_message = concat(N'it waits for a request of its group "', @group,
                            N'" that no longer exists; recount unblocks it');
 else if @processing >= @in_flight
   select @p_reason = 'in_flight',
-         @p_words = concat(N'the queue allows ', @in_flight, N' requests in flight, and ',
+         @p_message = concat(N'the queue allows ', @in_flight, N' requests in flight, and ',
                            case when @running < @in_flight
                                 then concat(@running, N' are running, but more are counted; recount corrects ',
                                             N'that')
                                 else N'as many are running' end);
 else if @reason is not null
-  select @p_reason = @reason, @p_words = @words;
+  select @p_reason = @reason, @p_message = @message;
 else
   select @p_reason = case when @ahead = 0 then 'next' else 'behind' end,
-         @p_words = case when @ahead = 0 then N'nothing is ahead of it: the next claim takes it'
+         @p_message = case when @ahead = 0 then N'nothing is ahead of it: the next claim takes it'
                          else concat(@ahead, case when @ahead = 10000 then N' or more' end,
                                      N' requests are ahead of it (policy ', @policy, N')') end
-                    + coalesce(N'; ' + @words, N'');
+                    + coalesce(N'; ' + @message, N'');

@@ -1,23 +1,23 @@
 -- row_lock: explain which session has locked a request, or its queue's gate.
 -- params:   p_request_id bigint, p_queue_name nvarchar(400) (null: the queue has no limit in
---           flight), p_words nvarchar(4000) output
--- returns:  p_words -- null: neither is locked
+--           flight), p_message nvarchar(4000) output
+-- returns:  p_message -- null: neither is locked
 -- errors:   none
 -- locks:    none; rows that others have locked are skipped
 -- why:      if a row exists but a read with READPAST skips it, the row is locked. Every claim
 --           locks rows for a moment, so explain checks twice.
 create or alter procedure rowlease_internal.row_lock
-  @p_request_id bigint, @p_queue_name nvarchar(400), @p_words nvarchar(4000) output
+  @p_request_id bigint, @p_queue_name nvarchar(400), @p_message nvarchar(4000) output
 as
 set nocount on;
 set xact_abort on;
 declare @name nvarchar(255) = rowlease_internal.lock_name(N'gate', @p_queue_name, N'');
-set @p_words = null;
+set @p_message = null;
 if not exists (select 1 from rowlease.Queue as q with (readpast, readcommittedlock)
                 where q.RequestId = @p_request_id)
    and exists (select 1 from rowlease.Queue as q where q.RequestId = @p_request_id)
-  set @p_words = N' has locked the request''s row; claims skip it';
+  set @p_message = N' has locked the request''s row; claims skip it';
 else if @p_queue_name is not null
         and applock_test(N'rowlease_lock', @name, 'Exclusive', 'Session') = 0
-  set @p_words = concat(N' has the gate of the queue "', @p_queue_name,
+  set @p_message = concat(N' has the gate of the queue "', @p_queue_name,
                         N'", an application lock; nothing is claimed from the queue');

@@ -31,7 +31,7 @@ MAX_LIMIT = 10_000
 class Exchanger:
     """Delivers outcomes and claims requests.
 
-    `deliver` is safe from any thread. Only the receiver's thread may claim. During a claim, other
+    Any thread may call `deliver`. Only the receiver's thread may claim. During a claim, other
     threads may call `exchange` with a limit of 0.
 
     Args:
@@ -66,8 +66,8 @@ class Exchanger:
         self._lock = threading.Lock()
         #: Outcomes that no call of `exchange` is sending yet.
         self._waiting = Outcomes()
-        #: The calls of `exchange` that are under way. A key has the outcomes of a call that the
-        #: database has not answered yet. Its value has all outcomes of that call.
+        #: One entry for each call of `exchange` in progress. The key has those of its outcomes that
+        #: the database has not answered yet; the value has all outcomes that the call began with.
         self._sending: dict[Outcomes, Outcomes] = {}
         self.lost_claims = LostClaims(worker_id, events)
         self.waiting_since: float | None = None
@@ -110,7 +110,7 @@ class Exchanger:
 
         Args:
             limit: the maximum number of requests to claim; 0 means no claim.
-            slots: the number of claimed requests that can start at once.
+            slots: how many of the claimed requests can start immediately; others are prefetched.
 
         Returns:
             The leases, and the claim that they belong to (None if the limit is 0).
@@ -237,7 +237,7 @@ class Exchanger:
             self._delivered.not_done(part.not_done, answer.failed, answer.dead)
 
     def _replacement(self, part: Outcomes, error: Exception) -> list[Outcomes]:
-        """What to send in place of a refused outcome, the only one in `part`.
+        """What to send instead of the refused outcome, which is the only one in `part`.
 
         A refused result is replaced by a failure, and a refused failure by its text in ASCII. If
         the ASCII text is refused as well, nothing is sent and the lease runs out.
