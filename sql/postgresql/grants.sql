@@ -2,10 +2,11 @@
 -- params:   none
 -- returns:  nothing
 -- errors:   none
--- locks:    catalogue rows only
+-- locks:    catalogue rows; tables and views that have another owner, access exclusive
 -- why:      applied after every routine, so that no role can call a new routine until it is
 --           granted here. Routines run with their owner's rights; only the owner may write to a
---           table. It uses dynamic SQL, because it sets the owner of every existing object.
+--           table. It uses dynamic SQL, because it sets the owner of every object that has another
+--           one. A migration beside workers must not lock tables that it does not change.
 grant usage, create on schema rowlease, rowlease_internal to rowlease_owner;
 do $$
 declare
@@ -16,10 +17,12 @@ begin
              as name
       from pg_class c
      where c.relnamespace = 'rowlease'::regnamespace and c.relkind in ('r', 'p', 'v')
+       and c.relowner <> 'rowlease_owner'::regrole
     union all
     select format('routine %s', p.oid::regprocedure)
       from pg_proc p
      where p.pronamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)
+       and p.proowner <> 'rowlease_owner'::regrole
   loop
     execute format('alter %s owner to rowlease_owner', v_object.name);
   end loop;
