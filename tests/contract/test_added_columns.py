@@ -144,6 +144,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "fire_schedule": fired,
     "list_queues": lambda s: [(q.queue_name, q.paused) for q in s.list_queues()],
     "list_requests": lambda s: (leased(s), [r.kind for r in s.list_requests()])[1],
+    "find_requests": lambda s: (leased(s), [r.kind for r in s.find_requests().requests])[1],
     "get_request": lambda s: (r := s.get_request(leased(s).request_id)) and r.kind,
     "list_schedules": listed_schedules,
     "pause_schedule": lambda s: s.pause_schedule("nightly"),

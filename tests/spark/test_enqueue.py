@@ -149,7 +149,7 @@ def test_a_run_that_was_superseded_writes_nothing_into_the_lane(
     with pytest.raises(LoadLost, match='load "zombie" was taken over by'):
         promoted(store, dead)
     assert promoted(store, load) == Promoted(Outcome.OK, 10, 10, 0)
-    found = sql("select (payload ->> 'id')::int from rowlease.requests order by request_id")
+    found = sql("select (payload ->> 'id')::int from rowlease.requests order by 1")
     assert [number for (number,) in found] == list(range(10))
     store.maintain()
     assert leftovers(sql) == 0
