@@ -64,7 +64,9 @@ LISTENERS = (
 def test_a_program_that_waits_for_a_result_is_notified(
     end: str, client: Client, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.handle.LOOK", 3600.0)  # so that only a notification helps
+    for name in ("LOOK", "FIRST_POLL", "LAST_POLL"):  # so that only a notification helps
+        monkeypatch.setattr(f"rowlease.handle.{name}", 3600.0)
+    monkeypatch.setattr("rowlease.store.shared_listener.LOOKS", ())
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)
     if end == "many":
         client.enqueue_many(grow.request(Size(2)) for _ in range(1999))

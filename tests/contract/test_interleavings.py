@@ -483,3 +483,20 @@ def test_no_request_of_a_group_is_forgotten_whatever_happens_at_its_head(
         left = store.rows("queue", "status")
         assert left == [("Failed",)] * left.count(("Failed",)), (names, order)
         assert store.depth() == store.counted(), (names, order)
+
+
+@pytest.mark.only_on("postgresql", why="there alone a query lists the rows that are not locked")
+def test_a_batch_locks_its_requests_in_their_order(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    """Two batches of the same requests wait for each other otherwise."""
+    store.put(2)
+    first, second = sorted(store.dequeue("one", ["default"], 2).requests)
+    holder = another()
+    holder.begin()
+    holder.complete([second])
+    call = store.waiting(lambda: store.complete([second, first]))
+    free = another().execute("select request_id from rowlease.queue for update skip locked")
+    assert free == []  # the call has locked the first, and waits for the second
+    holder.rollback()
+    assert call.result() == [Outcome.OK, Outcome.OK]
