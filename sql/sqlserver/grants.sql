@@ -66,6 +66,11 @@ grant execute on rowlease.list_schedules to rowlease_operator;
 grant execute on rowlease.list_requests to rowlease_operator;
 grant execute on rowlease.get_request to rowlease_operator;
 grant execute on rowlease.find_requests to rowlease_operator;
+grant execute on rowlease.list_ready to rowlease_operator;
+grant execute on rowlease.list_leases to rowlease_operator;
+grant execute on rowlease.list_dead_letters to rowlease_operator;
+grant execute on rowlease.list_loads to rowlease_operator;
+grant execute on rowlease.measure_waits to rowlease_operator;
 
 grant execute on rowlease.now to rowlease_reader;
 grant execute on rowlease.depth to rowlease_reader;
@@ -80,6 +85,11 @@ grant execute on rowlease.list_schedules to rowlease_reader;
 grant execute on rowlease.list_requests to rowlease_reader;
 grant execute on rowlease.get_request to rowlease_reader;
 grant execute on rowlease.find_requests to rowlease_reader;
+grant execute on rowlease.list_ready to rowlease_reader;
+grant execute on rowlease.list_leases to rowlease_reader;
+grant execute on rowlease.list_dead_letters to rowlease_reader;
+grant execute on rowlease.list_loads to rowlease_reader;
+grant execute on rowlease.measure_waits to rowlease_reader;
 
 grant select on rowlease.Queue to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueHistory to rowlease_reader, rowlease_operator;

@@ -448,3 +448,107 @@ class WorkerState(NamedTuple):
     consumer_priority: int
     started_time: datetime
     silent: timedelta
+
+
+class NextRequest(NamedTuple):
+    """A request that a claim takes soon, in the column order of the routine `list_ready`.
+
+    Attributes:
+        place: its place in the order of claims; 1 is the next.
+        waiting_seconds: the time since it was due.
+    """
+
+    place: int
+    request_id: int
+    kind: str
+    priority: int
+    due_time: datetime
+    waiting_seconds: int
+
+
+class Lease(NamedTuple):
+    """The lease of a running request, in the column order of the routine `list_leases`.
+
+    Attributes:
+        started_time: when its task began; None if it waits for a slot.
+        left_seconds: the time until the lease ends; below 0 if it has run out.
+    """
+
+    queue_name: str
+    request_id: int
+    kind: str
+    priority: int
+    locked_by: str
+    locked_time: datetime
+    started_time: datetime | None
+    lock_expires_time: datetime
+    left_seconds: int
+    num_attempts: int
+    max_attempts: int
+    cancel_requested: bool
+
+
+class DeadLetterGroup(NamedTuple):
+    """Dead letters of a queue and a kind with the same first line of their error.
+
+    The fields have the column order of the routine `list_dead_letters`.
+
+    Attributes:
+        num_requests: how many there are among the 10,000 that were enqueued last.
+        first_time, last_time: when the first and the last of them failed for good.
+        last_request_id: the one that was enqueued last.
+    """
+
+    queue_name: str
+    kind: str
+    error_line: str | None
+    num_requests: int
+    first_time: datetime
+    last_time: datetime
+    last_request_id: int
+
+
+class LoadState(NamedTuple):
+    """A load, in the column order of the routine `list_loads`.
+
+    Attributes:
+        queue_name: the queue; None until the load is named.
+        status: `Staging` or `Promoted`.
+        run_by: the program that writes or wrote it.
+        silent_seconds: the time since its run reported progress; None if it is promoted.
+    """
+
+    load_id: str
+    queue_name: str | None
+    status: str
+    run_by: str
+    num_rows: int
+    num_staged: int
+    num_enqueued: int
+    num_duplicates: int
+    num_clamped: int
+    rows_per_second: int | None
+    started_time: datetime
+    reported_time: datetime
+    promoted_time: datetime | None
+    silent_seconds: int | None
+
+
+class Waits(NamedTuple):
+    """How long requests waited and ran, in the column order of the routine `measure_waits`.
+
+    Attributes:
+        queue_name: the queue; None for all queues together.
+        num_requests: how many completed requests the percentiles are of.
+        wait_p50_ms: the median time from due to claimed; 95 and 99 are further percentiles.
+        run_p50_ms: the median time from claimed to completed.
+    """
+
+    queue_name: str | None
+    num_requests: int
+    wait_p50_ms: int
+    wait_p95_ms: int
+    wait_p99_ms: int
+    run_p50_ms: int
+    run_p95_ms: int
+    run_p99_ms: int

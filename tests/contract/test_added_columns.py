@@ -151,6 +151,13 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "resume_schedule": lambda s: s.resume_schedule("nightly"),
     "remove_schedule": lambda s: s.remove_schedule("nightly"),
     "list_workers": listed,
+    "list_ready": lambda s: (
+        (s.enqueue_many("default", [REQUEST]), s.list_ready("default"))[1][0].kind
+    ),
+    "list_leases": lambda s: (leased(s), s.list_leases())[1][0].kind,
+    "list_dead_letters": lambda s: (dead(s), s.list_dead_letters())[1][0].error_line,
+    "list_loads": lambda s: (loaded(s), s.list_loads())[1][0].load_id,
+    "measure_waits": lambda s: (s.complete([leased(s)]), s.measure_waits())[1][0].num_requests,
 }
 
 

@@ -29,7 +29,8 @@ WORKER = EVERYONE | {
 READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions", "list_requests",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
-    "listen_finished",
+    "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
+    "measure_waits",
 }  # fmt: skip
 OPERATOR = READER | {
     "cancel", "requeue", "recount", "purge", "pause", "resume", "configure_queue", "delete_queue",

@@ -14,13 +14,18 @@ from typing import Any, Protocol, Self, TypeVar, overload
 from rowlease.errors import SchemaMismatch
 from rowlease.model import (
     Corrected,
+    DeadLetterGroup,
     Depth,
     Explanation,
     Failure,
     Finding,
+    Lease,
+    LoadState,
     Maintained,
+    NextRequest,
     Outcome,
     Schedule,
+    Waits,
 )
 from rowlease.store import deadlines
 from rowlease.store.revisions import Schema, check_schema
@@ -31,7 +36,21 @@ OUTCOMES = {each.value: each for each in Outcome}
 #: The columns that most routines return.
 OUTCOME = ("request_id", "outcome")
 
-V = TypeVar("V", Corrected, Depth, Explanation, Finding, Maintained, Schedule, Schema)
+V = TypeVar(
+    "V",
+    Corrected,
+    DeadLetterGroup,
+    Depth,
+    Explanation,
+    Finding,
+    Lease,
+    LoadState,
+    Maintained,
+    NextRequest,
+    Schedule,
+    Schema,
+    Waits,
+)
 
 
 class Notifications(Protocol):

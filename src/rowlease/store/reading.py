@@ -9,12 +9,17 @@ from typing import Any, cast
 
 from rowlease.model import (
     Attempt,
+    DeadLetterGroup,
     Depth,
     Explanation,
     Finding,
     Found,
+    Lease,
+    LoadState,
+    NextRequest,
     QueueState,
     Request,
+    Waits,
     WorkerState,
 )
 from rowlease.store.calls import Calls, duration, milliseconds
@@ -80,6 +85,33 @@ class Reading(Calls):
             WorkerState._make((*row[:4], tuple(json.loads(row[4])), *row[5:9], duration(row[9])))
             for row in self._rows(WORKER, "list_workers")
         ]
+
+    def list_ready(self, queue: str, *, limit: int = 20) -> list[NextRequest]:
+        """The requests of a queue that claims take next, at most 1,000."""
+        return self._values(NextRequest, "list_ready", p_queue_name=queue, p_limit=limit)
+
+    def list_leases(self, *, limit: int = 100) -> list[Lease]:
+        """The leases of running requests, those that end first."""
+        return self._values(Lease, "list_leases", p_limit=limit)
+
+    def list_dead_letters(self, *, limit: int = 100) -> list[DeadLetterGroup]:
+        """The dead letters by the first line of their error, the latest group first."""
+        return self._values(DeadLetterGroup, "list_dead_letters", p_limit=limit)
+
+    def list_loads(self, *, limit: int = 100) -> list[LoadState]:
+        """The loads, the newest first."""
+        return self._values(LoadState, "list_loads", p_limit=limit)
+
+    def measure_waits(
+        self, *, within: timedelta = timedelta(minutes=1), look: int = 2000
+    ) -> list[Waits]:
+        """How long requests have waited and run: all queues together, then each queue.
+
+        Args:
+            within: how long ago the requests were completed at most.
+            look: the maximum number of requests to read; of more, those completed first.
+        """
+        return self._values(Waits, "measure_waits", p_within_ms=milliseconds(within), p_look=look)
 
     def get_request(self, request_id: int) -> Request | None:
         """One request; None if there is no such request."""

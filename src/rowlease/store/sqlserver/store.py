@@ -41,7 +41,8 @@ REPEATABLE = frozenset({
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules", "list_requests",
     "get_request",
-    "list_queues", "list_workers", "show_queue",
+    "list_queues", "list_workers", "show_queue", "list_ready", "list_leases", "list_dead_letters",
+    "list_loads", "measure_waits",
 })  # fmt: skip
 
 

@@ -1,0 +1,25 @@
+-- list_leases: list the leases of running requests, those that end first.
+-- params:   p_limit integer
+-- returns:  queue_name text, request_id bigint, kind text, priority integer, locked_by text,
+--           locked_time timestamptz, started_time timestamptz, lock_expires_time timestamptz,
+--           left_seconds bigint (below 0: the lease ran out), num_attempts integer,
+--           max_attempts integer, cancel_requested boolean
+-- errors:   none
+-- locks:    none
+-- why:      it returns the rows of the view leased. There are no more leases than workers have slots
+--           and prefetch.
+create or replace function rowlease.list_leases(p_limit integer default 100)
+returns table (
+  queue_name text, request_id bigint, kind text, priority integer, locked_by text,
+  locked_time timestamptz, started_time timestamptz, lock_expires_time timestamptz,
+  left_seconds bigint, num_attempts integer, max_attempts integer, cancel_requested boolean)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off
+as $$
+  select l.queue_name::text, l.request_id, l.kind::text, l.priority::integer, l.locked_by::text,
+         l.locked_time, l.started_time, l.lock_expires_time, l.left_seconds, l.num_attempts,
+         l.max_attempts, l.cancel_requested
+    from rowlease.leased l
+   order by l.lock_expires_time, l.request_id limit p_limit;
+$$;

@@ -1,0 +1,23 @@
+-- list_leases: list the leases of running requests, those that end first.
+-- params:   p_limit int
+-- returns:  queue_name text, request_id bigint, kind text, priority integer, locked_by text,
+--           locked_time timestamptz, started_time timestamptz, lock_expires_time timestamptz,
+--           left_seconds bigint (below 0: the lease ran out), num_attempts integer,
+--           max_attempts integer, cancel_requested boolean
+-- errors:   none
+-- locks:    none
+-- why:      it returns the rows of the view leased. There are no more leases than workers have slots
+--           and prefetch.
+create or alter procedure rowlease.list_leases @p_limit int = 100
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+select top (@p_limit)
+       l.QueueName as queue_name, l.RequestId as request_id, l.Kind as kind, l.Priority as priority,
+       l.LockedBy as locked_by, l.LockedTime as locked_time, l.StartedTime as started_time,
+       l.LockExpiresTime as lock_expires_time, l.LeftSeconds as left_seconds,
+       l.NumAttempts as num_attempts, l.MaxAttempts as max_attempts,
+       l.CancelRequested as cancel_requested
+  from rowlease.Leased as l
+ order by l.LockExpiresTime, l.RequestId;

@@ -1,0 +1,87 @@
+"""What a dashboard reads: what comes next, leases, dead letters, loads and waits, each bounded."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rowlease.model import Failure, NextRequest, Waits
+from tests.contract.sessions import Clock, Session
+
+
+def test_what_is_claimed_next_is_listed(store: Session, clock: Clock) -> None:
+    (late,) = store.put()
+    (urgent,) = store.put(priority=5)
+    clock.advance(seconds=3)
+    assert store.list_ready("default") == [
+        NextRequest(1, urgent, "a", 5, clock.now - timedelta(seconds=3), 3),
+        NextRequest(2, late, "a", 0, clock.now - timedelta(seconds=3), 3),
+    ]
+    assert [one.place for one in store.list_ready("default", limit=1)] == [1]
+    assert store.list_ready("no such queue") == []
+
+
+def test_leases_are_listed_those_that_end_first(store: Session, clock: Clock) -> None:
+    store.put(2)
+    first = store.claim("one")[0]
+    clock.advance(seconds=20)
+    second = store.claim("two")[0]
+    found = store.list_leases()
+    assert [(one.request_id, one.locked_by, one.left_seconds) for one in found] == [
+        (first.request_id, "one", 10),
+        (second.request_id, "two", 30),
+    ]
+    assert (found[0].num_attempts, found[0].cancel_requested) == (1, False)
+    store.cancel([second.request_id])
+    assert [one.cancel_requested for one in store.list_leases(limit=9)] == [False, True]
+    assert len(store.list_leases(limit=1)) == 1
+
+
+def test_groups_of_dead_letters_are_listed_the_latest_first(store: Session, clock: Clock) -> None:
+    store.put(3)
+    one, two, three = store.claim(limit=3)
+    store.fail([one], [Failure("disk full\n  at line 1", dead=True)])
+    store.fail([two], [Failure("disk full\n  at line 2", dead=True)])
+    clock.advance(seconds=1)
+    store.fail([three], [Failure("no such file", dead=True)])
+    found = store.list_dead_letters()
+    assert [(group.error_line, group.num_requests) for group in found] == [
+        ("no such file", 1),
+        ("disk full", 2),
+    ]
+    assert found[1].last_request_id == two.request_id
+    assert store.list_dead_letters(limit=1) == found[:1]
+
+
+def test_loads_are_listed_the_newest_first(store: Session, clock: Clock) -> None:
+    store.begun("old", "a program")
+    clock.advance(seconds=5)
+    store.begun("new")
+    found = store.list_loads()
+    assert [(load.load_id, load.status, load.silent_seconds) for load in found] == [
+        ("new", "Staging", 0),
+        ("old", "Staging", 5),
+    ]
+    assert found[1].run_by.startswith("a program")
+    assert store.list_loads(limit=1) == found[:1]
+
+
+def test_waits_are_measured_for_all_queues_and_each(store: Session, clock: Clock) -> None:
+    assert store.measure_waits() == []
+    store.configure_queue("other")
+    store.put(3)
+    store.put(queue="other")
+    for seconds in (1, 1, 8):
+        clock.advance(seconds=seconds)
+        held = store.claim()
+        clock.advance(milliseconds=500)
+        store.complete(held)
+    store.complete(store.dequeue("one", ["other"], 1).requests)
+    assert store.measure_waits() == [
+        Waits(None, 4, 2500, 11500, 11500, 500, 500, 500),
+        Waits("default", 3, 2500, 11000, 11000, 500, 500, 500),
+        Waits("other", 1, 11500, 11500, 11500, 0, 0, 0),
+    ]
+    assert store.measure_waits(within=timedelta(seconds=2))[0].num_requests == 2
+    assert store.measure_waits(look=1)[0].num_requests == 1
+    clock.advance(seconds=61)
+    assert store.measure_waits() == []
