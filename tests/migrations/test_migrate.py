@@ -237,6 +237,9 @@ def test_the_check_names_every_kind_of_difference(change: str, empty: str) -> No
         assert (part is None) == (definition is None)
         assert part is None or part in (definition or "")
     assert one.expected != one.found
+    if one.advice.startswith("drop it, delete"):
+        schema, table, trigger = name.removeprefix("trigger ").split(".")
+        run(empty, f"drop trigger {trigger} on {schema}.{table}")
     if "run `rowlease migrate`" in one.advice:
         run(empty, "delete from rowlease.schema_info")
         migrate(empty)
@@ -440,6 +443,27 @@ def test_the_script_for_a_dba_replaces_the_routines_of_another_release(
     run(empty, "update rowlease.schema_info set routines_hash = 'other'")
     run(empty, migration_sql(empty))
     assert snapshot(empty) == fresh
+
+
+def test_the_script_for_a_dba_does_not_wait_long_for_a_table(empty: str) -> None:
+    migrate(empty)
+    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
+    script = migration_sql(empty)
+    with psycopg.connect(empty) as backup:
+        backup.execute("lock rowlease.schema_info")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            run(empty, script)
+
+
+def test_new_routines_wait_for_no_reader_or_writer_of_a_table(empty: str) -> None:
+    migrate(empty)
+    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
+    tables = "select string_agg(oid::regclass::text, ', ') from pg_class"
+    ours = "relnamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)"
+    with psycopg.connect(empty) as others:
+        ((names,),) = run(empty, f"{tables} where relkind in ('r', 'p') and {ours}")
+        others.execute(f"lock {names} in row exclusive mode")
+        run(empty, migration_sql(empty))
 
 
 def test_a_standby_or_read_only_database_is_an_error_of_one_sentence(empty: str) -> None:
