@@ -273,6 +273,28 @@ def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
     ]
 
 
+PRINTED = """
+select format('alter table %s drop constraint %I, add constraint %I %s',
+              conrelid::regclass, conname, conname, pg_get_constraintdef(oid))
+  from pg_constraint
+ where connamespace = 'rowlease'::regnamespace and contype = 'c' and conislocal
+union all
+select pg_get_functiondef(oid) from pg_proc
+ where pronamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)
+union all
+select format('create or replace view %s as %s', oid::regclass, pg_get_viewdef(oid)) from pg_class
+ where relnamespace = 'rowlease'::regnamespace and relkind = 'v'
+"""
+
+
+def test_a_restored_dump_has_no_differences(empty: str) -> None:
+    """A dump has the definitions that the server prints, which may not be those that it read."""
+    migrate(empty)
+    for (definition,) in run(empty, PRINTED):
+        run(empty, definition)
+    assert schema_differences(empty) == []
+
+
 def test_a_database_of_another_revision_is_not_compared(empty: str) -> None:
     with pytest.raises(SchemaMismatch, match="run `rowlease migrate`"):
         schema_differences(empty)
