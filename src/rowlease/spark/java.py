@@ -47,14 +47,17 @@ def java_home() -> Path:
         ConfigError: there is no Java, or the wrapper cannot be written.
     """
     seen = []
+    bundled = bundled_runtime()
     for source, java in (("JAVA_HOME", _from_environment()), ("PATH", shutil.which("java"))):
         if java is None:
             continue
         version, home = java_version(Path(java))
+        if bundled and home and home.resolve() == bundled.resolve():
+            break  # the JAVA_HOME of a parent process: its wrapper names the runtime's own home
         if version >= MIN_JAVA and home is not None:
             return home
         seen.append(f"that of {source} is {f'Java {version}' if version else 'not a working Java'}")
-    if (bundled := bundled_runtime()) is not None:
+    if bundled is not None:
         return wrapped(bundled)
     found = f" ({'; '.join(seen)})" if seen else ""
     raise ConfigError(
