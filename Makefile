@@ -64,7 +64,8 @@ $(VENV)/ready: pyproject.toml tests/tsql/scriptdom.txt
 	@# Microsoft's T-SQL grammar for the checks of sql/sqlserver, beside the packages and not
 	@# among them; see tests/tsql/scriptdom.py. There is one for this platform alone.
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
-	  $(PIP) --no-deps --require-hashes --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
+	  $(PIP) --no-deps --only-binary :all: --python-version 3.11 --require-hashes \
+	    --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
 	@touch $@
 
 # With it, each of the many JVMs of the tests starts in half the processor time.

@@ -6,7 +6,6 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from contextvars import copy_context
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -153,8 +152,7 @@ class Task(TaskSettings, Generic[P, R]):
         args, kwargs = self.parameters.arguments(payload)
         result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
-            # Without a context of its own, each coroutine would run in the first one's.
-            result = _runner().run(result, context=copy_context())
+            result = _runner().run(result)
         return encoded(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:

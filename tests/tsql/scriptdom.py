@@ -39,11 +39,16 @@ def folder() -> Path:
     return root / "mssqlcli" / "mssqltoolsservice" / "bin"
 
 
-def load() -> Parse:
-    """Start the parser, in this process and for good."""
+def load(*, cultures: bool = False) -> Parse:
+    """Start the parser, in this process and for good.
+
+    Args:
+        cultures: start .NET with its cultures, for which it needs ICU.
+    """
     import pythonnet
 
-    _start_runtime(folder(), Path(pythonnet.__file__).parent / "runtime" / "Python.Runtime.dll")
+    bridge = Path(pythonnet.__file__).parent / "runtime" / "Python.Runtime.dll"
+    _start_runtime(folder(), bridge, cultures)
     pythonnet._LOADED = True
     import clr
 
@@ -61,13 +66,13 @@ def load() -> Parse:
     return parse
 
 
-def _start_runtime(binaries: Path, bridge: Path) -> None:
+def _start_runtime(binaries: Path, bridge: Path, cultures: bool) -> None:
     runtime = ctypes.CDLL(str(binaries / "libcoreclr.so"), mode=ctypes.RTLD_GLOBAL)
     properties = {
         "TRUSTED_PLATFORM_ASSEMBLIES": ":".join(map(str, [*binaries.glob("*.dll"), bridge])),
         "APP_PATHS": str(binaries),
         "NATIVE_DLL_SEARCH_DIRECTORIES": str(binaries),
-        "System.Globalization.Invariant": "true",  # no ICU needed
+        "System.Globalization.Invariant": "false" if cultures else "true",
     }
     texts = ctypes.c_char_p * len(properties)
     names = texts(*(name.encode() for name in properties))

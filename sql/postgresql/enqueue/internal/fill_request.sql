@@ -39,13 +39,7 @@ begin
   return new;
 end $$;
 
-do $$
-begin
-  if not exists (select from pg_catalog.pg_trigger t
-                  where t.tgrelid = 'rowlease.queue'::regclass and t.tgname = 'fill_request') then
-    create trigger fill_request
-    before insert on rowlease.queue
-    for each row when (new.max_attempts is null)
-    execute function rowlease_internal.fill_request();
-  end if;
-end $$;
+create or replace trigger fill_request
+before insert on rowlease.queue
+for each row when (new.max_attempts is null)
+execute function rowlease_internal.fill_request();
