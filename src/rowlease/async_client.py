@@ -15,7 +15,7 @@ from rowlease.async_handle import AsyncHandle
 from rowlease.client import Client
 from rowlease.enqueue_call import EnqueueCall
 from rowlease.errors import InvalidRequest
-from rowlease.finding import Filter
+from rowlease.filters import Filter
 from rowlease.model import Found
 from rowlease.requests import CallOptions, Options, TaskRequest
 from rowlease.sending import RETRY_FOR, send
@@ -157,11 +157,17 @@ class AsyncClient(AsyncProducer):
         return AsyncHandle.of(handle, threads)
 
     async def find(
-        self, *, limit: int = 100, after: int | None = None, **filters: Unpack[Filter]
+        self,
+        text: str | None = None,
+        /,
+        *,
+        limit: int = 100,
+        after: int | None = None,
+        **filters: Unpack[Filter],
     ) -> Found:
         """Find requests, the newest first; see `Client.find`."""
         client, threads = self._opened
-        found = partial(client.find, limit=limit, after=after, **filters)
+        found = partial(client.find, text, limit=limit, after=after, **filters)
         return await run_in(threads, call(found))
 
     def bind(self, connection: Any) -> AsyncBoundProducer:

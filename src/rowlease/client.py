@@ -12,7 +12,8 @@ from typing import Any, Self, Unpack, overload
 from rowlease.database import connect
 from rowlease.enqueue_call import EnqueueCall
 from rowlease.errors import InvalidRequest
-from rowlease.finding import Filter, find
+from rowlease.filters import Filter
+from rowlease.finding import find
 from rowlease.handle import Handle
 from rowlease.model import Found, check_type
 from rowlease.queues import Queues
@@ -185,30 +186,40 @@ class Client(Producer):
         return Handle(request_id, None, self.store, decode)
 
     def find(
-        self, *, limit: int = 100, after: int | None = None, **filters: Unpack[Filter]
+        self,
+        text: str | None = None,
+        /,
+        *,
+        limit: int = 100,
+        after: int | None = None,
+        **filters: Unpack[Filter],
     ) -> Found:
         """Find requests, the newest first: those that wait, run or have failed, and the history.
 
         A call reads at most 10,000 requests of each table. So it may return few requests or none,
         although there are more. Then pass the `after` of the returned value to the next call.
 
-            page = client.find(queue="images", status="Failed", error="Timeout")
-            more = client.find(queue="images", status="Failed", error="Timeout", after=page.after)
+            page = client.find("queue:images status:failed error:Timeout")
+            more = client.find("queue:images status:failed error:Timeout", after=page.after)
 
         It needs the rights of rowlease_reader.
 
         Args:
+            text: a filter such as `queue:images status:failed,pending age>1h`; see
+                `rowlease.filter_language.parse`.
             limit: the maximum number of requests to return, from 1 to 10,000.
             after: the attribute `after` of an earlier call's return value; None begins with the
                 newest request.
-            filters: see `Filter`; a request must match all of them.
+            filters: the same as typed values; see `Filter`. A request must match all of them, and
+                the text.
 
         Raises:
             TypeError: the name of a filter is unknown.
+            WrongFilter: the text is wrong; the message points at the part.
             InvalidRequest: the value of an argument is wrong.
             StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """
-        return find(self.store, limit, after, filters)
+        return find(self.store, text, limit, after, filters)
 
     def bind(self, connection: Any) -> BoundProducer:
         """A producer with the same enqueue methods, which enqueues as part of your transaction.

@@ -7,6 +7,7 @@ exit code of each class::
     ├── ConfigError            wrong settings or arguments        exit code 2
     ├── InvalidRequest         wrong arguments of an enqueue      exit code 2
     │   ├── WrongArguments     a payload does not fit its task    exit code 2
+    │   ├── WrongFilter        the text of a filter is wrong      exit code 2
     │   └── LoadDiffers        a load has more or fewer rows than expected  exit code 2
     ├── NoResult               a request is a dead letter, or was cancelled
     ├── UnknownTask            no task is registered for a kind   exit code 2
@@ -55,6 +56,26 @@ class InvalidRequest(RowleaseError):
 
 class WrongArguments(InvalidRequest):
     """The payload does not fit the parameters of the task; another attempt would not help."""
+
+
+class WrongFilter(InvalidRequest):
+    """The text of a filter is wrong. The message shows the text, and points at the wrong part.
+
+    Attributes:
+        start, end: the place of the wrong part in the text, in characters from 0.
+        reason: what is wrong.
+    """
+
+    def __init__(self, text: str, start: int, end: int, reason: str) -> None:
+        cut = max(0, start - 60)
+        line = "".join(char if char.isprintable() else " " for char in text[cut : cut + 120])
+        super().__init__(
+            f"the filter is wrong at character {start + 1}: {reason}\n"
+            f"  {line}\n  {' ' * (start - cut)}{'^' * max(1, min(end - start, 60))}"
+        )
+        self.start = start
+        self.end = end
+        self.reason = reason
 
 
 class LoadDiffers(InvalidRequest):

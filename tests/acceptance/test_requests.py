@@ -14,7 +14,7 @@ import pytest
 
 from rowlease import AsyncClient, Client, task
 from rowlease.errors import InvalidRequest
-from rowlease.model import Failure
+from rowlease.model import Failure, Found
 from tests.acceptance.test_cli import Run, run_in
 
 TRACE = "Traceback (most recent call last):\n  File ...\nTimeoutError: no answer\n"
@@ -54,6 +54,9 @@ def test_a_program_finds_requests(client: Client) -> None:
 
     assert ids() == [waits, done, failed]
     assert ids(status="failed") == [failed]
+    assert [found.request_id for found in client.find("status:failed").requests] == [failed]
+    (both,) = client.find("status:failed,complete priority<1", error="timeout").requests
+    assert both.request_id == failed
     assert ids(status=("Pending", "complete")) == [waits, done]
     assert ids(kind=resize, error="timeout") == [failed]
     assert ids(kind="resize", queue="default", max_age=timedelta(hours=1)) == [waits, done, failed]
@@ -78,7 +81,7 @@ def test_a_coroutine_finds_requests(dsn: str) -> None:
     async def found() -> Any:
         async with AsyncClient(dsn) as client:
             made = await client.enqueue(resize, "a.png")
-            return made.request_id, await client.find(kind=resize, status="pending")
+            return made.request_id, await client.find("kind:resize", status="pending")
 
     made, page = asyncio.run(found())
     assert [request.request_id for request in page.requests] == [made]
@@ -87,6 +90,9 @@ def test_a_coroutine_finds_requests(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
+        ({"text": 3}, "filter is 3; it must be a text such as"),
+        ({"text": "state:x"}, "the filter is wrong at character 1: there is no key 'state'"),
+        ({"text": "queue:a", "queue": "b"}, "the text and the argument queue limit the same"),
         ({"status": "done"}, "status is 'done'; it must be one of Scheduled, Pending, Processing"),
         ({"status": ["failed", 3]}, "status is 3; it must be"),
         ({"queue": 3}, "queue is 3; it must be a string"),
@@ -100,8 +106,9 @@ def test_a_coroutine_finds_requests(dsn: str) -> None:
     ids=str,
 )
 def test_a_wrong_filter_is_refused(filters: Any, message: str, client: Client) -> None:
+    text = filters.pop("text", None)
     with pytest.raises(InvalidRequest, match=message):
-        client.find(**filters)
+        client.find(text, **filters)
 
 
 def test_an_unknown_filter_is_refused(client: Client) -> None:
@@ -130,17 +137,17 @@ def test_a_person_lists_requests(client: Client, requests: Run) -> None:
         [str(failed), "default", "resize", "Failed", "1/5"],
     ]
     assert lines[-1].endswith("  TimeoutError: no answer")
-    listed = requests("list", "--status", "failed", "--error", "timeout", "--max-age", "1h")
+    listed = requests("list", 'status:failed error:"no answer" age<1h')
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [str(failed)]
     listed = requests("list", "--limit", "1")
     assert listed.stdout.splitlines()[-1] == f"there may be more: --after {waits}"
-    listed = requests("list", "--after", str(waits), "--status", "pending", "--status", "complete")
+    listed = requests("list", "--after", str(waits), "status:pending,complete", "kind:resize")
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [str(done)]
 
 
 def test_a_program_reads_the_list(client: Client, requests: Run) -> None:
     failed, _, _ = some(client)
-    listed = json.loads(requests("list", "--kind", "resize", "--error", "time", "--json").stdout)
+    listed = json.loads(requests("list", "kind:resize error:time", "--json").stdout)
     assert listed["after"] is None
     (found,) = listed["requests"]
     assert (found["request_id"], found["payload"]) == (failed, {"image": "a.png"})
@@ -162,20 +169,26 @@ def test_a_person_sees_what_went_wrong(client: Client, requests: Run) -> None:
     assert "there is no request 999999; it may have been purged" in nothing.stderr
 
 
-@pytest.mark.parametrize("option", [("--since", "soon"), ("--max-age", "x"), ("--status", "done")])
-def test_wrong_options_are_refused(option: tuple[str, str], requests: Run) -> None:
-    done = requests("list", *option)
+@pytest.mark.parametrize("text", ["status:done", "since:soon", "failed"])
+def test_a_wrong_filter_of_a_person_is_refused(text: str, requests: Run) -> None:
+    done = requests("list", "queue:default", text)
     assert done.returncode == 2
-    assert option[1] in done.stderr
+    assert "the filter is wrong at character " in done.stderr
+    assert f"  queue:default {text}\n" in done.stderr
+    assert "^^^^" in done.stderr
 
 
-def test_the_list_reads_on_until_it_is_full(
+def test_the_list_reads_on_until_it_is_full_or_has_read_enough(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rowlease.cli.requests import first
+    from importlib import import_module
 
-    some(client)
+    requests = import_module("rowlease.cli.requests")
+
+    failed, *_ = some(client)
     one_at_a_time: Callable[..., Any] = partial(client.store.find_requests, look=1)
     monkeypatch.setattr(client.store, "find_requests", one_at_a_time)
-    assert len(first(client.store, 2, None, {}).requests) == 2
-    assert first(client.store, 5, None, {"kind": "none"}).requests == []
+    assert len(requests.first(client.store, 2, None, {}).requests) == 2
+    assert requests.first(client.store, 5, None, {"kind": "none"}) == Found([], None)
+    monkeypatch.setattr(requests, "MOST_CALLS", 2)
+    assert requests.first(client.store, 5, None, {"kind": "none"}) == Found([], failed + 1)

@@ -182,10 +182,10 @@ ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
     "depth": lambda s: s.depth,
     "find": lambda s: partial(s.find_requests, error="none", limit=10, look=100),
     "find dead letters": lambda s: partial(
-        s.find_requests, queue="default", statuses=["Failed"], error="none", limit=10, look=100
+        s.find_requests, queue="default", status=["Failed"], error="none", limit=10, look=100
     ),
     "find what runs": lambda s: partial(
-        s.find_requests, statuses=["Processing"], kind="none", limit=10, look=100
+        s.find_requests, status=["Processing"], kind="none", limit=10, look=100
     ),
     "explain": lambda s: partial(s.explain, held(s)[0].request_id),
     "explain a waiting one": lambda s: partial(s.explain, s.put()[0]),

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from rowlease.errors import RoutineError
 from rowlease.model import Failure, Found, NewRequest
 from tests.contract.sessions import Clock, PostgresSession, Session
 
@@ -72,8 +73,8 @@ def test_statuses_choose(statuses: list[str], queue: str | None, store: Session)
     store.configure_queue("other")
     made = one_of_each(store)
     wanted = [made[status] for status in statuses] if queue != "other" else []
-    assert sorted(all_pages(store, statuses=statuses, queue=queue)) == sorted(wanted)
-    assert sorted(all_pages(store, statuses=statuses, queue=queue, look=1)) == sorted(wanted)
+    assert sorted(all_pages(store, status=statuses, queue=queue)) == sorted(wanted)
+    assert sorted(all_pages(store, status=statuses, queue=queue, look=1)) == sorted(wanted)
 
 
 def test_filters_choose(store: Session) -> None:
@@ -87,8 +88,77 @@ def test_filters_choose(store: Session) -> None:
     assert ids(store.find_requests(kind="b")) == [second]
     assert ids(store.find_requests(dedup_key="key")) == [first]
     assert ids(store.find_requests(group_key="group")) == [first]
+    (load,) = store.put(priority=3)
+    assert ids(store.find_requests(min_priority=1)) == [load]
+    assert ids(store.find_requests(min_priority=4)) == []
+    assert ids(store.find_requests(max_priority=2, kind="a")) == [third.request_id, first]
     for none in ({"kind": "c"}, {"queue": "none"}, {"dedup_key": "k"}, {"group_key": "g"}):
         assert store.find_requests(**none) == Found([], None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("look", [1, 100])
+def test_requests_are_found_by_their_ids(look: int, store: Session) -> None:
+    made = one_of_each(store)
+    for status, request in made.items():
+        assert ids(store.find_requests(ids=[request], look=look)) == [request]
+        assert ids(store.find_requests(ids=[request], status=status, look=look)) == [request]
+        assert ids(store.find_requests(ids=[request], kind="none", look=look)) == []
+    every = sorted(made.values(), reverse=True)
+    assert ids(store.find_requests(ids=every + every, look=look)) == every
+    page = store.find_requests(ids=every, limit=2, look=look)
+    assert (ids(page), page.after) == (every[:2], every[1])
+    assert ids(store.find_requests(ids=every, after=every[1], look=look)) == every[2:]
+    assert store.find_requests(ids=[every[0] + 1], look=look) == Found([], None)
+    assert store.find_requests(ids=[]) == Found([], None)
+
+
+def test_a_worker_is_found_by_its_id_its_host_or_its_process(store: Session) -> None:
+    store.put(4)
+    (first,) = store.claim("host1:1:ab")
+    (second,) = store.claim("host1:2:cd")
+    store.claim("host11:1:ab")
+    (done,) = store.claim("host1:1:ab")
+    store.complete([done])
+    for worker, found in {
+        "host1:1:ab": [done, first],
+        "host1:1": [done, first],
+        "host1": [done, second, first],
+        "host": [],
+        "host1:": [],
+        "host_": [],
+    }.items():
+        assert ids(store.find_requests(worker=worker)) == [one.request_id for one in found]
+    running = store.find_requests(worker="host1", status=["Processing"])
+    assert ids(running) == [second.request_id, first.request_id]
+
+
+def test_requests_of_a_load_are_found(store: Session) -> None:
+    store.put()
+    run = store.staged("one", [{"row_id": 1, "kind": "a"}, {"row_id": 2, "kind": "a"}])
+    store.promote("one", run, 2)
+    run = store.staged("two", [{"row_id": 1, "kind": "a"}])
+    store.promote("two", run, 1)
+    loaded = [row[0] for row in store.rows("requests", "request_id", load_id="one")]
+    assert ids(store.find_requests(load_id="one")) == loaded[::-1]
+    assert ids(store.find_requests(load_id="three")) == []
+
+
+@pytest.mark.parametrize(
+    ("filter_", "message"),
+    [
+        ('{"state": ["Failed"]}', 'a filter has no key "state"; the keys are queue, status, kind'),
+        ('{"status": "Failed"}', "status must be an array of Scheduled|a value of the filter"),
+        ('{"status": ["failed"]}', "status must be an array of Scheduled"),
+        ('{"ids": ["x"]}', "a value of the filter is wrong"),
+        ('{"min_age_ms": "1h"}', "a value of the filter is wrong"),
+        ('{"since": "soon"}', "a value of the filter is wrong"),
+        (f'{{"ids": {list(range(10_001))}}}', "a filter may have at most 10,000 ids"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_wrong_filter_is_an_error(filter_: str, message: str, store: Session) -> None:
+    with pytest.raises(RoutineError, match=message):
+        store._call("find_requests", p_filter=filter_)
 
 
 def test_part_of_an_error_is_found_in_any_case(store: Session) -> None:
@@ -101,7 +171,7 @@ def test_part_of_an_error_is_found_in_any_case(store: Session) -> None:
         assert ids(store.find_requests(error=part)) == [two.request_id]
     for part in ("%", "_"):  # no patterns
         assert ids(store.find_requests(error=part)) == [two.request_id]
-    assert ids(store.find_requests(error="no answer", statuses=["Pending"])) == []
+    assert ids(store.find_requests(error="no answer", status=["Pending"])) == []
 
 
 def test_ages_and_times_choose(store: Session, clock: Clock) -> None:
@@ -142,8 +212,8 @@ def test_no_request_is_missed_however_few_are_looked_at(look: int, store: Sessio
     assert all_pages(store, look=look) == sorted(made, reverse=True)
     assert all_pages(store, look=look, limit=3) == sorted(made, reverse=True)
     failed = [request for (request,) in store.rows("queue", "request_id", status="Failed")]
-    assert all_pages(store, look=look, statuses=["Failed"]) == failed[::-1]
-    assert all_pages(store, look=look, statuses=["Failed"], queue="default") == failed[::-1]
+    assert all_pages(store, look=look, status=["Failed"]) == failed[::-1]
+    assert all_pages(store, look=look, status=["Failed"], queue="default") == failed[::-1]
 
 
 @pytest.mark.parametrize("status", ["Pending", "Processing", "Failed", "Complete"])
@@ -178,6 +248,11 @@ def test_requests_in_the_lane_are_found(look: int, store: Session) -> None:
     assert len(every) == 9
     newest_first = [request for (request,) in reversed(every)]
     assert all_pages(store, look=look) == newest_first
-    assert all_pages(store, look=look, limit=2, statuses=["Pending"]) == newest_first
-    assert all_pages(store, look=look, statuses=["Scheduled"]) == []
+    assert all_pages(store, look=look, limit=2, status=["Pending"]) == newest_first
+    assert all_pages(store, look=look, status=["Scheduled"]) == []
     assert all_pages(store, look=look, max_age=timedelta(hours=1)) == newest_first
+    assert all_pages(store, look=look, ids=newest_first) == newest_first
+    in_lane = [request for (request,) in reversed(store.rows("lane", "request_id"))]
+    assert all_pages(store, look=look, load_id="load", max_priority=0) == in_lane
+    assert all_pages(store, look=look, load_id="load", min_priority=1) == []
+    assert all_pages(store, look=look, worker="one") == []

@@ -33,7 +33,7 @@ MAX_LINES = 80
 LONG = {
     "dequeue": "the plain way to claim, and the lane; a call for either costs 5 to 10 % of a claim",
     "fail": "the statement that ends an attempt also keeps it: afterwards the row has no worker",
-    "find_requests": "five sources and one filter; a helper for each would hide what is read",
+    "find_ids": "five sources and one filter; a helper for each would hide what is read",
 }
 #: What a routine can meet only if a caller of its own kind passes what this one never does.
 NOT_REACHED = {

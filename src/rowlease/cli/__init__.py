@@ -23,7 +23,7 @@ from rowlease.cli.schedule import schedule
 from rowlease.cli.spark_enqueue import spark_enqueue
 from rowlease.cli.top import top
 from rowlease.cli.worker import worker
-from rowlease.errors import RowleaseError
+from rowlease.errors import RowleaseError, WrongFilter
 
 EXIT_CODES = """\b
 Exit codes:
@@ -91,6 +91,9 @@ def main() -> NoReturn:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "rowlease"
         say(f"Error: {error.format_message().rstrip('.')}; see `{command} --help`")
+        sys.exit(error.exit_code)
+    except WrongFilter as error:
+        click.echo(f"Error: {error}", err=True)  # three lines: the last two point at a part
         sys.exit(error.exit_code)
     except RowleaseError as error:
         say(f"Error: {error}")

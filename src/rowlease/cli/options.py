@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from importlib.util import find_spec
@@ -11,20 +10,16 @@ from typing import Any
 
 import click
 
+from rowlease import durations
 from rowlease.errors import ConfigError
-
-UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def duration(text: str) -> timedelta:
-    """Parse a duration: `250ms`, `30s`, `5m`, `1h` or `7d`."""
-    number, unit = re.fullmatch(r"([0-9.]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    """A duration, such as `1h`, of the command line."""
     try:
-        return timedelta(seconds=float(number) * UNITS[unit or "s"])
-    except (ValueError, KeyError, OverflowError):
-        raise click.BadParameter(
-            f"{text!r} is not a duration; write 250ms, 30s, 1h or 7d"
-        ) from None
+        return durations.duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def named_database(_context: click.Context, _param: click.Parameter, dsn: str | None) -> str | None:

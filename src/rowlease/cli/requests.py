@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowlease.cli.options import dsn_option, duration, json_option, show_json
+from rowlease.cli.options import dsn_option, json_option, show_json
 
 if TYPE_CHECKING:
-    from rowlease.finding import Filter
+    from rowlease.filters import Filter
     from rowlease.model import Found, Request
     from rowlease.store import Store
 
 COLUMNS = ("request", "queue", "kind", "status", "attempts", "enqueued", "error")
 #: The maximum number of characters of an error in a line of the list.
 ERROR = 80
-
-
-def time(text: str) -> datetime:
-    """Parse a time such as `2026-11-22T18:00`. A time without a zone is UTC."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is not a time; write 2026-11-22T18:00 (UTC) or 2026-11-22T18:00+01:00"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+#: The maximum number of calls for a list. Each call reads up to 10,000 requests of each table.
+MOST_CALLS = 100
 
 
 @click.group("requests")
@@ -37,23 +28,7 @@ def requests() -> None:
 
 
 @requests.command("list")
-@click.option("--queue", help="The queue's name.")
-@click.option(
-    "--status",
-    multiple=True,
-    help="scheduled, pending, processing, failed, complete or cancelled. May be given several "
-    "times.",
-)
-@click.option("--kind", help="The name of the task.")
-@click.option("--error", help="A part of the last error, in upper or lower case.")
-@click.option("--dedup-key", help="The whole dedup key.")
-@click.option("--group-key", help="The whole group key.")
-@click.option("--min-age", type=duration, help="Enqueued at least this long ago, such as 1h.")
-@click.option("--max-age", type=duration, help="Enqueued at most this long ago.")
-@click.option(
-    "--since", type=time, help="Enqueued at this time or later: 2026-11-22T18:00, in UTC."
-)
-@click.option("--until", type=time, help="Enqueued at this time or earlier.")
+@click.argument("terms", nargs=-1, metavar="[FILTER]")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
@@ -66,15 +41,31 @@ def requests() -> None:
 )
 @dsn_option
 @json_option
-def list_some(limit: int, after: int | None, dsn: str | None, as_json: bool, **given: Any) -> None:
+def list_some(
+    terms: tuple[str, ...], limit: int, after: int | None, dsn: str | None, as_json: bool
+) -> None:
     """List requests, the newest first: waiting, running, failed and finished requests.
 
     \b
-      rowlease requests list --queue images --status failed --error Timeout --min-age 1h
+      rowlease requests list 'queue:images status:failed error:"no answer" age>1h'
+
+    Put the filter in quotes for your shell. All of its terms must match:
+
+    \b
+      queue:NAME  kind:NAME     the queue, the task
+      status:failed,pending     also scheduled, processing, complete, cancelled
+      error:TEXT                a part of the last error, in any case
+      dedup:KEY  group:KEY      the whole key
+      load:ID                   the load with which it was enqueued
+      worker:ID                 the worker that has run it, or its host, or host:pid
+      id:4711,4712              these requests
+      priority>=5  age>1h       also > < <=, and priority:5
+      since:2026-11-22T18:00    enqueued at this time (UTC) or later; until:… or earlier
     """
     from rowlease.database import connect
+    from rowlease.filter_language import parse
 
-    filters: Any = {name: value for name, value in given.items() if value}
+    filters = parse(" ".join(terms))
     with connect(dsn) as store:
         found = first(store, limit, after, filters)
     if as_json:
@@ -120,13 +111,14 @@ def show(request_id: int, dsn: str | None, as_json: bool) -> None:
 
 
 def first(store: Store, limit: int, after: int | None, filters: Filter) -> Found:
-    """The newest requests that match, however many calls that takes."""
-    from rowlease.finding import find
+    """The newest requests that match, found by at most MOST_CALLS calls."""
     from rowlease.model import Found
 
-    found = find(store, limit, after, filters)
-    while found.after is not None and (left := limit - len(found.requests)) > 0:
-        more = find(store, left, found.after, filters)
+    found = store.find_requests(limit=limit, after=after, **filters)
+    for _ in range(MOST_CALLS - 1):
+        if found.after is None or (left := limit - len(found.requests)) <= 0:
+            break
+        more = store.find_requests(limit=left, after=found.after, **filters)
         found = Found(found.requests + more.requests, more.after)
     return found
 

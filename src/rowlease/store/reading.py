@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
+from rowlease.filters import Filter, to_json
 from rowlease.model import (
     Attempt,
     DeadLetterGroup,
@@ -140,24 +141,14 @@ class Reading(Calls):
     def find_requests(
         self,
         *,
-        queue: str | None = None,
-        statuses: Sequence[str] | None = None,
-        kind: str | None = None,
-        error: str | None = None,
-        dedup_key: str | None = None,
-        group_key: str | None = None,
-        min_age: timedelta | None = None,
-        max_age: timedelta | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         limit: int = 100,
         after: int | None = None,
         look: int = 10_000,
+        **filters: Unpack[Filter],
     ) -> Found:
         """The newest requests that match, after those that an earlier call has found.
 
         Args:
-            The filters are those of `rowlease.finding.Filter`.
             limit: the maximum number of requests to return (1 or more).
             after: the value `after` that the earlier call returned.
             look: the maximum number of requests to read from each table (1 or more).
@@ -165,16 +156,7 @@ class Reading(Calls):
         *rows, last = self._rows(
             FOUND,
             "find_requests",
-            p_queue_name=queue,
-            p_statuses=None if statuses is None else list(statuses),
-            p_kind=kind,
-            p_error=error,
-            p_dedup_key=dedup_key,
-            p_group_key=group_key,
-            p_min_age_ms=milliseconds(min_age),
-            p_max_age_ms=milliseconds(max_age),
-            p_since=since,
-            p_until=until,
+            p_filter=to_json(filters),
             p_after=after,
             p_limit=limit,
             p_look=look,
