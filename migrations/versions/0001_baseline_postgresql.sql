@@ -51,7 +51,7 @@ create table rowlease.queue_settings (
   constraint queue_settings_lease check (lease_seconds between 1 and 86400),
   constraint queue_settings_limits check (max_attempts >= 1 and max_crashes >= 1),
   constraint queue_settings_retry check (retry_base_ms >= 0 and retry_cap_ms >= retry_base_ms),
-  constraint queue_settings_policy check (policy in ('strict', 'weighted', 'aging')),
+  constraint queue_settings_policy check (policy = any('{strict,weighted,aging}'::text[])),
   constraint queue_settings_aging check (policy_aging_seconds >= 1),
   constraint queue_settings_in_flight check (max_in_flight >= 1),
   constraint queue_settings_retention check (retention_days >= 1),
@@ -205,7 +205,7 @@ create table rowlease.attempt (
   traceback      text,                   -- the last 6,000 characters
   expires_time   timestamptz  not null,  -- when `maintain` looks whether it is still needed
   constraint attempt_pkey primary key (request_id, lock_token),
-  constraint attempt_outcome check (outcome in ('failed', 'lease_lost', 'abandoned'))
+  constraint attempt_outcome check (outcome = any('{failed,lease_lost,abandoned}'::text[]))
 );
 create index attempt_expiring on rowlease.attempt (expires_time);
 
@@ -282,7 +282,7 @@ create table rowlease.load (
   rows_per_second double precision generated always as (  -- staged, since it was started
     num_staged / nullif(extract(epoch from reported_time - started_time), 0)) stored,
   constraint load_pkey primary key (load_id),
-  constraint load_status check (status in ('Staging', 'Promoted')),
+  constraint load_status check (status = any('{Staging,Promoted}'::text[])),
   constraint load_promoted check ((status = 'Promoted') = (promoted_time is not null)),
   constraint load_in_lane check (
     not in_lane or (status = 'Promoted' and place is not null and max_attempts is not null)),

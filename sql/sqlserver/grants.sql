@@ -71,6 +71,9 @@ grant execute on rowlease.list_leases to rowlease_operator;
 grant execute on rowlease.list_dead_letters to rowlease_operator;
 grant execute on rowlease.list_loads to rowlease_operator;
 grant execute on rowlease.measure_waits to rowlease_operator;
+grant execute on rowlease.demand to rowlease_operator;
+grant execute on rowlease.metrics to rowlease_operator;
+grant execute on rowlease.metrics_server to rowlease_operator;
 
 grant execute on rowlease.now to rowlease_reader;
 grant execute on rowlease.depth to rowlease_reader;
@@ -90,6 +93,9 @@ grant execute on rowlease.list_leases to rowlease_reader;
 grant execute on rowlease.list_dead_letters to rowlease_reader;
 grant execute on rowlease.list_loads to rowlease_reader;
 grant execute on rowlease.measure_waits to rowlease_reader;
+grant execute on rowlease.demand to rowlease_reader;
+grant execute on rowlease.metrics to rowlease_reader;
+grant execute on rowlease.metrics_server to rowlease_reader;
 
 grant select on rowlease.Queue to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueHistory to rowlease_reader, rowlease_operator;

@@ -552,3 +552,16 @@ class Waits(NamedTuple):
     run_p50_ms: int
     run_p95_ms: int
     run_p99_ms: int
+
+
+class Metric(NamedTuple):
+    """One measurement of the routines `metrics` and `metrics_server`, in their column order.
+
+    Attributes:
+        metric: the name of the measurement.
+        subject: the queue, the schedule or the table; empty if there is none.
+    """
+
+    metric: str
+    subject: str
+    value: float

@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
+from contextvars import copy_context
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -152,7 +153,8 @@ class Task(TaskSettings, Generic[P, R]):
         args, kwargs = self.parameters.arguments(payload)
         result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
-            result = _runner().run(result)
+            # Without a context of its own, each coroutine would run in the first one's.
+            result = _runner().run(result, context=copy_context())
         return encoded(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:

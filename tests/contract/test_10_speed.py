@@ -190,6 +190,8 @@ ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
     "explain": lambda s: partial(s.explain, held(s)[0].request_id),
     "explain a waiting one": lambda s: partial(s.explain, s.put()[0]),
     "maintain": lambda s: partial(s.maintain, 10),
+    "a scrape": lambda s: partial(scrape, s),
+    "demand": lambda s: partial(s.demand, "default"),
     "pause": lambda s: partial(s.pause, "nobody's"),
     "configure_queue": lambda s: partial(s.configure_queue, "default", max_attempts=7),
     "worker_heartbeat": lambda s: partial(
@@ -202,6 +204,15 @@ ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
 #: Pages that a call on ten requests may read. To explain a waiting one is to count those ahead.
 ROUTINE_OF_TEN = 1_000
 ALLOWED = {"explain a waiting one": 40_000, "purge": 5_000}
+
+
+def scrape(store: Session) -> None:
+    """What `rowlease exporter` calls for a scrape."""
+    store.list_queues()
+    store.depth()
+    store.list_workers()
+    store.metrics()
+    store.metrics_server()
 
 
 def staged(store: Session) -> Callable[[], Any]:

@@ -50,7 +50,7 @@ def declared() -> dict[str, str]:
 
 
 def main() -> None:
-    with TemporaryDirectory() as folder, embedded(Path(folder)) as dsn:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder, embedded(Path(folder)) as dsn:
         migrate(dsn)
         with closing(psycopg.connect(dsn, autocommit=True)) as connection:
             write("postgresql", read(connection))

@@ -237,6 +237,9 @@ def test_the_check_names_every_kind_of_difference(change: str, empty: str) -> No
         assert (part is None) == (definition is None)
         assert part is None or part in (definition or "")
     assert one.expected != one.found
+    if one.advice.startswith("drop it, delete"):
+        schema, table, trigger = name.removeprefix("trigger ").split(".")
+        run(empty, f"drop trigger {trigger} on {schema}.{table}")
     if "run `rowlease migrate`" in one.advice:
         run(empty, "delete from rowlease.schema_info")
         migrate(empty)
@@ -268,6 +271,28 @@ def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
     assert [one["advice"] for one in found["differences"]] == [
         line.split("; ", 1)[1] for line in lines[:3]
     ]
+
+
+PRINTED = """
+select format('alter table %s drop constraint %I, add constraint %I %s',
+              conrelid::regclass, conname, conname, pg_get_constraintdef(oid))
+  from pg_constraint
+ where connamespace = 'rowlease'::regnamespace and contype = 'c' and conislocal
+union all
+select pg_get_functiondef(oid) from pg_proc
+ where pronamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)
+union all
+select format('create or replace view %s as %s', oid::regclass, pg_get_viewdef(oid)) from pg_class
+ where relnamespace = 'rowlease'::regnamespace and relkind = 'v'
+"""
+
+
+def test_a_restored_dump_has_no_differences(empty: str) -> None:
+    """A dump has the definitions that the server prints, which may not be those that it read."""
+    migrate(empty)
+    for (definition,) in run(empty, PRINTED):
+        run(empty, definition)
+    assert schema_differences(empty) == []
 
 
 def test_a_database_of_another_revision_is_not_compared(empty: str) -> None:
@@ -440,6 +465,27 @@ def test_the_script_for_a_dba_replaces_the_routines_of_another_release(
     run(empty, "update rowlease.schema_info set routines_hash = 'other'")
     run(empty, migration_sql(empty))
     assert snapshot(empty) == fresh
+
+
+def test_the_script_for_a_dba_does_not_wait_long_for_a_table(empty: str) -> None:
+    migrate(empty)
+    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
+    script = migration_sql(empty)
+    with psycopg.connect(empty) as backup:
+        backup.execute("lock rowlease.schema_info")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            run(empty, script)
+
+
+def test_new_routines_wait_for_no_reader_or_writer_of_a_table(empty: str) -> None:
+    migrate(empty)
+    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
+    tables = "select string_agg(oid::regclass::text, ', ') from pg_class"
+    ours = "relnamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)"
+    with psycopg.connect(empty) as others:
+        ((names,),) = run(empty, f"{tables} where relkind in ('r', 'p') and {ours}")
+        others.execute(f"lock {names} in row exclusive mode")
+        run(empty, migration_sql(empty))
 
 
 def test_a_standby_or_read_only_database_is_an_error_of_one_sentence(empty: str) -> None:

@@ -30,7 +30,7 @@ READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions", "list_requests",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
     "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
-    "measure_waits",
+    "measure_waits", "demand", "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {
     "cancel", "requeue", "recount", "purge", "pause", "resume", "configure_queue", "delete_queue",
@@ -174,7 +174,7 @@ def test_what_a_role_may_call_runs_with_the_owners_rights(sql: Sql) -> None:
     )
     no_table = {"listen", "listen_finished", "announce_idle", "now"}
     # A superuser sees more of other sessions than the owner.
-    callers = {"diagnose_server", "diagnose_sessions"}
+    callers = {"diagnose_server", "diagnose_sessions", "metrics_server"}
     assert {name for (name,) in weak} == no_table | callers
 
 

@@ -282,7 +282,9 @@ def test_what_is_not_known_here_keeps_the_servers_name() -> None:
 def test_each_difference_has_its_advice(engine: str) -> None:
     reinstall = f"delete the row of {RECORDS[engine]} and run `rowlease migrate`"
     wanted = {"routine a": "x", "grant b": "", "column c": "int", "member d": "", "table e": "f"}
+    wanted |= {"trigger j": "x", "trigger k": "x"}
     found = {"routine a": "y", "column c": "text", "table e": "", "deny g": "", "index h": "i"}
+    found |= {"trigger k": "y"}
     assert differences(engine, wanted, found) == [
         Difference("column c", "int", "text", "change it to what the migrations make: int"),
         Difference("deny g", None, "", "revoke it"),
@@ -291,5 +293,7 @@ def test_each_difference_has_its_advice(engine: str) -> None:
         Difference("member d", "", None, "create it"),
         Difference("routine a", "x", "y", reinstall),
         Difference("table e", "f", "", "change it to what the migrations make: f"),
+        Difference("trigger j", "x", None, reinstall),
+        Difference("trigger k", "x", "y", f"drop it, {reinstall}"),
     ]
     assert differences(engine, wanted, wanted) == []

@@ -202,7 +202,7 @@ class Line:
         # In its own context, so that the next test does not see a running request.
         copy_context().run(
             child_loop.serve,
-            [as_task(call)],
+            [call if isinstance(call, Task) else as_task(call)],
             wire.read_frames(self.requests),
             self.outcomes,
             self.memory,
@@ -307,6 +307,19 @@ def test_a_task_can_ask_about_its_attempt() -> None:
     assert [code for code, _ in answers] == [wire.DONE, wire.DONE]
     assert [(one.request_id, one.attempt, one.max_attempts) for one in seen] == [(7, 2, 5)] * 2
     assert asked == [[False, False], [True, True]]
+
+
+def test_each_coroutine_sees_its_own_attempt() -> None:
+    seen = []
+
+    async def ask() -> None:
+        seen.append(current())
+
+    with a_line() as line:
+        line.send(b"{}", b"{}")
+        answers = line.serve(Task(ask, "a"))
+    assert [code for code, _ in answers] == [wire.DONE, wire.DONE]
+    assert seen[0] is not seen[1]
 
 
 @pytest.mark.parametrize(

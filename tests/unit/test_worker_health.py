@@ -32,7 +32,7 @@ from rowlease.worker.host.health_server import HealthFile, HealthServer, answer,
 from rowlease.worker.host.systemd import Systemd
 from rowlease.worker.time_limits import CALL_SILENT, CALL_STUCK, STALLED
 
-READY = HealthReport(True, True, (), slots=4, busy=1, finished=1234)
+READY = HealthReport(True, True, (), slots=4, busy=1, finished=1234, started=True)
 
 
 class Parts:
@@ -183,6 +183,8 @@ def test_a_draining_worker_is_live_to_its_end(
         ("/", READY, 404),
         ("/slots", READY, 404),
         ("/_replace", READY, 404),
+        ("/startup", READY._replace(ready=False), 200),
+        ("/startup", READY._replace(started=False), 503),
     ],
 )
 def test_a_probe_is_answered_by_its_path(path: str, report: HealthReport, code: int) -> None:
@@ -217,7 +219,7 @@ def test_a_valid_address_is_read(text: str, address: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("text", ["", ":8080", "host", "host:", "host:http", "99999", "1:-1"])
 def test_an_invalid_address_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not an address for health probes"):
+    with pytest.raises(ConfigError, match="is not an address"):
         read_address(text)
 
 

@@ -203,6 +203,18 @@ def test_a_silent_worker_is_not_live() -> None:
     worker.channel.close()
 
 
+def test_a_worker_that_has_started_remains_started_while_it_is_replaced() -> None:
+    worker = SupervisedWorker(7)
+    worker.process = object()  # type: ignore[assignment]
+    worker.channel = SupervisorEnd()
+    assert not worker.report(0.0).started
+    worker.channel.report = HealthReport(True, True, (), started=True)
+    assert worker.report(0.0).started
+    worker.channel.close()
+    worker.process, worker.channel = None, None
+    assert worker.report(0.0).started
+
+
 def test_a_stalled_supervisor_is_not_live(monkeypatch: pytest.MonkeyPatch) -> None:
     run = supervisor("")
     assert run.report().live

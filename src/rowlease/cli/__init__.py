@@ -14,6 +14,7 @@ from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
 from rowlease.cli.doctor import doctor
 from rowlease.cli.enqueue import enqueue
+from rowlease.cli.exporter import exporter
 from rowlease.cli.migrate import migrate
 from rowlease.cli.psql import psql, url
 from rowlease.cli.queue import queue
@@ -54,6 +55,7 @@ def cli() -> None:
       rowlease requests list                    find requests; `requests show` shows one
       rowlease top                              show queues and workers live
       rowlease doctor                           find what is wrong, with an action for each
+      rowlease exporter                         serve metrics of the database to Prometheus
       rowlease report                           report throughput, waits and failures
       rowlease schedule list                    list schedules and their next firings
       rowlease psql                             open the database in psql
@@ -72,6 +74,7 @@ for command in (
     top,
     report,
     doctor,
+    exporter,
     schedule,
     psql,
     url,

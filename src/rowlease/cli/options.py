@@ -51,15 +51,18 @@ def dry_run_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--dry-run", is_flag=True, help="Only print what would be done.")(command)
 
 
-def needs_extra(extra: str, *modules: str) -> None:
+def needs_extra(extra: str, *modules: str, command: str = "") -> None:
     """Check that the modules of an extra are installed.
+
+    Args:
+        command: the command that needs them; empty means the one with the name of the extra.
 
     Raises:
         ConfigError: a module is missing. The message has the command that installs the extra.
     """
     if missing := [module for module in modules if find_spec(module) is None]:
         raise ConfigError(
-            f"{missing[0]} is not installed, which `rowlease {extra}` needs; run "
+            f"{missing[0]} is not installed, which `rowlease {command or extra}` needs; run "
             f"`pip install 'rowlease[{extra}]'`"
         )
 

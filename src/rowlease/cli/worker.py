@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -16,9 +16,8 @@ import click
 from rowlease.cli.options import dsn_option, duration, json_option, show_json
 
 if TYPE_CHECKING:
+    from rowlease.events import Events
     from rowlease.worker import Worker
-    from rowlease.worker.host.health import HealthReport
-    from rowlease.worker.host.health_reporter import Outlet
     from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 
 
@@ -106,8 +105,8 @@ def named_queues(
 @click.option(
     "--health",
     metavar="[HOST:]PORT",
-    help="Answer GET /live and /ready at this address with 200 or 503. Without HOST, only programs "
-    "on this host can connect.",
+    help="Answer GET /live, /ready and /startup at this address with 200 or 503, and /metrics for "
+    "Prometheus. Without HOST, only programs on this host can connect.",
 )
 @click.option(
     "--health-file",
@@ -169,7 +168,7 @@ def worker(
     write_behind_stderr()
     set_up_logging(log_format, log_level, with_process=several)
     if supervised is not None:
-        run_supervised(tasks, dsn, supervised, settings)
+        run_supervised(tasks, dsn, supervised, settings, is_counted=health is not None)
         return
     if create_queues:
         create_missing(tasks, settings.queues, dsn)
@@ -192,25 +191,46 @@ def run_alone(
     settings: WorkerSettings,
 ) -> RunResult:
     """Run one worker in this process."""
+    from rowlease.cli.probes import health_probes, outlets_of
+    from rowlease.events import Events, log_to
+    from rowlease.metrics.tally import Tally
+    from rowlease.metrics.worker_metrics import count_events
     from rowlease.worker.host.health_reporter import HealthReporter
 
     outlets, interval = outlets_of(health_file)
-    with open_worker(tasks, dsn, settings) as worker:
+    events = Events()
+    log_to(events)
+    tally = count_events(events) if health else Tally()
+    with open_worker(tasks, dsn, settings, events) as worker:
         report, changed = worker.health.report, worker.health.changed
-        with health_probes(health, report), HealthReporter(report, outlets, changed, interval):
+        with (
+            health_probes(health, report, lambda: tally),
+            HealthReporter(report, outlets, changed, interval),
+        ):
             summary = worker.run()
     return RunResult(summary._asdict(), str(summary), 0)
 
 
-def run_supervised(tasks: str, dsn: str | None, fd: int, settings: WorkerSettings) -> None:
-    """Run one worker of a supervisor, and send reports to the supervisor."""
+def run_supervised(
+    tasks: str, dsn: str | None, fd: int, settings: WorkerSettings, *, is_counted: bool
+) -> None:
+    """Run one worker of a supervisor, and send reports to the supervisor.
+
+    Args:
+        is_counted: whether to send what the worker counts, too.
+    """
+    from rowlease.events import Events, log_to
+    from rowlease.metrics.worker_metrics import count_events
     from rowlease.worker.host.channel import WorkerEnd
     from rowlease.worker.host.health_reporter import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
 
     # Handle SIGQUIT before anything else: without a handler, the signal would end the process.
-    with stacks_on_sigquit(lambda: None), open_worker(tasks, dsn, settings) as worker:
-        channel = WorkerEnd(fd, gone=worker.stop)
+    events = Events()
+    log_to(events)
+    tally = count_events(events) if is_counted else None
+    with stacks_on_sigquit(lambda: None), open_worker(tasks, dsn, settings, events) as worker:
+        channel = WorkerEnd(fd, worker.stop, tally)
         with HealthReporter(worker.health.report, [channel], worker.health.changed):
             channel.summary(worker.run())
 
@@ -223,6 +243,7 @@ def run_supervisor(
     settings: WorkerSettings,
 ) -> RunResult:
     """Run several workers, each in its own process, with the options of this command."""
+    from rowlease.cli.probes import health_probes, outlets_of
     from rowlease.config import configured_dsn
     from rowlease.database import connect, database
     from rowlease.events import Events, log_to
@@ -249,7 +270,7 @@ def run_supervisor(
             outlets=outlets,
             interval=interval,
         )
-        with health_probes(health, supervisor.report):
+        with health_probes(health, supervisor.report, supervisor.tally):
             summary = supervisor.run()
     count, restarts = settings.processes, supervisor.num_restarts
     text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
@@ -258,7 +279,9 @@ def run_supervisor(
 
 
 @contextmanager
-def open_worker(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterator[Worker]:
+def open_worker(
+    tasks: str, dsn: str | None, settings: WorkerSettings, events: Events
+) -> Iterator[Worker]:
     """Make a worker. Its store is closed at the end of the block."""
     from rowlease.database import connect, database
     from rowlease.store import redact
@@ -268,33 +291,6 @@ def open_worker(tasks: str, dsn: str | None, settings: WorkerSettings) -> Iterat
     sys.path.insert(0, "")
     found = load_tasks(tasks)
     with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
-        worker = Worker.of(store, found, settings)
+        worker = Worker.of(store, found, settings, events)
         logging.getLogger("rowlease").info("rowlease worker at %s", redact(place))
         yield worker
-
-
-@contextmanager
-def health_probes(address: str | None, report: Callable[[], HealthReport]) -> Iterator[None]:
-    """Answer health probes over HTTP during the block, if there is an address."""
-    if address is None:
-        yield
-        return
-    from rowlease.worker.host.health_server import HealthServer, read_address
-
-    host, port = read_address(address)
-    with HealthServer(host, port, report) as server:
-        logging.getLogger("rowlease").info("health probes at http://%s:%d/ready", host, server.port)
-        yield
-
-
-def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
-    """The outlets for health reports, and the seconds between two reports."""
-    from rowlease.worker.host.health_reporter import interval_of
-    from rowlease.worker.host.health_server import HealthFile
-    from rowlease.worker.host.systemd import Systemd
-
-    systemd = Systemd.of_environment()
-    outlets: list[Outlet] = [HealthFile(health_file)] if health_file else []
-    if systemd:
-        outlets.append(systemd)
-    return outlets, interval_of([systemd.watchdog] if systemd and systemd.watchdog else [])

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from rowlease.store.routines import packaged
 
 #: The table in which `rowlease migrate` records what it installed. If its row is missing, `migrate`
-#: installs all objects of the kinds in REINSTALLED again.
+#: installs all objects of the kinds in REINSTALLED again, and triggers that are missing.
 RECORDS = {"postgresql": "rowlease.schema_info", "sqlserver": "rowlease.SchemaInfo"}
 #: The kinds of objects that every migration replaces.
-REINSTALLED = {"routine", "view", "trigger", "grant"}
+REINSTALLED = {"routine", "view", "grant"}
 #: The advice for an object that this release does not have, by the object's kind.
 UNWANTED = {
     "grant": "revoke it", "deny": "revoke it", "revoke": "grant it", "member": "remove it",
@@ -61,8 +61,11 @@ def _advice(engine: str, name: str, expected: str | None, found: str | None) -> 
     kind = name.partition(" ")[0]
     if expected is None:
         return UNWANTED.get(kind, "drop it, unless it is yours")
-    if kind in REINSTALLED:
-        return f"delete the row of {RECORDS[engine]} and run `rowlease migrate`"
+    reinstall = f"delete the row of {RECORDS[engine]} and run `rowlease migrate`"
+    if kind in REINSTALLED or (kind == "trigger" and found is None):
+        return reinstall
+    if kind == "trigger":
+        return f"drop it, {reinstall}"
     if found is None:
         return f"create it as the migrations do: {expected}" if expected else "create it"
     return f"change it to what the migrations make: {expected or 'the default'}"

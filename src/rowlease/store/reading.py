@@ -17,6 +17,7 @@ from rowlease.model import (
     Found,
     Lease,
     LoadState,
+    Metric,
     NextRequest,
     QueueState,
     Request,
@@ -64,6 +65,19 @@ class Reading(Calls):
             client_time: the caller's clock, to be compared with the database's; None: it is not.
         """
         return self._values(Finding, "diagnose_server", p_client_time=client_time)
+
+    def demand(self, queue: str) -> int:
+        """The number of slots that a queue could use now: its running, pending and due requests."""
+        ((found,),) = self._call("demand", p_queue_name=queue)
+        return int(found)
+
+    def metrics(self) -> list[Metric]:
+        """Demand and overdue leases of each queue, lateness of schedules, and loads in staging."""
+        return self._values(Metric, "metrics")
+
+    def metrics_server(self) -> list[Metric]:
+        """Connections, dead rows and the age of the horizon, as far as the user may see them."""
+        return self._values(Metric, "metrics_server")
 
     def list_queues(self) -> list[QueueState]:
         """Every queue, with its totals and the waiting time of its oldest request."""

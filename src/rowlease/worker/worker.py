@@ -108,9 +108,17 @@ class Worker:
         store: Store | str,
         tasks: Tasks,
         settings: WorkerSettings,
+        events: Events | None = None,
     ) -> Self:
         """A worker with these settings."""
-        return cls(store, tasks, settings.queues, settings.concurrency, **settings.keywords())
+        return cls(
+            store,
+            tasks,
+            settings.queues,
+            settings.concurrency,
+            events=events,
+            **settings.keywords(),
+        )
 
     def stop(self) -> None:
         """Drain: claim no more, let running tasks finish within the grace time, abandon the rest.

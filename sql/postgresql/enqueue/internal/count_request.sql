@@ -21,8 +21,14 @@ begin
   return null;
 end $$;
 
-create or replace trigger count_request
-after insert on rowlease.queue
-for each row when (new.dedup_key is not null
-                   and current_setting('rowlease.inserted', true) = new.request_id::text)
-execute function rowlease_internal.count_request();
+do $$
+begin
+  if not exists (select from pg_catalog.pg_trigger t
+                  where t.tgrelid = 'rowlease.queue'::regclass and t.tgname = 'count_request') then
+    create trigger count_request
+    after insert on rowlease.queue
+    for each row when (new.dedup_key is not null
+                       and current_setting('rowlease.inserted', true) = new.request_id::text)
+    execute function rowlease_internal.count_request();
+  end if;
+end $$;

@@ -39,7 +39,13 @@ begin
   return new;
 end $$;
 
-create or replace trigger fill_request
-before insert on rowlease.queue
-for each row when (new.max_attempts is null)
-execute function rowlease_internal.fill_request();
+do $$
+begin
+  if not exists (select from pg_catalog.pg_trigger t
+                  where t.tgrelid = 'rowlease.queue'::regclass and t.tgname = 'fill_request') then
+    create trigger fill_request
+    before insert on rowlease.queue
+    for each row when (new.max_attempts is null)
+    execute function rowlease_internal.fill_request();
+  end if;
+end $$;

@@ -7,8 +7,7 @@
 --           deferred trigger runs immediately before the commit, so it notifies only if a worker is
 --           idle then. wake_later sets rowlease.wake to '?' for the transaction. The trigger's
 --           condition replaces that by the queue's name, so it runs once for each transaction and
---           queue, not for each row. A constraint trigger cannot be replaced, and
---           workers use the table during a migration, so it is created once.
+--           queue, not for each row.
 create or replace function rowlease_internal.wake_at_commit() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -17,12 +17,24 @@ begin
                      'again', old.lock_token, new.lock_token);
 end $$;
 
-create or replace trigger queue_token
-after update of lock_token on rowlease.queue
-for each row when (new.lock_token < old.lock_token)
-execute function rowlease_internal.refuse_old_token();
+do $$
+begin
+  if not exists (select from pg_catalog.pg_trigger t
+                  where t.tgrelid = 'rowlease.queue'::regclass and t.tgname = 'queue_token') then
+    create trigger queue_token
+    after update of lock_token on rowlease.queue
+    for each row when (new.lock_token < old.lock_token)
+    execute function rowlease_internal.refuse_old_token();
+  end if;
+end $$;
 
-create or replace trigger schedule_token
-after update of lock_token on rowlease.schedule
-for each row when (new.lock_token < old.lock_token)
-execute function rowlease_internal.refuse_old_token();
+do $$
+begin
+  if not exists (select from pg_catalog.pg_trigger t
+                  where t.tgrelid = 'rowlease.schedule'::regclass and t.tgname = 'schedule_token') then
+    create trigger schedule_token
+    after update of lock_token on rowlease.schedule
+    for each row when (new.lock_token < old.lock_token)
+    execute function rowlease_internal.refuse_old_token();
+  end if;
+end $$;

@@ -59,6 +59,8 @@ def migration_sql(dsn: str) -> str:
             SCRIPT_TITLE.format(revision or "none"),
             "begin;",
             f"select pg_advisory_xact_lock({MIGRATION_LOCK});",
+            # Whoever needs a table for which the script waits would wait for the script, too.
+            f"set local lock_timeout = {milliseconds(LOCK_TIMEOUT)};",
             upgrade_sql("postgresql", revision),
             *_routines(connection),
             "commit;",

@@ -68,6 +68,8 @@ def migration_sql(dsn: str) -> str:
             "begin transaction;",
             f"exec sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
             " @LockOwner = 'Transaction';",
+            # Whoever needs a table for which the script waits would wait for the script, too.
+            f"set lock_timeout {milliseconds(LOCK_TIMEOUT)};",
             *re.split(r"(?mi)^go$", upgrade_sql("mssql", revision)),
             *_routines(connection).values(),
             "commit transaction;",

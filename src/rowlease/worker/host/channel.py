@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from rowlease.metrics.tally import Tally
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.summary import Summary
 
@@ -25,22 +26,27 @@ class WorkerEnd:
     Args:
         fd: the descriptor inherited from the supervisor.
         gone: a function that is called in another thread when the supervisor has ended.
+        tally: what the worker counts; each report is sent with it.
     """
 
-    def __init__(self, fd: int, gone: Callable[[], object]) -> None:
+    def __init__(self, fd: int, gone: Callable[[], object], tally: Tally | None = None) -> None:
         os.set_inheritable(fd, False)  # processes that a task starts must not keep the channel open
         self._socket = socket.socket(fileno=fd)
         self._gone = gone
+        self._tally = tally
         self._sending = threading.Lock()
         threading.Thread(target=self._listen, name="rowlease-channel", daemon=True).start()
 
     def show(self, report: HealthReport) -> None:
         """Send a report."""
-        self._send({"report": report})
+        self._send({"report": report, **self._counted()})
 
     def summary(self, summary: Summary) -> None:
         """Send the summary of the worker's run."""
-        self._send({"summary": summary})
+        self._send({"summary": summary, **self._counted()})
+
+    def _counted(self) -> dict[str, Any]:
+        return {"tally": self._tally.as_json()} if self._tally else {}
 
     def close(self) -> None:
         """Close the channel."""
@@ -66,6 +72,7 @@ class SupervisorEnd:
         worker_socket: the socket that the worker inherits.
         report: the worker's last report, or None.
         summary: the summary of the worker's run, or None before the run has ended.
+        tally: what the worker has counted, as `Tally.as_json` returned it, or None.
     """
 
     def __init__(self) -> None:
@@ -74,6 +81,7 @@ class SupervisorEnd:
         self._rest = b""
         self.report: HealthReport | None = None
         self.summary: Summary | None = None
+        self.tally: Any = None
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -96,6 +104,8 @@ class SupervisorEnd:
                 if kind == "report":
                     live, ready, why, *numbers = value
                     self.report = HealthReport(live, ready, tuple(why), *numbers)
+                elif kind == "tally":
+                    self.tally = value
                 else:
                     self.summary = Summary(*value)
         return bool(data)

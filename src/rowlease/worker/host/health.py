@@ -38,6 +38,7 @@ class HealthReport(NamedTuple):
         slots: the number of tasks that can run at once.
         busy: the number of slots that run tasks.
         finished: the number of requests completed.
+        started: whether the slots have been ready once.
     """
 
     live: bool
@@ -47,6 +48,7 @@ class HealthReport(NamedTuple):
     slots: int = 0
     busy: int = 0
     finished: int = 0
+    started: bool = False
 
     def __str__(self) -> str:
         text = "draining; " if self.draining else ""
@@ -107,7 +109,9 @@ class Health:
         """The current health."""
         if self._parts is None:
             starting = ("its slots are not ready yet",)
-            return HealthReport(True, False, starting, self._draining, self._slots)
+            return HealthReport(
+                True, False, starting, self._draining, self._slots, started=self._started
+            )
         dispatcher, calls, housekeeping = self._parts
         at = now()
         since_step = at - dispatcher.stepped_at
@@ -143,6 +147,7 @@ class Health:
             self._slots,
             dispatcher.busy(),
             self._finished(),
+            self._started,
         )
 
     def _note(self, event: Event) -> None:

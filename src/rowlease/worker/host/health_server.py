@@ -1,4 +1,4 @@
-"""Answers health probes over HTTP, and keeps files for probes that run a command."""
+"""Answers health probes and scrapes over HTTP, and keeps files for probes that run a command."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ CLIENT_TIMEOUT = 5.0
 
 
 class HealthServer:
-    """Answers `/live` and `/ready` with 200 or 503 and the report as JSON.
+    """Answers `/live`, `/ready` and `/startup` with 200 or 503 and the report as JSON.
 
     Args:
         host: the address to listen on.
         port: the port to listen on; 0 means any free port.
         report: a function that returns the current health. It is called in threads of the server.
+        metrics: a function that returns the content type and the body for `/metrics`, from the
+            header Accept; None: there are none.
 
     Raises:
         ConfigError: the server cannot listen on this address.
@@ -33,7 +35,13 @@ class HealthServer:
         port: the port that the server listens on.
     """
 
-    def __init__(self, host: str, port: int, report: Callable[[], HealthReport]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        report: Callable[[], HealthReport],
+        metrics: Callable[[str], tuple[str, bytes]] | None = None,
+    ) -> None:
         class Server(ThreadingHTTPServer):
             address_family = AF_INET6 if ":" in host else AF_INET
             daemon_threads = True
@@ -48,10 +56,14 @@ class HealthServer:
             sys_version = ""
 
             def do_GET(self) -> None:
-                code, body = answer(self.path, report())
-                data = json.dumps(body).encode() + b"\n"
+                if metrics and path_of(self.path) == "metrics":
+                    code = 200
+                    content_type, data = metrics(self.headers.get("Accept", ""))
+                else:
+                    code, body = answer(self.path, report())
+                    content_type, data = "application/json", json.dumps(body).encode() + b"\n"
                 self.send_response(code)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", content_type)
                 self.send_header("Content-Length", str(len(data)))
                 self.send_header("Cache-Control", "no-store")
                 self.end_headers()
@@ -82,13 +94,20 @@ class HealthServer:
         self._server.server_close()
 
 
+def path_of(target: str) -> str:
+    """The path of a request, without slashes and query."""
+    return target.partition("?")[0].strip("/")
+
+
 def answer(path: str, report: HealthReport) -> tuple[int, dict[str, object]]:
-    """The status code and the body for a path."""
-    probe = path.partition("?")[0].strip("/")
-    if probe not in ("live", "ready"):
-        return 404, {"error": "ask for /live or /ready"}
+    """The status code and the body for the path of a probe."""
     body = report._asdict()
-    return (200 if body[probe] else 503), body
+    probe = path_of(path)
+    if probe == "metrics":
+        return 404, {"error": "metrics need prometheus_client; pip install 'rowlease[metrics]'"}
+    if probe not in ("live", "ready", "startup"):
+        return 404, {"error": "ask for /live, /ready, /startup or /metrics"}
+    return (200 if body["started" if probe == "startup" else probe] else 503), body
 
 
 def read_address(text: str) -> tuple[str, int]:
@@ -103,8 +122,8 @@ def read_address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(
-            f"{text!r} is not an address for health probes; write a port (then only this host can "
-            "connect) or 0.0.0.0:8080"
+            f"{text!r} is not an address; write a port (then only this host can connect) or "
+            "0.0.0.0:8080"
         )
     return host, int(port)
 

@@ -43,6 +43,7 @@ class SupervisedWorker:
         self.start_at: float | None = 0.0
         self.last_message_at = 0.0
         self.signals_sent = 0
+        self._has_started = False
         self._began_at = 0.0
         self._deaths_in_a_row = 0
 
@@ -99,7 +100,12 @@ class SupervisedWorker:
             self.process.send_signal(number)
 
     def report(self, at: float) -> HealthReport:
-        """The health of the worker."""
+        """The health of the worker. A worker that has started once remains started."""
+        report = self._report(at)
+        self._has_started = self._has_started or report.started
+        return report._replace(started=self._has_started)
+
+    def _report(self, at: float) -> HealthReport:
         name = f"worker {self.number}"
         if self.process is None:
             if self.start_at is None:

@@ -16,6 +16,8 @@ from datetime import timedelta
 
 from rowlease.clock import now
 from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawned
+from rowlease.metrics.tally import Tally
+from rowlease.metrics.worker_metrics import count_events
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.health_reporter import Outlet
 from rowlease.worker.host.signals import STACK_PAUSE, stacks_on_sigquit, write_line
@@ -74,6 +76,7 @@ class Supervisor:
         self._was_ready = False
         self._stepped_at = now()
         self._summaries: list[Summary] = []
+        self._tally = count_events(events)
         self._selector = selectors.DefaultSelector()
         self.num_restarts = 0
         self.exit_code = 0
@@ -98,7 +101,18 @@ class Supervisor:
             sum(one.slots for one in each),
             sum(one.busy for one in each),
             sum(one.finished for one in each) + sum(one.finished for one in self._summaries),
+            all(one.started for one in each),
         )
+
+    def tally(self) -> Tally:
+        """What all workers have counted, and what this process has. Safe from any thread."""
+        total = Tally()
+        total.add(self._tally.as_json())
+        for worker in self._workers:
+            channel = worker.channel
+            if channel and channel.tally:
+                total.add(channel.tally)
+        return total
 
     def run(self) -> Summary:
         """Supervise until every worker has ended. Call this once, in the main thread.
@@ -160,6 +174,8 @@ class Supervisor:
             pid, worker.process = worker.process.pid, None
             if channel.summary:
                 self._summaries.append(channel.summary)
+            if channel.tally:
+                self._tally.add(channel.tally)
             self._ended(worker, pid, code)
 
     def _ended(self, worker: SupervisedWorker, pid: int, code: int) -> None:

@@ -1,0 +1,19 @@
+-- demand: count the slots that a queue could use now, for an autoscaler.
+-- params:   p_queue_name nvarchar(400)
+-- returns:  bigint -- requests that run, are pending or are due, and schedules that are due; at most
+--           max_in_flight; of a paused queue, only the requests that run
+-- errors:   RL002 unknown queue, 51012 as take_lock
+-- locks:    the counts' lock, shared, while they are read
+-- why:      running requests count, because an autoscaler that ignores them ends the workers that run
+--           them. Due requests and schedules count, because only workers make requests pending and fire
+--           schedules: without them, an autoscaler that has no worker left would never start one.
+create or alter procedure rowlease.demand @p_queue_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+create table #demand (QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
+                      Demand bigint not null, Overdue bigint not null);
+exec rowlease_internal.check_queue @p_queue_name;
+exec rowlease_internal.demand_by_queue @p_queue_name;
+select d.Demand as demand from #demand as d;

@@ -1,0 +1,51 @@
+-- demand_by_queue: compute the demand and the overdue leases of queues; a part of demand and metrics.
+-- params:   p_queue_name nvarchar(400) (null: every queue)
+-- returns:  rows in the caller's table #demand
+-- errors:   51012 as take_lock
+-- locks:    the counts' lock, shared, while they are read
+-- why:      it adds up counters. It reads the index of due requests only of a queue that has scheduled
+--           requests, and the index of leases only of a queue that has leases, and at most 1,000
+--           entries of each. Uncommitted counts are skipped; see sum_depth.
+create or alter procedure rowlease_internal.demand_by_queue @p_queue_name nvarchar(400)
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now();
+declare @counts table (
+  QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null, Scheduled bigint not null,
+  Pending bigint not null, Processing bigint not null);
+begin transaction;
+exec rowlease_internal.take_lock N'rowlease:depth', 'Shared';
+insert into @counts (QueueName, Scheduled, Pending, Processing)
+select d.QueueName, sum(d.Scheduled), sum(d.Pending), sum(d.Processing)
+  from rowlease.QueueDepth as d with (readpast, readcommittedlock)
+ where @p_queue_name is null or d.QueueName = @p_queue_name
+ group by d.QueueName;
+commit transaction;
+insert into #demand (QueueName, Demand, Overdue)
+select f.QueueName,
+       case when f.Wanted > f.MaxInFlight then f.MaxInFlight else f.Wanted end, f.Overdue
+  from (
+    select s.QueueName, s.MaxInFlight,
+           coalesce(c.Processing, 0)
+           + case when s.Paused = 1 then 0
+                  else coalesce(c.Pending, 0) + due.Number + firing.Number end as Wanted,
+           expired.Number as Overdue
+      from rowlease.QueueSettings as s
+      left join @counts as c on c.QueueName = s.QueueName
+     cross apply (
+       select count(*) as Number
+         from (select top (1000) q.RequestId from rowlease.Queue as q with (readpast, readcommittedlock)
+                where c.Scheduled > 0 and q.QueueName = s.QueueName and q.Status = 'Scheduled'
+                  and q.DueTime <= @now) as d) as due
+     cross apply (
+       select count(*) as Number
+         from (select top (1000) q.RequestId from rowlease.Queue as q with (readpast, readcommittedlock)
+                where c.Processing > 0 and q.QueueName = s.QueueName and q.Status = 'Processing'
+                  and q.LockExpiresTime <= @now) as e) as expired
+     cross apply (
+       select count(*) as Number from rowlease.Schedule as h
+        where h.QueueName = s.QueueName and h.Paused = 0
+          and coalesce(h.NextTime, @now) <= @now) as firing
+     where @p_queue_name is null or s.QueueName = @p_queue_name) as f;

@@ -1,0 +1,42 @@
+-- metrics: measure what no other routine returns, for the exporter.
+-- params:   none
+-- returns:  metric text -- 'demand' | 'overdue_leases' | 'schedule_late_seconds' | 'staging_loads' |
+--           'load_silent_seconds', subject text (the queue or the schedule), value float
+-- errors:   51012 as take_lock
+-- locks:    the counts' lock, shared, while they are read
+-- why:      monitoring calls it every few seconds, so it never counts rows of the queue: see
+--           demand_by_queue. Of loads it reads those that are being staged, by their index.
+create or alter procedure rowlease.metrics
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now();
+create table #demand (QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
+                      Demand bigint not null, Overdue bigint not null);
+exec rowlease_internal.demand_by_queue null;
+select m.metric, m.subject, m.value
+  from (
+    select cast('demand' as varchar(30)) as metric, cast(d.QueueName as nvarchar(200)) as subject,
+           cast(d.Demand as float) as value
+      from #demand as d
+    union all
+    select cast('overdue_leases' as varchar(30)), cast(d.QueueName as nvarchar(200)),
+           cast(d.Overdue as float)
+      from #demand as d
+    union all
+    select cast('schedule_late_seconds' as varchar(30)), cast(s.ScheduleName as nvarchar(200)),
+           case when s.NextTime < @now
+                then cast(datediff_big(microsecond, s.NextTime, @now) as float) / 1000000 else 0 end
+      from rowlease.Schedule as s where s.Paused = 0 and s.NextTime is not null
+    union all
+    select cast('staging_loads' as varchar(30)), cast(coalesce(l.QueueName, N'') as nvarchar(200)),
+           cast(count(*) as float)
+      from rowlease.[Load] as l where l.Status = 'Staging' group by l.QueueName
+    union all
+    select cast('load_silent_seconds' as varchar(30)),
+           cast(coalesce(l.QueueName, N'') as nvarchar(200)),
+           case when min(l.ReportedTime) < @now
+                then cast(datediff_big(microsecond, min(l.ReportedTime), @now) as float) / 1000000
+                else 0 end
+      from rowlease.[Load] as l where l.Status = 'Staging' group by l.QueueName) as m;

@@ -1,0 +1,79 @@
+"""`rowlease exporter`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import closing
+from datetime import timedelta
+
+import click
+
+from rowlease.cli.options import dsn_option, duration, needs_extra
+from rowlease.errors import ConfigError, StoreError
+
+#: The default port on the loopback address.
+PORT = "9640"
+
+
+@click.command()
+@click.option(
+    "--listen",
+    default=PORT,
+    show_default=True,
+    metavar="[HOST:]PORT",
+    help="Answer GET /metrics at this address. Without HOST, only programs on this host can "
+    "connect.",
+)
+@click.option(
+    "--cache",
+    type=duration,
+    default="5s",
+    show_default=True,
+    help="How long one reading of the database answers further scrapes.",
+)
+@click.option("--once", is_flag=True, help="Print the metrics, and end.")
+@dsn_option
+def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None:
+    """Serve the metrics of a database to Prometheus.
+
+    Run one exporter for each database. It reads counters and small tables, but never the queue
+    itself. It needs the role rowlease_reader.
+    """
+    needs_extra("metrics", "prometheus_client", command="exporter")
+    from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+
+    from rowlease.cli.logs import set_up_logging
+    from rowlease.database import database
+    from rowlease.metrics.exporter import DatabaseMetrics
+    from rowlease.store import open_store
+    from rowlease.worker.host.health_server import read_address
+    from rowlease.worker.host.signals import stopped_by_signals
+
+    set_up_logging("text", "info", with_process=False)
+    log = logging.getLogger("rowlease")
+    host, port = read_address(listen)
+    with (
+        database(dsn) as place,
+        closing(open_store(place, application_name="rowlease exporter")) as store,
+    ):
+        try:
+            store.check_schema()
+        except StoreError as error:
+            if once or not error.transient:
+                raise
+            log.warning("cannot read the database: %s", error)
+        registry = CollectorRegistry()
+        registry.register(DatabaseMetrics(store, cache))
+        if once:
+            click.echo(generate_latest(registry), nl=False)
+            return
+        try:
+            server, _ = start_http_server(port, host, registry)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
+        log.info("metrics of %s at http://%s:%d/metrics", store.where, host, server.server_port)
+        stop = threading.Event()
+        with stopped_by_signals(stop.set):
+            stop.wait()
+        server.shutdown()

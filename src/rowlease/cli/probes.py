@@ -1,0 +1,66 @@
+"""Health probes and metrics of a worker, for its command."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rowlease.metrics.tally import Tally
+    from rowlease.worker.host.health import HealthReport
+    from rowlease.worker.host.health_reporter import Outlet
+
+
+@contextmanager
+def health_probes(
+    address: str | None, report: Callable[[], HealthReport], tally: Callable[[], Tally]
+) -> Iterator[None]:
+    """Answer health probes and scrapes over HTTP during the block, if there is an address."""
+    if address is None:
+        yield
+        return
+    from rowlease.worker.host.health_server import HealthServer, read_address
+
+    host, port = read_address(address)
+    with HealthServer(host, port, report, scrapes_of(report, tally)) as server:
+        logging.getLogger("rowlease").info("health probes at http://%s:%d/ready", host, server.port)
+        yield
+
+
+def scrapes_of(
+    report: Callable[[], HealthReport], tally: Callable[[], Tally]
+) -> Callable[[str], tuple[str, bytes]] | None:
+    """A function that answers scrapes; None if prometheus_client is not installed."""
+    if find_spec("prometheus_client") is None:
+        return None
+    from rowlease.metrics.exposition import worker_exposition
+
+    def scrape(accept: str) -> tuple[str, bytes]:
+        health = report()
+        gauges = {
+            "live": health.live,
+            "ready": health.ready,
+            "draining": health.draining,
+            "slots": health.slots,
+            "busy_slots": health.busy,
+        }
+        return worker_exposition(tally(), gauges, accept)
+
+    return scrape
+
+
+def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
+    """The outlets for health reports, and the seconds between two reports."""
+    from rowlease.worker.host.health_reporter import interval_of
+    from rowlease.worker.host.health_server import HealthFile
+    from rowlease.worker.host.systemd import Systemd
+
+    systemd = Systemd.of_environment()
+    outlets: list[Outlet] = [HealthFile(health_file)] if health_file else []
+    if systemd:
+        outlets.append(systemd)
+    return outlets, interval_of([systemd.watchdog] if systemd and systemd.watchdog else [])
