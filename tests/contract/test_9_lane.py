@@ -476,6 +476,47 @@ def test_every_kind_of_queue_takes_from_the_lane(
     checks(store)
 
 
+@pytest.mark.parametrize("limit", [1, 7, 100])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"policy": "weighted"}, {"policy": "aging"}, {"max_in_flight": 50}],
+    ids=lambda settings: str(next(iter(settings.values()), "strict")),
+)
+def test_inside_a_load_the_part_goes_before_the_id(
+    store: PostgresSession, settings: dict[str, Any], limit: int
+) -> None:
+    """Tasks write at once, and take their ids at once; the frame's order is that of parts."""
+    store.configure_queue("default", **settings)
+    parts = [named(*(f"{part}{n:02}" for n in range(10))) for part in range(5)]
+    run = store.begun("x")
+    for part in reversed(range(5)):
+        store.lay("x", run, parts[part], part)
+    store.promote("x", run, 50)
+    assert all_claimed(store, limit) == [row["kind"] for part in parts for row in part]
+    checks(store)
+
+
+def test_urgent_requests_of_groups_leave_a_load_in_order(store: PostgresSession) -> None:
+    """They make claims take the careful way, and take places in them."""
+    parts = [named(*(f"{part}{n:02}" for n in range(7))) for part in range(7)]
+    run = store.begun("x")
+    for part in reversed(range(7)):
+        store.lay("x", run, parts[part], part)
+    store.promote("x", run, 49)
+    found = list[str]()
+    for turn in range(60):
+        if turn % 2 == 0:
+            store.put(kind="urgent", group_key=f"{turn}", priority=5)
+        held = store.claim(limit=3)
+        assert turn % 2 or held[0].kind == "urgent"
+        found += kinds(held)
+        store.complete(held[:1])
+    assert [kind for kind in found if kind != "urgent"] == [
+        row["kind"] for part in parts for row in part
+    ]
+    checks(store)
+
+
 def test_groups_beside_a_load_keep_their_order(store: PostgresSession, clock: Clock) -> None:
     store.put(kind="g1", group_key="g")
     store.put(kind="g2", group_key="g")
@@ -506,6 +547,20 @@ def test_the_priorities_of_a_weighted_queue_share_what_is_in_the_lane(
     store.configure_queue("default", policy="weighted", policy_weights=[1, 1, 1])
     promoted(store, "x", [{"kind": str(n % 3), "priority": n % 3} for n in range(60)])
     assert set(kinds(store.claim(limit=12))) == {"0", "1", "2"}
+
+
+def test_in_an_aging_queue_a_load_has_waited_since_its_promotion(
+    store: PostgresSession, clock: Clock
+) -> None:
+    store.configure_queue("default", policy="aging", policy_aging_seconds=10)
+    store.put(kind="first")
+    clock.advance(seconds=15)
+    store.put(kind="urgent", priority=1)
+    clock.advance(seconds=15)
+    promoted(store, "x", named("load"), named("urgent load", priority=1))
+    clock.advance(seconds=5)
+    store.put(kind="last", priority=1)
+    assert all_claimed(store, 9) == ["first", "urgent", "urgent load", "last", "load"]
 
 
 def test_what_a_claim_left_to_another_is_not_hidden_by_its_floor(

@@ -27,20 +27,9 @@ begin
   waiting as materialized (
     select c.queue_name, least(
              rowlease_internal.first_waiting(c.queue_name, c.priority, '-infinity', 0),
-             (select min(r.due_time) from rowlease_internal.first_returned(c.queue_name, c.priority) r)
+             (select min(r.due_time) from rowlease_internal.first_past_floors(c.queue_name, c.priority) r)
            ) as due_time
-      from counts c where c.pending > 0
-    union all
-    select l.queue_name, l.promoted_time
-      from rowlease.load l
-     cross join lateral (
-       select from rowlease.lane_part p
-        cross join lateral (
-          select from rowlease.lane r
-           where r.run_number = p.run_number and r.priority = p.priority and r.part = p.part
-             and r.request_id >= p.first_id limit 1) r
-        where p.run_number = l.run_number limit 1) f
-     where l.in_lane),
+      from counts c where c.pending > 0),
   totals as (
     select c.queue_name, sum(c.num_finished)::bigint as num_finished,
            sum(c.num_failures)::bigint as num_failures

@@ -28,6 +28,9 @@ declare
   v_order    record;
   v_got      record;
   v_raised   record;
+  v_loads    rowlease.load[] := array(
+    select l from rowlease.load l where l.queue_name = p_queue_name and l.in_lane);
+  v_stepped  bigint := case when v_loads <> '{}' then rowlease_internal.num_stepped_over_in_lane() end;
 begin
   request_ids := '{}';
   more := false;
@@ -56,12 +59,6 @@ begin
   held_back := v_settings.consumer_priorities
                and rowlease_internal.is_held_back(v_settings, p_worker_id, p_now);
   v_room := case when held_back then 0 else rowlease_internal.room_in_flight(v_settings, p_limit) end;
-  if v_room > 0 and exists (select from rowlease.load l
-                             where l.queue_name = p_queue_name and l.in_lane) then
-    request_ids := rowlease_internal.claim_lane(
-      p_queue_name, p_worker_id, p_now, coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint),
-      v_room, p_slots, policy = 'strict', v_times, v_ids);
-  end if;
   while cardinality(request_ids) < v_room loop
     v_round := v_round + 1;
     v_order := rowlease_internal.choose_priorities(v_settings, v_round, v_room - cardinality(request_ids),
@@ -70,7 +67,7 @@ begin
       p_queue_name, p_worker_id, p_now,
       coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
       v_order.quotas, v_order.until, v_room - cardinality(request_ids),
-      p_slots - cardinality(request_ids), v_times, v_ids);
+      p_slots - cardinality(request_ids), v_times, v_ids, v_loads);
     v_raised := rowlease_internal.raise_floor(
       v_moved, v_got.met_priorities, v_got.met_times, v_got.met_ids, v_order.priorities,
       v_order.quotas, v_order.until, v_room - cardinality(request_ids), v_times, v_ids);
@@ -83,6 +80,10 @@ begin
     more := more or v_round >= 50;
     exit when v_order.last and v_got.behind is null or v_round >= 50;
   end loop;
+  if v_stepped is not null and (cardinality(request_ids) < v_room or
+       rowlease_internal.num_stepped_over_in_lane() - v_stepped > greatest(1000, 5 * p_limit)) then
+    perform rowlease_internal.raise_lane_floors(v_loads);
+  end if;
   held_back := held_back or v_room < p_limit and cardinality(request_ids) = v_room;
   floor := floor || jsonb_build_object('moved', v_moved, 'times', v_times, 'ids', v_ids);
   perform rowlease_internal.wake_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));

@@ -16,7 +16,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_aging    interval := p_settings.policy_aging_seconds * interval '1 second';
-  v_returned timestamptz[] := array_fill(null::timestamptz, array[cardinality(p_floor_times)]);
+  v_past     timestamptz[] := array_fill(null::timestamptz, array[cardinality(p_floor_times)]);
   v_oldest   timestamptz[] := p_floor_times;  -- lower bounds; null: nothing waits
   v_known    boolean[] := array_fill(false, array[cardinality(p_floor_times)]);
   v_best     integer;
@@ -24,9 +24,9 @@ declare
   v_look     integer;
   v_found    record;
 begin
-  for v_found in select r.priority, r.due_time from rowlease_internal.first_returned(
+  for v_found in select r.priority, r.due_time from rowlease_internal.first_past_floors(
                    p_settings.queue_name, p_settings.max_priority) r loop
-    v_returned[v_found.priority + 1] := v_found.due_time;
+    v_past[v_found.priority + 1] := least(v_found.due_time, v_past[v_found.priority + 1]);
     v_oldest[v_found.priority + 1] := least(v_found.due_time, v_oldest[v_found.priority + 1]);
   end loop;
   loop
@@ -44,7 +44,7 @@ begin
     v_look := case when not v_known[v_best] then v_best when not v_known[v_next] then v_next end;
     exit when v_look is null;
     v_known[v_look] := true;
-    v_oldest[v_look] := least(v_returned[v_look], rowlease_internal.first_waiting(
+    v_oldest[v_look] := least(v_past[v_look], rowlease_internal.first_waiting(
       p_settings.queue_name, v_look - 1, p_floor_times[v_look], p_floor_ids[v_look]));
   end loop;
   if v_next is not null then

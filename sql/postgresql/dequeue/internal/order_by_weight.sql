@@ -18,8 +18,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_offset   float8 := random();
-  v_returned integer[] := array(select r.priority from rowlease_internal.first_returned(
-                                  p_settings.queue_name, p_settings.max_priority) r);
+  v_past     integer[] := array(select r.priority from rowlease_internal.first_past_floors(
+                                      p_settings.queue_name, p_settings.max_priority) r);
 begin
   select array_agg(s.priority order by s.priority desc), array_agg(s.quota order by s.priority desc)
     into priorities, quotas
@@ -31,7 +31,7 @@ begin
                                  coalesce((p_settings.policy_weights ->> p)::float8, p + 1) as weight
                             from generate_series(0, cardinality(p_floor_times) - 1) as p) w
                    where w.weight > 0
-                     and case when p_floor_ids[w.priority + 1] > 0 or w.priority = any(v_returned)
+                     and case when p_floor_ids[w.priority + 1] > 0 or w.priority = any(v_past)
                               then true
                               else rowlease_internal.first_waiting(
                                 p_settings.queue_name, w.priority, p_floor_times[w.priority + 1],

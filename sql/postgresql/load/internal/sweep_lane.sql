@@ -23,10 +23,7 @@ begin
   if v_started < nullif(current_setting('rowlease.sweep_lane_after', true), '')::timestamptz then
     return 0;
   end if;
-  perform rowlease_internal.raise_lane_floor(b.run_number, b.priority)
-     from (select distinct l.run_number, p.priority
-             from rowlease.load l join rowlease.lane_part p on p.run_number = l.run_number
-            where l.in_lane) b;
+  perform rowlease_internal.raise_lane_floors(array(select l from rowlease.load l where l.in_lane));
   update rowlease.load l set in_lane = false
    where l.load_id = any(array(
            select o.load_id from rowlease.load o
