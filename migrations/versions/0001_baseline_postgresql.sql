@@ -199,13 +199,13 @@ create table rowlease.attempt (
   worker_id      varchar(200) not null,  -- the worker that had the lease
   started_time   timestamptz  not null,  -- the claim, or the start that the worker reported
   ended_time     timestamptz  not null,  -- the end of the attempt
-  outcome        varchar(10)  not null,  -- failed, lease_lost or abandoned
-  error          text,                   -- the first 2,000 characters
+  outcome        varchar(10)  not null,  -- failed, lease_lost, abandoned or snoozed
+  error          text,                   -- the first 2,000 characters; of a snooze, its reason
   error_type     varchar(200),           -- the exception's class
   traceback      text,                   -- the last 6,000 characters
   expires_time   timestamptz  not null,  -- when `maintain` looks whether it is still needed
   constraint attempt_pkey primary key (request_id, lock_token),
-  constraint attempt_outcome check (outcome = any('{failed,lease_lost,abandoned}'::text[]))
+  constraint attempt_outcome check (outcome = any('{failed,lease_lost,abandoned,snoozed}'::text[]))
 );
 create index attempt_expiring on rowlease.attempt (expires_time);
 

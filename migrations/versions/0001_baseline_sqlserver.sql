@@ -193,7 +193,7 @@ create table rowlease.Attempt (
   Traceback     nvarchar(max) null,
   ExpiresTime   datetime2(6)  not null,
   constraint attempt_pkey primary key clustered (RequestId, LockToken) with (allow_page_locks = off),
-  constraint attempt_outcome check (Outcome in ('failed', 'lease_lost', 'abandoned'))
+  constraint attempt_outcome check (Outcome in ('failed', 'lease_lost', 'abandoned', 'snoozed'))
 );
 go
 create index attempt_expiring on rowlease.Attempt (ExpiresTime) with (allow_page_locks = off);

@@ -49,7 +49,7 @@ grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begi
                           rowlease.listen
    to rowlease_producer;
 
-grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon,
+grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon, rowlease.snooze,
                           rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
                           rowlease.remove_worker, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         QueueFull,
         Retry,
         RowleaseError,
+        Snooze,
     )
     from rowlease.handle import Handle
     from rowlease.queue_settings import Queue
@@ -47,6 +48,7 @@ __all__ = [
     "QueueFull",
     "Retry",
     "RowleaseError",
+    "Snooze",
     "Task",
     "TaskRequest",
     "Worker",
@@ -72,6 +74,7 @@ _HOMES = {
     "QueueFull": "rowlease.errors",
     "Retry": "rowlease.errors",
     "RowleaseError": "rowlease.errors",
+    "Snooze": "rowlease.errors",
     "Task": "rowlease.tasks",
     "TaskRequest": "rowlease.requests",
     "Worker": "rowlease.worker",

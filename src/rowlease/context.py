@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import Any, Protocol, overload
 
 from rowlease.clock import now
@@ -120,6 +121,30 @@ class Context:
 
         text = encoded(result, f"request {self.request_id}")
         return complete(connection, Held(self.request_id, self.lock_token), text)
+
+    @overload
+    def snooze(self, connection: Connection, after: timedelta, reason: str = "") -> None: ...
+
+    @overload
+    def snooze(
+        self, connection: AsyncConnection, after: timedelta, reason: str = ""
+    ) -> Coroutine[Any, Any, None]: ...
+
+    def snooze(self, connection: Any, after: timedelta, reason: str = "") -> Any:
+        """Have this request run again later, in the open transaction of your connection.
+
+        The effects of the transaction and the snooze are committed together or not at all. No
+        attempt is counted. Without effects to commit, raise `Snooze` instead. What `complete` says
+        of its connection, its commit and its exceptions holds here, too.
+
+        Args:
+            connection: see `complete`.
+            after: the time until the request is due again, at least a second.
+            reason: the string that `attempt` keeps, and that `explain` shows.
+        """
+        from rowlease.store.completion import snooze
+
+        return snooze(connection, Held(self.request_id, self.lock_token), after, reason)
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Report how much of this attempt is done. The table `progress` has the latest report.

@@ -23,7 +23,7 @@ exit code of each class::
         ├── AccessDenied       the role lacks a grant             exit code 3
         └── RoutineError       a routine refused its arguments
 
-    Retry, DeadLetter          raised by tasks to decide the outcome of an attempt
+    Retry, Snooze, DeadLetter  raised by tasks to decide the outcome of an attempt
     SoftTimeLimitExceeded      raised by the worker in a task
 """
 
@@ -224,6 +224,22 @@ class Retry(Exception):
         super().__init__(reason, after)
         self.reason = reason
         self.after = after
+
+
+class Snooze(Exception):
+    """A task raises this to have its request run again later. No attempt is counted.
+
+    The number of snoozes of a request has no limit.
+
+    Args:
+        after: the time until the request is due again, at least a second.
+        reason: the string that `attempt` keeps, and that `explain` shows.
+    """
+
+    def __init__(self, after: timedelta, reason: str = "") -> None:
+        super().__init__(after, reason)
+        self.after = after
+        self.reason = reason
 
 
 class DeadLetter(Exception):

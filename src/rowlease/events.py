@@ -107,6 +107,16 @@ class Abandoned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Snoozed(Event):
+    """A task has snoozed its request, which is due again in `after`. No attempt is counted."""
+
+    request: LeasedRequest
+    seconds: float
+    after: timedelta
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class KindUnknown(Event):
     """Requests were declined, because this worker has no task of their kind.
 

@@ -356,8 +356,8 @@ class Attempt(NamedTuple):
         attempt_number: the number of the attempt; the first is 1, also after a requeue.
         worker_id: the worker that had the lease.
         started_time: the time of the claim, or the later start that the worker reported.
-        outcome: `failed`, `lease_lost` (the lease ran out) or `abandoned`.
-        error: the same as in `Failure`; None if the attempt was abandoned.
+        outcome: `failed`, `lease_lost` (the lease ran out), `abandoned` or `snoozed`.
+        error: the same as in `Failure`; the reason of a snooze; None if the attempt was abandoned.
         error_type, traceback: the same as in `Failure`.
     """
 

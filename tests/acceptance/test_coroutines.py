@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rowlease.context import current
-from rowlease.errors import DeadLetter, Retry, SoftTimeLimitExceeded
+from rowlease.errors import DeadLetter, Retry, Snooze, SoftTimeLimitExceeded
 from rowlease.events import Failed, Finished, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
@@ -33,6 +33,8 @@ async def act(do: str = "ok", **given: Any) -> object:
             raise ValueError("no luck today")
         case "retry":
             raise Retry("come back later", after=timedelta(hours=1))
+        case "snooze":
+            raise Snooze(timedelta(hours=1), "not ready")
         case "dead":
             raise DeadLetter("never again")
         case "leave":
@@ -90,13 +92,13 @@ def working(store: Store, **settings: Any) -> Any:
 def test_every_outcome_of_a_coroutine_is_delivered(
     store: Store, sql: Sql, executor: str | None
 ) -> None:
-    put(store, {"do": "ok", "x": 1}, "fail", "retry", "dead", "leave", "cancel", "object")
+    put(store, {"do": "ok", "x": 1}, "fail", "retry", "dead", "leave", "cancel", "object", "snooze")
     summary = drain(store, executor=executor, concurrency=2)
-    assert (summary.finished, summary.failed, summary.slots) == (1, 6, 2)
+    assert (summary.finished, summary.failed, summary.snoozed, summary.slots) == (1, 6, 1, 2)
     ((result,),) = sql("select result from rowlease.queue_history")
     assert result == {"did": "ok", "attempt": 1, "x": 1}
     printed = [
-        text.partition("\n")[0]
+        str(text).partition("\n")[0]
         for (text,) in sql("select last_error from rowlease.queue order by request_id")
     ]
     assert printed == [
@@ -107,8 +109,10 @@ def test_every_outcome_of_a_coroutine_is_delivered(
         "asyncio.exceptions.CancelledError",
         "ValueError: the result of task act is not JSON: object cannot be written as JSON; "
         "register the type with rowlease.register_type",
+        "None",
     ]
-    assert statuses(sql) == {"Complete": 1, "Failed": 1, "Scheduled": 5}
+    assert sql("select error from rowlease.attempt where outcome = 'snoozed'") == [("not ready",)]
+    assert statuses(sql) == {"Complete": 1, "Failed": 1, "Scheduled": 6}
 
 
 def test_a_hundred_coroutines_run_at_once(store: Store, sql: Sql) -> None:

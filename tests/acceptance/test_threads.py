@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rowlease.context import current
-from rowlease.errors import ConfigError
+from rowlease.errors import ConfigError, Snooze
 from rowlease.events import Failed, Finished, ProgressKept, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
@@ -35,6 +35,8 @@ def plain(do: str = "ok") -> object:
             raise ValueError("no luck today")
         case "leave":
             raise SystemExit("left")
+        case "snooze":
+            raise Snooze(timedelta(hours=1), "not ready")
         case "stop iteration":
             raise StopIteration("no more")
         case "meet":
@@ -93,12 +95,14 @@ def drain(store: Store, **settings: Any) -> Any:
 
 
 def test_every_outcome_of_a_function_in_a_thread_is_delivered(store: Store, sql: Sql) -> None:
-    put(store, "ok", "fail", "leave", "stop iteration", max_attempts=1)
+    put(store, "ok", "fail", "leave", "stop iteration", "snooze", max_attempts=1)
     summary = drain(store, concurrency=2)
-    assert (summary.finished, summary.failed, summary.slots) == (1, 3, 2)
+    assert (summary.finished, summary.failed, summary.snoozed, summary.slots) == (1, 3, 1, 2)
     ((result,),) = sql("select result from rowlease.queue_history")
     assert result == {"attempt": 1, "thread": "rowlease-task"}
-    errors = sql("select last_error from rowlease.queue order by request_id")
+    errors = sql(
+        "select last_error from rowlease.queue where status = 'Failed' order by request_id"
+    )
     assert [text.partition("\n")[0] for (text,) in errors] == [
         "ValueError: no luck today",
         "SystemExit: left",

@@ -185,6 +185,12 @@ class Model:
         dead = r.abandons == 0 and r.attempts >= r.max_attempts
         self.end(r, "Failed" if dead else "Pending")
 
+    def snooze(self, r: Request, delay: timedelta) -> None:
+        r.attempts, r.abandons = r.attempts - 1, 0
+        if not r.asked:
+            r.due = self.now + max(delay, timedelta(seconds=1))
+        self.end(r, "Scheduled")
+
     def renew(self, r: Request, started: bool) -> None:
         r.expires, r.started = self.now + LEASE, r.started or started
 
@@ -363,6 +369,12 @@ class Machine(RuleBasedStateMachine):
     def abandon(self, picks: list[int]) -> None:
         held = self.held(picks)
         assert self.store.abandon(held) == self.model.answered(held, self.model.abandon)
+
+    @rule(picks=picks, seconds=st.sampled_from([0, 0.5, 3, 40]))
+    def snooze(self, picks: list[int], seconds: float) -> None:
+        held, delay = self.held(picks), timedelta(seconds=seconds)
+        done = self.model.answered(held, lambda r: self.model.snooze(r, delay))
+        assert self.store.snooze(held, [delay] * len(held)) == done
 
     @precondition(lambda self: any(r.abandons for r in self.model.of("Pending")))
     @rule(times=st.integers(5, 9))

@@ -21,10 +21,10 @@ PRODUCER = EVERYONE | {
     "discard_staged", "listen",
 }  # fmt: skip
 WORKER = EVERYONE | {
-    "dequeue", "complete", "fail", "abandon", "decline", "disown", "exchange", "renew", "maintain",
-    "worker_heartbeat", "remove_worker", "depth", "listen", "announce_idle", "put_schedule",
-    "claim_schedules", "fire_schedule", "report_progress", "list_queues", "show_queue",
-    "list_workers",
+    "dequeue", "complete", "fail", "abandon", "snooze", "decline", "disown", "exchange",
+    "renew", "maintain", "worker_heartbeat", "remove_worker", "depth", "listen", "announce_idle",
+    "put_schedule", "claim_schedules", "fire_schedule", "report_progress", "list_queues",
+    "show_queue", "list_workers",
 }  # fmt: skip
 READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions", "list_requests",

@@ -113,6 +113,12 @@ class World:
         self.calls.append({"abandoned": [one.request_id for one in held]})
         return [self.outcomes.get(one.request_id, Outcome.OK) for one in held]
 
+    def snooze(
+        self, held: Sequence[LeasedRequest], delays: Sequence[timedelta], reasons: Sequence[str]
+    ) -> list[Outcome]:
+        self.calls.append({"snoozed": [one.request_id for one in held], "after": delays})
+        return [self.outcomes.get(one.request_id, Outcome.OK) for one in held]
+
     def decline(
         self, held: Sequence[LeasedRequest], errors: Sequence[str]
     ) -> tuple[list[Outcome], list[bool]]:

@@ -172,7 +172,7 @@ def test_every_name_says_what_is_inside(repository: Path) -> None:
 
 
 def test_the_public_names_are_few_and_there() -> None:
-    assert len(rowlease.__all__) <= 22
+    assert len(rowlease.__all__) <= 25
     assert sorted(rowlease.__all__) == rowlease.__all__
     for name in rowlease.__all__:
         assert getattr(rowlease, name).__doc__, name
@@ -181,7 +181,7 @@ def test_the_public_names_are_few_and_there() -> None:
 
 
 def test_the_errors_that_a_user_catches_are_public() -> None:
-    for name in ("DeadLetter", "EnqueueUnknown", "LeaseLost", "QueueFull", "Retry"):
+    for name in ("DeadLetter", "EnqueueUnknown", "LeaseLost", "QueueFull", "Retry", "Snooze"):
         assert getattr(rowlease, name) is getattr(rowlease.errors, name)
         assert name in rowlease.__all__
 

@@ -20,11 +20,11 @@ import pytest
 
 from rowlease.clock import now
 from rowlease.context import Context, current
-from rowlease.errors import DeadLetter, Retry, SoftTimeLimitExceeded
+from rowlease.errors import DeadLetter, Retry, Snooze, SoftTimeLimitExceeded
 from rowlease.model import Failure
 from rowlease.tasks import Task
 from rowlease.worker import attempt
-from rowlease.worker.attempt import Ending, NotRun, Returned
+from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed
 from rowlease.worker.slots import child_loop, child_program, shared_memory, wire
 
 
@@ -48,7 +48,7 @@ def as_task(call: Any, **settings: Any) -> Task[..., Any]:
     return made
 
 
-def run(call: Any, payload: bytes = b"{}") -> Returned | Failure:
+def run(call: Any, payload: bytes = b"{}") -> Returned | Failure | Snoozed:
     return child_loop.run(as_task(call), payload)
 
 
@@ -74,6 +74,8 @@ def test_a_returned_result_and_a_raised_error_become_outcomes() -> None:
     assert run(raising(Retry("later"))) == Failure("later")
     minute = timedelta(minutes=1)
     assert run(raising(Retry("later", after=minute))) == Failure("later", minute)
+    assert run(raising(Snooze(minute, "not ready"))) == Snoozed(minute, "not ready")
+    assert run(raising(Snooze(-minute))) == Snoozed(timedelta(0), "")
 
 
 @pytest.mark.parametrize(
@@ -370,6 +372,10 @@ def test_any_bytes_from_the_pipe_can_be_read_as_a_failure() -> None:
     assert wire.unpacked(wire.FAILED, b"no") == Failure("no", None, dead=False)
     assert wire.unpacked(wire.DEAD, b"no") == Failure("no", None, dead=True)
     assert wire.unpacked(wire.RETRY, after + b"later") == Failure("later", timedelta(seconds=90))
+    assert wire.unpacked(wire.SNOOZED, after + b"ready?") == Snoozed(
+        timedelta(seconds=90), "ready?"
+    )
+    assert wire.unpacked(*wire.packed(Snoozed(timedelta(0), "ä"))) == Snoozed(timedelta(0), "ä")
     assert wire.unpacked(wire.RETRY, wire.SECONDS.pack(float("nan")) + b"x") == Failure("x")
     early, late = (wire.SECONDS.pack(seconds) for seconds in (-5.0, 1e300))
     assert wire.unpacked(wire.RETRY, early) == Failure("", timedelta(0))

@@ -31,11 +31,13 @@ from rowlease.events import (
     LeaseLost,
     NotificationsLost,
     OutcomeRefused,
+    Snoozed,
     StoreLost,
     StoreRecovered,
     WorkerIdle,
 )
 from rowlease.model import Claim, Failure, Outcome
+from rowlease.worker import attempt
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import FLOOR_DROPPED
@@ -572,6 +574,25 @@ def test_an_exchange_of_nothing_makes_no_call(world: World) -> None:
     world.exchanger.exchange(0, 0)
     assert world.calls == [{"abandoned": [1]}]
     assert world.emitted == [Abandoned(request(1))]
+
+
+def test_snoozes_are_delivered_and_counted(world: World) -> None:
+    first, late = (Lease(request(number), 0, None, world.time) for number in (1, 2))
+    world.outcomes = {2: Outcome.LEASE_LOST}
+    minute = timedelta(minutes=1)
+    outcomes = Outcomes()
+    for lease in (first, late):
+        outcomes.add(lease, attempt.Snoozed(minute, "why"), 0.5)
+    world.exchanger.deliver(outcomes)
+    assert world.exchanger.undelivered == 2
+    world.exchanger.exchange(0, 0)
+    assert world.exchanger.undelivered == 0
+    assert world.calls == [{"snoozed": [1, 2], "after": [minute, minute]}]
+    assert world.emitted == [
+        LeaseLost(late.request, Outcome.LEASE_LOST),
+        Snoozed(first.request, 0.5, minute, "why"),
+    ]
+    assert (world.exchanger.counts.snoozed, world.exchanger.counts.lost) == (1, 1)
 
 
 def test_requests_of_an_unknown_kind_are_declined_and_the_kind_is_reported_once(

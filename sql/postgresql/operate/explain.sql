@@ -1,7 +1,7 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
---           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
+--           'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
 --           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
@@ -51,15 +51,8 @@ begin
   elsif v_settings.paused then
     reason := 'paused'; message := format('the queue "%s" is paused; resume it', v_request.queue_name);
   elsif v_request.status = 'Scheduled' and v_request.due_time > v_now then
-    -- A request of an unknown kind is due again within 30 s, each time it was declined.
     select w.reason, w.message into reason, message
-      from rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, v_now) w
-     where w.reason <> 'no_worker' and v_request.due_time <= v_now + interval '30 seconds';
-    if reason is null then
-      reason := 'scheduled';
-      message := format('it is due at %s, in %s', v_request.due_time,
-                      date_trunc('second', v_request.due_time - v_now));
-    end if;
+      from rowlease_internal.explain_scheduled(p_request_id, v_now) w;
   elsif v_lock is not null then
     reason := 'locked'; message := v_lock;
   elsif v_request.status = 'Processing' then

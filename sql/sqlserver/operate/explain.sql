@@ -1,7 +1,7 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
---           'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
+--           'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
 --           'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
@@ -46,16 +46,7 @@ else if @has_settings = 0
 else if @paused = 1
   select @reason = 'paused', @message = concat(N'the queue "', @queue, N'" is paused; resume it');
 else if @status = 'Scheduled' and @due > @now
-begin
-  -- A request of an unknown kind is due again within 30 s, each time it was declined.
-  if @due <= dateadd(second, 30, @now)
-    exec rowlease_internal.explain_workers @queue, @kind, @now, @reason output, @why output;
-  set @message = @why;
-  if @reason is null or @reason = 'no_worker'
-    select @reason = 'scheduled',
-           @message = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
-                           rowlease_internal.seconds_text(datediff_big(microsecond, @now, @due) / 1000000));
-end;
+  exec rowlease_internal.explain_scheduled @p_request_id, @now, @reason output, @why output;
 else
 begin
   exec rowlease_internal.row_lock @p_request_id, @limited, @lock output;
@@ -65,7 +56,6 @@ begin
                            N'; the next claim or maintain breaks it');
   else
     exec rowlease_internal.explain_waiting @p_request_id, @now, @reason output, @why output;
-  set @message = coalesce(@message, @why);
   if @lock is not null
     exec rowlease_internal.row_lock @p_request_id, @limited, @again output;
 end;
@@ -81,4 +71,4 @@ begin
   select @reason = 'locked',
          @message = concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends');
 end;
-select @reason as reason, @message as message;
+select @reason as reason, coalesce(@message, @why) as message;

@@ -20,6 +20,7 @@ from rowlease.events import (
     Renewed,
     ScheduleFired,
     ScheduleNotFired,
+    Snoozed,
     StoreLost,
     WorkerDied,
 )
@@ -80,10 +81,12 @@ def count_events(events: Events) -> Tally:
             tally.observe("rowlease_worker_wait_seconds", *labels, seconds=max(0.0, waited))
 
     def ended(event: Event) -> None:
-        assert isinstance(event, Finished | Failed | Abandoned | LeaseLost | OutcomeRefused)
+        assert isinstance(
+            event, Finished | Failed | Abandoned | Snoozed | LeaseLost | OutcomeRefused
+        )
         labels = (event.request.queue_name, event.request.kind)
         count("rowlease_worker_outcomes_total", *labels, outcome_of(event))
-        if isinstance(event, Finished | Failed):
+        if isinstance(event, Finished | Failed | Snoozed):
             tally.observe("rowlease_worker_run_seconds", *labels, seconds=event.seconds)
 
     def other(event: Event) -> None:
@@ -102,7 +105,7 @@ def count_events(events: Events) -> Tally:
                 count(COUNTED[type(event)])
 
     events.subscribe(claimed, Claimed)
-    events.subscribe(ended, Finished, Failed, Abandoned, LeaseLost, OutcomeRefused)
+    events.subscribe(ended, Finished, Failed, Abandoned, Snoozed, LeaseLost, OutcomeRefused)
     events.subscribe(other, Renewed, Disowned, CallStuck, ScheduleFired, ScheduleNotFired, *COUNTED)
     return tally
 
@@ -116,7 +119,7 @@ COUNTED: dict[type[Event], str] = {
 }
 
 
-def outcome_of(event: Finished | Failed | Abandoned | LeaseLost | OutcomeRefused) -> str:
+def outcome_of(event: Finished | Failed | Abandoned | Snoozed | LeaseLost | OutcomeRefused) -> str:
     """The value of the label `outcome`."""
     match event:
         case Finished():
@@ -125,6 +128,8 @@ def outcome_of(event: Finished | Failed | Abandoned | LeaseLost | OutcomeRefused
             return "dead_letter" if event.dead else "failed"
         case Abandoned():
             return "abandoned"
+        case Snoozed():
+            return "snoozed"
         case LeaseLost():
             return "lease_lost"
         case OutcomeRefused():

@@ -1,4 +1,4 @@
-"""Completes a request in the caller's transaction, on the caller's connection.
+"""Completes or snoozes a request in the caller's transaction, on the caller's connection.
 
 A running task has no store, only the connection on which the task makes its changes. Connections
 are recognised by their attributes, so that no library is imported that the task does not use.
@@ -7,10 +7,12 @@ are recognised by their attributes, so that no library is imported that the task
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any
 
 from rowlease.model import Held
-from rowlease.store.transaction import is_for_asyncio, refuse_autocommit, refuse_unless_ok
+from rowlease.store.calls import milliseconds, storable
+from rowlease.store.transaction import Report, is_for_asyncio, refuse_autocommit, refuse_unless_ok
 
 
 def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, Any, None] | None:
@@ -26,34 +28,48 @@ def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, 
         ConfigError: `bind` would not accept the connection, or it is in autocommit mode.
         Exception: any exception of the connection's library.
     """
+    return _report(connection, Report("complete", held, {"p_results": [result]}))
+
+
+def snooze(
+    connection: Any, held: Held, after: timedelta, reason: str
+) -> Coroutine[Any, Any, None] | None:
+    """Snooze a request. The same as `complete` in everything else."""
+    delays, reasons = [milliseconds(after)], [storable(reason)]
+    return _report(
+        connection, Report("snooze", held, {"p_delays_ms": delays, "p_reasons": reasons})
+    )
+
+
+def _report(connection: Any, report: Report) -> Coroutine[Any, Any, None] | None:
     if hasattr(connection, "run_sync"):  # SQLAlchemy's AsyncConnection or AsyncSession
-        completed: Coroutine[Any, Any, None] = connection.run_sync(_complete, held, result)
-        return completed
+        reported: Coroutine[Any, Any, None] = connection.run_sync(_call, report)
+        return reported
     if is_for_asyncio(connection):
-        return _complete_async(connection, held, result)
-    _complete(connection, held, result)
+        return _call_async(connection, report)
+    _call(connection, report)
     return None
 
 
-def _complete(connection: Any, held: Held, result: str | None) -> None:
+def _call(connection: Any, report: Report) -> None:
     refuse_autocommit(connection)
     if _is_sqlserver(connection):
         from rowlease.store.sqlserver import transaction as sqlserver
 
-        outcome = sqlserver.complete(connection, held, result)
+        outcome = sqlserver.outcome_of(connection, report)
     else:
-        from rowlease.store.postgresql.transaction import completion, execute
+        from rowlease.store.postgresql.transaction import execute, reporting
 
-        ((outcome,),) = execute(connection, completion(held, result))
-    refuse_unless_ok([held], [outcome])
+        ((outcome,),) = execute(connection, reporting(report))
+    refuse_unless_ok([report.held], [outcome])
 
 
-async def _complete_async(connection: Any, held: Held, result: str | None) -> None:
-    from rowlease.store.postgresql.transaction import completion, execute_async
+async def _call_async(connection: Any, report: Report) -> None:
+    from rowlease.store.postgresql.transaction import execute_async, reporting
 
     refuse_autocommit(connection)
-    ((outcome,),) = await execute_async(connection, completion(held, result))
-    refuse_unless_ok([held], [outcome])
+    ((outcome,),) = await execute_async(connection, reporting(report))
+    refuse_unless_ok([report.held], [outcome])
 
 
 def _is_sqlserver(connection: Any) -> bool:

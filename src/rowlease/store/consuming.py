@@ -127,8 +127,7 @@ class Consuming(Calls):
                 OUTCOME,
                 "complete",
                 connection,
-                p_request_ids=[h.request_id for h in held],
-                p_lock_tokens=[h.lock_token for h in held],
+                **_leases(held),
                 p_results=None if results is None else list(results),
             )
         )
@@ -143,8 +142,7 @@ class Consuming(Calls):
         rows = self._rows(
             (*OUTCOME, "dead"),
             "fail",
-            p_request_ids=[h.request_id for h in held],
-            p_lock_tokens=[h.lock_token for h in held],
+            **_leases(held),
             p_errors=[storable(f.error) for f in failures],
             p_retries_ms=[milliseconds(f.after) for f in failures],
             p_dead=[f.dead for f in failures],
@@ -154,12 +152,22 @@ class Consuming(Calls):
 
     def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
         """Give leases up, so that the requests wait again. No attempt is counted."""
+        return outcomes_of(self._rows(OUTCOME, "abandon", **_leases(held)))
+
+    def snooze(
+        self,
+        held: Sequence[Held | LeasedRequest],
+        delays: Sequence[timedelta],
+        reasons: Sequence[str] | None = None,
+    ) -> list[Outcome]:
+        """Make requests wait until later, at least a second each. No attempt is counted."""
         return outcomes_of(
             self._rows(
                 OUTCOME,
-                "abandon",
-                p_request_ids=[h.request_id for h in held],
-                p_lock_tokens=[h.lock_token for h in held],
+                "snooze",
+                **_leases(held),
+                p_delays_ms=[milliseconds(delay) for delay in delays],
+                p_reasons=None if reasons is None else [storable(reason) for reason in reasons],
             )
         )
 
@@ -179,8 +187,7 @@ class Consuming(Calls):
         rows = self._rows(
             (*OUTCOME, "dead"),
             "decline",
-            p_request_ids=[h.request_id for h in held],
-            p_lock_tokens=[h.lock_token for h in held],
+            **_leases(held),
             p_errors=[storable(error) for error in errors],
         )
         return [OUTCOMES[outcome] for _, outcome, _ in rows], [bool(dead) for *_, dead in rows]
@@ -198,8 +205,7 @@ class Consuming(Calls):
             "disown",
             p_worker_id=worker_id,
             p_queue_names=list(queues),
-            p_request_ids=[h.request_id for h in held],
-            p_lock_tokens=[h.lock_token for h in held],
+            **_leases(held),
         )
         return [(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]
 
@@ -214,8 +220,7 @@ class Consuming(Calls):
         rows = self._rows(
             Renewal._fields,
             "renew",
-            p_request_ids=[h.request_id for h in held],
-            p_lock_tokens=[h.lock_token for h in held],
+            **_leases(held),
             p_lease_ms=milliseconds(lease),
             p_started=None if started is None else list(started),
         )
@@ -273,6 +278,14 @@ class Consuming(Calls):
     def maintain(self, limit: int = 1000) -> list[Maintained]:
         """Do one round of housekeeping. If another caller is doing one, do nothing; return []."""
         return self._values(Maintained, "maintain", p_limit=limit)
+
+
+def _leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
+    """The parameters that identify leases."""
+    return {
+        "p_request_ids": [h.request_id for h in held],
+        "p_lock_tokens": [h.lock_token for h in held],
+    }
 
 
 def _claim(rows: list[Any]) -> Claim:

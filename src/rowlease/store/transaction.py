@@ -1,4 +1,4 @@
-"""Checks the caller's own connection, and completions that are part of its transaction.
+"""Checks the caller's own connection, and outcomes that are part of its transaction.
 
 Connections are recognised by their attributes, so that no library is imported that is not in use.
 """
@@ -7,10 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, NamedTuple
 
 from rowlease.errors import ConfigError, LeaseLost
 from rowlease.model import Held, LeasedRequest, Outcome
+
+
+class Report(NamedTuple):
+    """The outcome of a request, in the transaction of a caller.
+
+    Attributes:
+        routine: the routine that reports it.
+        held: the lease.
+        arguments: the arguments of the routine, without ids and tokens.
+    """
+
+    routine: str
+    held: Held
+    arguments: dict[str, list[Any]]
+
+    def given(self) -> dict[str, list[Any]]:
+        """All arguments of the routine."""
+        ids, tokens = [self.held.request_id], [self.held.lock_token]
+        return {"p_request_ids": ids, "p_lock_tokens": tokens, **self.arguments}
 
 
 def is_for_asyncio(connection: Any) -> bool:
@@ -26,7 +45,7 @@ def refuse_autocommit(connection: Any) -> None:
     """Raise ConfigError if each statement on this connection is a transaction of its own."""
     if _commits_each_statement(connection):
         raise ConfigError(
-            "the connection commits each statement by itself (autocommit), so that a completion "
+            "the connection commits each statement by itself (autocommit), so that an outcome "
             "cannot be part of a transaction; begin a transaction first"
         )
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rowlease.clock import now
 from rowlease.context import Context, running
-from rowlease.errors import DeadLetter, Retry, RowleaseError, UnknownTask
+from rowlease.errors import DeadLetter, Retry, RowleaseError, Snooze, UnknownTask
 from rowlease.events import Events
 from rowlease.model import Failure, LeasedRequest, Outcome
 from rowlease.steps import Steps, call, run, run_in
@@ -17,7 +17,7 @@ from rowlease.store import Store
 from rowlease.task_loading import Tasks, registry_of
 from rowlease.tasks import Registry, Task
 from rowlease.testing.where import Where, store_of
-from rowlease.worker.attempt import failed
+from rowlease.worker.attempt import Snoozed, failed
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
@@ -81,7 +81,7 @@ def drain(
         tasks: the tasks, in the same forms as for a Worker.
         queues: the names of the queues; None means all queues that are not empty.
         reraise: true to record a failed attempt and then raise the task's exception, unless it is
-            Retry or DeadLetter. If false, exceptions are only in the returned list.
+            Retry, Snooze or DeadLetter. If false, exceptions are only in the returned list.
         schedules: true to begin with the schedules: those that `tasks` declare are created or
             updated, and the due firings of all schedules for these tasks are enqueued.
         limit: the maximum number of requests to run.
@@ -134,7 +134,7 @@ def _steps(
             )
         ran = yield from _run(store, known, leased, execute)
         done.append(ran)
-        is_signal = isinstance(ran.error, Retry | DeadLetter)
+        is_signal = isinstance(ran.error, Retry | Snooze | DeadLetter)
         if ran.error and not is_signal and (reraise or not isinstance(ran.error, Exception)):
             raise ran.error
     return done
@@ -174,6 +174,9 @@ def _run(
     return Ran(leased, task.parameters.result(result), None, outcome)
 
 
-def _fail(store: Store, leased: LeasedRequest, failure: Failure) -> Outcome:
-    (outcome,) = store.fail([leased], [failure])
+def _fail(store: Store, leased: LeasedRequest, failure: Failure | Snoozed) -> Outcome:
+    if isinstance(failure, Snoozed):
+        (outcome,) = store.snooze([leased], [failure.after], [failure.reason])
+    else:
+        (outcome,) = store.fail([leased], [failure])
     return outcome

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 from rowlease import tasks
-from rowlease.errors import DeadLetter, Retry, WrongArguments
+from rowlease.errors import DeadLetter, Retry, Snooze, WrongArguments
 from rowlease.model import Failure
 from rowlease.tasks import Task
 
@@ -39,18 +39,27 @@ class NotRun(NamedTuple):
     """The task did not begin: the request was taken back before, or its lease had ended."""
 
 
+class Snoozed(NamedTuple):
+    """The task asked to be run again later."""
+
+    after: timedelta
+    reason: str
+
+
 #: How an attempt ended. `NotRun` means that there was no attempt.
-Ending = Returned | Failure | NotRun
+Ending = Returned | Failure | Snoozed | NotRun
 
 
-def failed(task: Task[..., Any], error: BaseException) -> Failure:
-    """Convert an exception that a task raised to a `Failure`."""
+def failed(task: Task[..., Any], error: BaseException) -> Failure | Snoozed:
+    """Convert an exception that a task raised to a `Failure`, or a `Snooze` to `Snoozed`."""
     # isinstance may run code of the exception (its `__class__`), and that code may raise.
     kind, raised = type(error), cast("Any", error)
     try:
         if issubclass(kind, Retry):
             after = None if raised.after is None else retry_after(raised.after.total_seconds())
             return described(raised.reason)._replace(after=after)
+        if issubclass(kind, Snooze):
+            return Snoozed(snooze_for(raised.after.total_seconds()), describe(str(raised.reason)))
         if issubclass(kind, DeadLetter):
             return described(raised.reason)._replace(dead=True)
         if issubclass(kind, WrongArguments):
@@ -65,6 +74,11 @@ def retry_after(seconds: float) -> timedelta | None:
     if math.isnan(seconds):
         return None
     return timedelta(seconds=min(max(0.0, seconds), LONGEST_RETRY))
+
+
+def snooze_for(seconds: float) -> timedelta:
+    """The pause of a snooze. The database raises a pause of less than a second to a second."""
+    return retry_after(seconds) or timedelta(0)
 
 
 def described(error: object) -> Failure:

@@ -16,6 +16,7 @@ class Counts:
     failed: int = 0
     dead: int = 0
     abandoned: int = 0
+    snoozed: int = 0
     lost: int = 0
 
 
@@ -28,6 +29,7 @@ class Summary(NamedTuple):
         failed: attempts that failed.
         dead: requests that became dead letters by an outcome of this worker.
         abandoned: requests abandoned or declined.
+        snoozed: requests that their tasks have snoozed.
         lost: leases lost; the outcomes of their requests did not count.
         crashed: child processes that died.
         undelivered: outcomes that did not reach the database; their requests run again.
@@ -41,6 +43,7 @@ class Summary(NamedTuple):
     failed: int
     dead: int
     abandoned: int
+    snoozed: int
     lost: int
     crashed: int
     undelivered: int
@@ -58,7 +61,7 @@ class Summary(NamedTuple):
     def __str__(self) -> str:
         rate = self.finished / self.seconds if self.seconds else 0.0
         parts = [f"{self.finished:,} finished"]
-        for name in ("failed", "dead", "abandoned", "lost", "crashed", "undelivered"):
+        for name in ("failed", "dead", "abandoned", "snoozed", "lost", "crashed", "undelivered"):
             if count := getattr(self, name):
                 parts.append(f"{count:,} {name}")
         return f"{', '.join(parts)} in {self.seconds:.1f} s ({rate:,.0f}/s)"

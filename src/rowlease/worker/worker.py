@@ -263,6 +263,7 @@ class Worker:
             failed=counts.failed,
             dead=counts.dead,
             abandoned=counts.abandoned,
+            snoozed=counts.snoozed,
             lost=counts.lost + components.leases.num_lost,
             crashed=num_deaths,
             undelivered=components.undelivered,

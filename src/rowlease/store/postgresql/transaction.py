@@ -12,9 +12,8 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from rowlease.errors import ConfigError
-from rowlease.model import Held
-from rowlease.store.postgresql.literals import bigint_array, text_array
-from rowlease.store.transaction import is_for_asyncio
+from rowlease.store.postgresql.literals import LITERALS, text_array
+from rowlease.store.transaction import Report, is_for_asyncio
 
 #: The kinds of connections, for errors.
 KINDS = (
@@ -26,8 +25,8 @@ ASYNC_KINDS = (
     "connection must be an AsyncConnection of psycopg, a Connection of asyncpg, or an "
     "AsyncConnection or AsyncSession of SQLAlchemy"
 )
-#: The parameters of `complete` and their types.
-COMPLETE = {"p_request_ids": "bigint[]", "p_lock_tokens": "bigint[]", "p_results": "text[]"}
+#: The parameters of reports that are strings. The others are numbers.
+TYPES = {"p_results": "text[]", "p_reasons": "text[]"}
 
 
 class RoutineCall(NamedTuple):
@@ -129,11 +128,12 @@ async def execute_async(connection: Any, call: RoutineCall) -> list[Any]:
     raise ConfigError(f"{ASYNC_KINDS}, not {_shown(connection)}")
 
 
-def completion(held: Held, result: str | None) -> RoutineCall:
-    """The call that completes a request and returns the outcome."""
-    ids, tokens = bigint_array([held.request_id]), bigint_array([held.lock_token])
-    arguments = dict(zip(COMPLETE, (ids, tokens, text_array([result])), strict=True))
-    return RoutineCall("complete", ("outcome",), COMPLETE, arguments)
+def reporting(report: Report) -> RoutineCall:
+    """The call that reports an outcome and returns what became of it."""
+    given = report.given()
+    types = {name: TYPES.get(name, "bigint[]") for name in given}
+    arguments = {name: LITERALS[types[name]](value) for name, value in given.items()}
+    return RoutineCall(report.routine, ("outcome",), types, arguments)
 
 
 def _shown(connection: Any) -> str:

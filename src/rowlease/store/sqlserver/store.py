@@ -35,7 +35,7 @@ PAUSES = (0.02, 0.1, 0.3, 1.0)
 #: Idempotent routines: a second call returns `repeat` or changes nothing. Routines that claim are
 #: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
-    "complete", "fail", "abandon", "renew", "report_progress", "begin_load",
+    "complete", "fail", "abandon", "snooze", "renew", "report_progress", "begin_load",
     "promote", "discard_staged", "maintain", "depth",
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",

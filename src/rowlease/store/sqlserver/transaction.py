@@ -1,27 +1,23 @@
-"""Completes a request on the caller's connection to SQL Server."""
+"""Reports the outcome of a request on the caller's connection to SQL Server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
 from rowlease.errors import ConfigError
-from rowlease.model import Held
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import pyodbc
 from rowlease.store.sqlserver.procedures import ProcedureCall
+from rowlease.store.transaction import Report
 
 if TYPE_CHECKING:
     import pyodbc as odbc
 
 
-def complete(connection: Any, held: Held, result: str | None) -> str:
-    """Complete a request on a connection of pyodbc or SQLAlchemy. Return the outcome."""
-    given = {
-        "p_request_ids": [held.request_id],
-        "p_lock_tokens": [held.lock_token],
-        "p_results": [result],
-    }
-    call = ProcedureCall("complete", load_routines("sqlserver")["complete"].params, given)
+def outcome_of(connection: Any, report: Report) -> str:
+    """Make a report on a connection of pyodbc or SQLAlchemy. Return the outcome."""
+    params = load_routines("sqlserver")[report.routine].params
+    call = ProcedureCall(report.routine, params, report.given())
     ((_, outcome),) = call.rows(driver_connection(connection))
     return str(outcome)
 

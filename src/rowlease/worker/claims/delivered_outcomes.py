@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from rowlease.events import Abandoned, Events, Failed, Finished, KindUnknown, LeaseLost
+from rowlease.events import Abandoned, Events, Failed, Finished, KindUnknown, LeaseLost, Snoozed
 from rowlease.model import Outcome
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcomes import Done, NotDone
+from rowlease.worker.claims.outcomes import Done, NotDone, SnoozedRequest
 from rowlease.worker.summary import Counts
 
 #: `repeat` means that the database got the outcome in an earlier call whose answer was lost.
@@ -61,6 +61,13 @@ class DeliveredOutcomes:
             for lease, answer in zip(abandoned, answers, strict=True):
                 if answer in ACCEPTED:
                     self._events.emit(Abandoned(lease.request))
+
+    def snoozed(self, snoozed: Sequence[SnoozedRequest], answers: Sequence[Outcome]) -> None:
+        with self._lock:
+            self._counts.snoozed += self._count_accepted([one.lease for one in snoozed], answers)
+            for (lease, (after, reason), seconds), answer in zip(snoozed, answers, strict=True):
+                if answer in ACCEPTED:
+                    self._events.emit(Snoozed(lease.request, seconds, after, reason))
 
     def declined(
         self, declined: Sequence[Lease], answers: Sequence[Outcome], dead: Sequence[bool]

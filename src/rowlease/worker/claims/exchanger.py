@@ -19,7 +19,7 @@ from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.lost_claims import LostClaims
-from rowlease.worker.claims.outcomes import NotDone, Outcomes
+from rowlease.worker.claims.outcomes import NotDone, Outcomes, SnoozedRequest
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.summary import Counts
 from rowlease.worker.time_limits import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
@@ -163,6 +163,9 @@ class Exchanger:
         if declined := sending.declined:
             self._decline(declined)
             sending.declined = []
+        if snoozed := sending.snoozed:
+            self._snooze(snoozed)
+            sending.snoozed = []
         if not sending and not limit:
             return None
         done, not_done = sending.done, sending.not_done
@@ -192,6 +195,14 @@ class Exchanger:
         errors = [ascii_only(self._tasks.unknown(request.kind)) for request in requests]
         answers, dead = self._store_with_timeout().decline(requests, errors)
         self._delivered.declined(declined, answers, dead)
+
+    def _snooze(self, snoozed: Sequence[SnoozedRequest]) -> None:
+        answers = self._store_with_timeout().snooze(
+            [one.lease.request for one in snoozed],
+            [one.snoozed.after for one in snoozed],
+            [one.snoozed.reason for one in snoozed],
+        )
+        self._delivered.snoozed(snoozed, answers)
 
     def _store_with_timeout(self) -> Consuming:
         lease = self._lease.total_seconds() if self._lease else self._leases.shortest

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rowlease.model import Failure, LeasedRequest
-from rowlease.worker.attempt import Returned
+from rowlease.worker.attempt import Returned, Snoozed
 from rowlease.worker.claims.leases import Lease
 
 
@@ -26,6 +26,14 @@ class NotDone(NamedTuple):
     seconds: float
 
 
+class SnoozedRequest(NamedTuple):
+    """A request that its task has snoozed."""
+
+    lease: Lease
+    snoozed: Snoozed
+    seconds: float
+
+
 @dataclass(slots=True, eq=False)  # compared by identity, so that it can be a key
 class Outcomes:
     """Outcomes that the database does not have yet."""
@@ -34,31 +42,37 @@ class Outcomes:
     not_done: list[NotDone] = field(default_factory=list)
     abandoned: list[Lease] = field(default_factory=list)
     declined: list[Lease] = field(default_factory=list)  # their kinds are unknown to this worker
+    snoozed: list[SnoozedRequest] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.done) + len(self.not_done) + len(self.abandoned) + len(self.declined)
+        ended = len(self.done) + len(self.not_done) + len(self.snoozed)
+        return ended + len(self.abandoned) + len(self.declined)
 
-    def add(self, lease: Lease, ending: Returned | Failure, seconds: float) -> None:
+    def add(self, lease: Lease, ending: Returned | Failure | Snoozed, seconds: float) -> None:
         """Add the outcome of one attempt."""
         if isinstance(ending, Failure):
             self.not_done.append(NotDone(lease, ending, seconds))
+        elif isinstance(ending, Snoozed):
+            self.snoozed.append(SnoozedRequest(lease, ending, seconds))
         else:
             self.done.append(Done(lease, ending.result, seconds))
 
     def copy(self) -> Outcomes:
         """A shallow copy: assigning a field of this object does not change the copy."""
-        return Outcomes(self.done, self.not_done, self.abandoned, self.declined)
+        return Outcomes(self.done, self.not_done, self.abandoned, self.declined, self.snoozed)
 
     def requests(self) -> list[LeasedRequest]:
         """The requests that have these outcomes."""
-        done, not_done = ([one.lease for one in part] for part in (self.done, self.not_done))
-        return [lease.request for lease in (*done, *not_done, *self.abandoned, *self.declined)]
+        ended: list[Done | NotDone | SnoozedRequest] = [*self.done, *self.not_done, *self.snoozed]
+        leases = [one.lease for one in ended]
+        return [lease.request for lease in (*leases, *self.abandoned, *self.declined)]
 
     def extend(self, more: Outcomes) -> None:
         self.done += more.done
         self.not_done += more.not_done
         self.abandoned += more.abandoned
         self.declined += more.declined
+        self.snoozed += more.snoozed
 
     def halves(self) -> list[Outcomes]:
         """The outcomes of completed and failed requests, in two parts of about the same size."""

@@ -21,7 +21,7 @@ from rowlease.errors import SoftTimeLimitExceeded
 from rowlease.model import Failure
 from rowlease.task_loading import load_places
 from rowlease.tasks import Task
-from rowlease.worker.attempt import Ending, NotRun, Returned, describe, failed
+from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, describe, failed
 from rowlease.worker.slots import wire
 from rowlease.worker.slots.shared_memory import (
     BEGUN,
@@ -77,7 +77,7 @@ def serve(
             wire.write(outcomes_fd, code, now() - started, body)
 
 
-def run(task: Task[..., Any], payload: bytes) -> Returned | Failure:
+def run(task: Task[..., Any], payload: bytes) -> Returned | Failure | Snoozed:
     """Run one request. An exception of the task becomes a `Failure`."""
     try:
         with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():

@@ -204,7 +204,7 @@ class ChildProcess:
         data, place, header = self._incoming, 0, wire.OUTCOME.size
         while len(data) - place >= header:
             size, code, seconds = wire.OUTCOME.unpack_from(data, place)
-            if not (size <= MAX_PAYLOAD_BYTES and code <= wire.NOT_RUN and 0 <= seconds < math.inf):
+            if not (size <= MAX_PAYLOAD_BYTES and code <= wire.SNOOZED and 0 <= seconds < math.inf):
                 self._end("was killed because a task had written into the pipe to its worker")
                 place = len(data)
                 break

@@ -21,7 +21,7 @@ from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
 from rowlease.model import Failure
 from rowlease.tasks import Registry, Task
-from rowlease.worker.attempt import Ending, NotRun, Returned, failed
+from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, failed
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.shared_memory import MAX_NOTE
 from rowlease.worker.slots.slot import Answer, Death
@@ -198,7 +198,7 @@ class CoroutineSlot:
         self._owner.answer(Answer(self, lease, ending, now() - started))
 
 
-async def attempt(task: Task[..., Any], payload: str) -> Returned | Failure:
+async def attempt(task: Task[..., Any], payload: str) -> Returned | Failure | Snoozed:
     """Run one request. An exception of the task becomes a `Failure`."""
     limit = task.soft_time_limit
     timeout = asyncio.timeout(limit.total_seconds()) if limit else None

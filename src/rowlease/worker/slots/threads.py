@@ -11,12 +11,12 @@ from typing import Any
 
 from rowlease.model import Failure
 from rowlease.tasks import Task
-from rowlease.worker.attempt import Returned, failed
+from rowlease.worker.attempt import Returned, Snoozed, failed
 
 
 async def attempt(
     task: Task[..., Any], payload: str, expire: Callable[[], object]
-) -> Returned | Failure:
+) -> Returned | Failure | Snoozed:
     """Run one request in its own thread. An exception of the task becomes a `Failure`.
 
     A thread cannot be killed. When this coroutine is cancelled, the thread goes on until the task
@@ -28,10 +28,10 @@ async def attempt(
             raised in another thread.
     """
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[Returned | Failure] = loop.create_future()
+    ended: asyncio.Future[Returned | Failure | Snoozed] = loop.create_future()
     context = copy_context()
 
-    def settle(ending: Returned | Failure) -> None:
+    def settle(ending: Returned | Failure | Snoozed) -> None:
         if not ended.done():
             ended.set_result(ending)
 
@@ -52,7 +52,7 @@ async def attempt(
             timer.cancel()
 
 
-def run(task: Task[..., Any], payload: str) -> Returned | Failure:
+def run(task: Task[..., Any], payload: str) -> Returned | Failure | Snoozed:
     """Run one request in this thread. An exception of the task becomes a `Failure`."""
     try:
         return Returned(task.run(payload))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowlease.model import Failure
-from rowlease.worker.attempt import Ending, NotRun, Returned, retry_after
+from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, retry_after, snooze_for
 
 #: The header of a request: the size of the payload in bytes, the index of the task, the end of the
 #: lease (by `clock.now`), the request's id, its lock token, its attempt, and its maximum number of
@@ -22,10 +22,11 @@ REQUEST = struct.Struct("=IHdqqII")
 OUTCOME = struct.Struct("=IBd")
 #: The codes of outcomes. READY and BROKEN are the answers to the set-up. The body of DONE is the
 #: result, if there is one. The body of FAILED and DEAD is the error, its type and its traceback,
-#: separated by NUL. The body of RETRY is SECONDS, then the same three strings. NOT_RUN means that
-#: the request was taken back, or that its lease had ended.
-READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN = range(7)
-#: The pause before a retry, in seconds.
+#: separated by NUL. The body of RETRY is SECONDS, then the same three strings; the body of SNOOZED
+#: is SECONDS, then the reason. NOT_RUN means that the request was taken back, or that its lease had
+#: ended.
+READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN, SNOOZED = range(8)
+#: The pause before a retry, or of a snooze, in seconds.
 SECONDS = struct.Struct("=d")
 #: The header of the set-up, the first message: the size of the JSON in bytes. `child_program` has a
 #: copy, because it reads the set-up before it can import this module.
@@ -41,6 +42,8 @@ def packed(ending: Ending) -> tuple[int, bytes]:
         return DONE, b"" if ending.result is None else ending.result.encode()
     if isinstance(ending, NotRun):
         return NOT_RUN, b""
+    if isinstance(ending, Snoozed):
+        return SNOOZED, SECONDS.pack(ending.after.total_seconds()) + ending.reason.encode()
     parts = (ending.error, ending.error_type or "", ending.traceback or "")
     text = "\0".join(part.replace("\0", NUL) for part in parts).encode()
     if ending.after is not None:
@@ -57,6 +60,9 @@ def unpacked(code: int, body: bytes) -> Ending:
             return Returned(body.decode() if body else None)
         except UnicodeDecodeError:
             return Failure("the task wrote into the pipe to its worker: its result is not text")
+    if code == SNOOZED and len(body) >= SECONDS.size:
+        (seconds,) = SECONDS.unpack_from(body)
+        return Snoozed(snooze_for(seconds), body[SECONDS.size :].decode(errors="replace"))
     after = None
     if code == RETRY and len(body) >= SECONDS.size:
         (seconds,) = SECONDS.unpack_from(body)

@@ -1,0 +1,32 @@
+-- explain_scheduled: explain why a request is not due yet; a part of explain.
+-- params:   p_request_id bigint, p_now timestamptz
+-- returns:  reason text -- 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'scheduled', message text
+-- errors:   none
+-- locks:    none
+-- why:      a request of an unknown kind is due again within 30 s, each time it was declined.
+create or replace function rowlease_internal.explain_scheduled(
+  p_request_id bigint, p_now timestamptz, out reason text, out message text
+) language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_request rowlease.queue;
+  v_due     text;
+begin
+  select * into v_request from rowlease.queue q where q.request_id = p_request_id;
+  v_due := format('it is due at %s, in %s', v_request.due_time,
+                  date_trunc('second', v_request.due_time - p_now));
+  select w.reason, w.message into reason, message
+    from rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now) w
+   where w.reason <> 'no_worker' and v_request.due_time <= p_now + interval '30 seconds';
+  if reason is null then
+    select 'snoozed', format('its task snoozed it at %s%s; %s', a.ended_time, ': ' || nullif(a.error, ''),
+                             v_due)
+      into reason, message
+      from rowlease.attempt a
+     where a.request_id = v_request.request_id and a.lock_token = v_request.lock_token
+       and a.outcome = 'snoozed';
+  end if;
+  reason := coalesce(reason, 'scheduled');
+  message := coalesce(message, v_due);
+end $$;

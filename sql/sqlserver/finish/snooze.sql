@@ -1,0 +1,71 @@
+-- snooze: make leased requests wait until later, because their tasks ask for it; no attempt is counted.
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max),
+--           p_delays_ms nvarchar(max) (at least 1 s), p_reasons nvarchar(max)
+-- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', in the
+--           order given
+-- errors:   RL001 arrays of different lengths
+-- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
+-- why:      the task decides this, so the number of snoozes has no limit. But the shortest delay is a
+--           second, so that a request that is always snoozed does not keep a worker busy. The attempts
+--           keep only the last snooze of a request, so that snoozes do not displace errors. A request
+--           whose cancellation was requested is cancelled instead.
+create or alter procedure rowlease.snooze
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_delays_ms nvarchar(max),
+  @p_reasons nvarchar(max) = null
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now();
+declare @lengths nvarchar(max) = coalesce(@p_delays_ms, N'[]');
+declare @done nvarchar(max), @groups nvarchar(max), @cancelled nvarchar(max);
+declare @judged table (RequestId bigint not null primary key, DelayMs bigint not null,
+                       Reason nvarchar(max), CancelRequested bit not null);
+declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
+exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @lengths, @p_reasons;
+create table #held (RequestId bigint not null primary key);
+begin transaction;
+exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens;
+set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+insert into @judged (RequestId, DelayMs, Reason, CancelRequested)
+select q.RequestId,
+       case when cast(m.value as bigint) > 315360000000 then 315360000000  -- ten years
+            when cast(m.value as bigint) > 1000 then cast(m.value as bigint) else 1000 end,
+       left(r.value, 2000), q.CancelRequested
+  from (select p.*, row_number() over (partition by p.request_id order by p.place) as turn
+          from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as p
+          join rowlease.Queue as h on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
+  join #held as i on i.RequestId = g.request_id
+  join rowlease.Queue as q on q.RequestId = g.request_id
+  left join openjson(@p_delays_ms) as m on cast(m.[key] as int) = g.place
+  left join openjson(@p_reasons) as r on cast(r.[key] as int) = g.place
+ where g.turn = 1;
+insert into rowlease.QueueDepth (QueueName, Priority, Processing, Scheduled)
+select q.QueueName, q.Priority, -count(*), count(*)
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+ group by q.QueueName, q.Priority;
+delete from rowlease.Attempt
+ where Outcome = 'snoozed' and RequestId in (select j.RequestId from @judged as j);
+insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
+                              Outcome, Error, ExpiresTime)
+select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),
+       @now, 'snoozed', j.Reason, dateadd(day, 1, @now)
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+exec rowlease_internal.trim_attempts @p_request_ids;
+update q
+   set Status = 'Scheduled',
+       DueTime = case when j.CancelRequested = 1 then q.DueTime
+                      else rowlease_internal.add_ms(@now, j.DelayMs) end,
+       NumAttempts = q.NumAttempts - 1, NumAbandons = 0, LockedBy = null, LockExpiresTime = null,
+       StartedTime = null, CancelRequested = 0
+  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
+                    from @judged as j where j.CancelRequested = 1);
+set @groups = (select g.queue_name as q, g.group_key as g
+                 from rowlease_internal.groups_of(@cancelled) as g for json path);
+exec rowlease_internal.take_out @cancelled, @groups, @now;
+insert into @answer (Place, RequestId, Outcome)
+select o.place, o.request_id, o.outcome
+  from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;
+commit transaction;
+select a.RequestId as request_id, a.Outcome as outcome from @answer as a order by a.Place;

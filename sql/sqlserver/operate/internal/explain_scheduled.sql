@@ -1,0 +1,31 @@
+-- explain_scheduled: explain why a request is not due yet; a part of explain.
+-- params:   p_request_id bigint, p_now datetime2(6), p_reason varchar(20) output,
+--           p_message nvarchar(4000) output
+-- returns:  in p_reason 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'scheduled', in p_message a
+--           sentence
+-- errors:   none
+-- locks:    none
+-- why:      a request of an unknown kind is due again within 30 s, each time it was declined.
+create or alter procedure rowlease_internal.explain_scheduled
+  @p_request_id bigint, @p_now datetime2(6), @p_reason varchar(20) output,
+  @p_message nvarchar(4000) output
+as
+set nocount on;
+set xact_abort on;
+declare @queue nvarchar(100), @kind nvarchar(200), @due datetime2(6), @token bigint;
+declare @text nvarchar(400);
+select @queue = q.QueueName, @kind = q.Kind, @due = q.DueTime, @token = q.LockToken
+  from rowlease.Queue as q where q.RequestId = @p_request_id;
+set @text = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
+                   rowlease_internal.seconds_text(datediff_big(microsecond, @p_now, @due) / 1000000));
+if @due <= dateadd(second, 30, @p_now)
+  exec rowlease_internal.explain_workers @queue, @kind, @p_now, @p_reason output, @p_message output;
+if @p_reason is null or @p_reason = 'no_worker'
+begin
+  select @p_reason = 'scheduled', @p_message = @text;
+  select @p_reason = 'snoozed',
+         @p_message = concat(N'its task snoozed it at ', rowlease_internal.time_text(a.EndedTime),
+                             N': ' + nullif(a.Error, N''), N'; ', @text)
+    from rowlease.Attempt as a
+   where a.RequestId = @p_request_id and a.LockToken = @token and a.Outcome = 'snoozed';
+end;
