@@ -20,3 +20,20 @@ def duration(text: str) -> timedelta:
         return timedelta(seconds=float(number) * UNITS[unit or "s"])
     except (ValueError, KeyError, OverflowError):
         raise ValueError(f"{text!r} is not a duration; write 250ms, 30s, 1h or 7d") from None
+
+
+def written(seconds: float | None) -> str:
+    """A duration such as `0.3s`, `42s`, `3m 20s`, `5h 1m` or `2d 3h`."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    for size, unit, part, smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
+        if whole >= size:
+            return f"{whole // size}{unit} {whole % size // part}{smaller}"
+    return f"{whole}s"

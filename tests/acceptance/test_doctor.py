@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowlease.cli import cli
-from rowlease.cli.doctor import examine
+from rowlease.doctor import examine
 from rowlease.errors import AccessDenied, SchemaMismatch
 from rowlease.store import Store, open_store
 from rowlease.store.routines import load_routines
@@ -90,7 +90,7 @@ def test_a_user_who_may_not_compare_the_schema_learns_why(
     def refused(dsn: str) -> None:
         raise AccessDenied("the user cannot see all definitions; grant it VIEW DEFINITION")
 
-    monkeypatch.setattr("rowlease.store.schema_differences", refused)
+    monkeypatch.setattr("rowlease.doctor.schema_differences", refused)
     (found,) = examine(dsn)
     assert (found.finding, found.subject) == ("drift", "the schema")
     assert found.message == "the schema was not compared with this release"

@@ -9,10 +9,11 @@ from typing import cast
 import pytest
 from rich.console import Console
 
+from rowlease.durations import written as duration
 from rowlease.errors import StoreError, StoreUnavailable
 from rowlease.model import Depth, QueueState, WorkerState
 from rowlease.store import Store
-from rowlease.top.frame import Frame, duration
+from rowlease.top.frame import Frame
 from rowlease.top.sample import Queue, Sampler, TopSample
 from rowlease.top.screen import again
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from rowlease.cli.dashboard import dashboard
 from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
 from rowlease.cli.doctor import doctor
@@ -54,6 +55,7 @@ def cli() -> None:
       rowlease depth                            count requests that wait, run or have failed
       rowlease requests list                    find requests; `requests show` shows one
       rowlease top                              show queues and workers live
+      rowlease dashboard                        show the same and more in a browser
       rowlease doctor                           find what is wrong, with an action for each
       rowlease exporter                         serve metrics of the database to Prometheus
       rowlease report                           report throughput, waits and failures
@@ -72,6 +74,7 @@ for command in (
     depth,
     requests,
     top,
+    dashboard,
     report,
     doctor,
     exporter,

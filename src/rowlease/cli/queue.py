@@ -112,7 +112,7 @@ def change(
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
     """List all queues, with the number of requests in each status."""
-    from rowlease.top.frame import duration as age
+    from rowlease.durations import written as age
 
     with opened(dsn) as queues:
         rows = [as_data(row) for row in queues.list()]
@@ -136,8 +136,8 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 @json_option
 def show(name: str, dsn: str | None, as_json: bool) -> None:
     """Show the settings of a queue, and the number of its requests in each status."""
+    from rowlease.durations import written as age
     from rowlease.queues import shown
-    from rowlease.top.frame import duration as age
 
     with opened(dsn) as queues:
         data = as_data(queues.show(name))

@@ -6,6 +6,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from rowlease.durations import written as duration
 from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
 from rowlease.worker.time_limits import WORKER_SILENT
@@ -151,20 +152,3 @@ def rate(value: float | None, style: str = "") -> Text:
     if value is None:
         return Text("-", style="dim")
     return Text(f"{value:,.0f}" if value >= 10 else f"{value:.1f}", style=style if value else "dim")
-
-
-def duration(seconds: float | None) -> str:
-    """A duration such as `0.3s`, `42s`, `3m 20s`, `5h 1m` or `2d 3h`."""
-    if seconds is None:
-        return "-"
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    whole = int(seconds)
-    for size, unit, part, smaller in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if whole >= size:
-            return f"{whole // size}{unit} {whole % size // part}{smaller}"
-    return f"{whole}s"

@@ -1,0 +1,148 @@
+"""`rowlease dashboard`."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import socket
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rowlease.cli.options import dsn_option, needs_extra
+from rowlease.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rowlease.dashboard import Dashboard
+
+#: The environment variables with the tokens of the two roles.
+READER_TOKEN, OPERATOR_TOKEN = (
+    "ROWLEASE_DASHBOARD_READER_TOKEN",
+    "ROWLEASE_DASHBOARD_OPERATOR_TOKEN",
+)
+#: The maximum number of open connections; further ones are refused.
+CONNECTIONS = 200
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True)
+@click.option(
+    "--actions",
+    is_flag=True,
+    help="Without tokens, let visitors of this machine change queues and requests.",
+)
+@click.option(
+    "--tls-certificate", type=click.Path(exists=True, path_type=Path), help="A PEM file for HTTPS."
+)
+@click.option(
+    "--tls-key", type=click.Path(exists=True, path_type=Path), help="Its private key, a PEM file."
+)
+@click.option(
+    "--proxy",
+    metavar="ADDRESSES",
+    help="The addresses of the proxy that serves the dashboard by HTTPS, with commas between them. "
+    "It must send X-Forwarded-Proto and X-Forwarded-For.",
+)
+@dsn_option
+def dashboard(
+    dsn: str | None,
+    host: str,
+    port: int,
+    actions: bool,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    proxy: str | None,
+) -> None:
+    """Serve pages of queues, requests, workers and errors to a browser.
+
+    By default, only this machine is served, and pages change nothing. To serve other machines, or
+    to require a login, set ROWLEASE_DASHBOARD_READER_TOKEN or ROWLEASE_DASHBOARD_OPERATOR_TOKEN (or
+    both) to a secret of 16 characters or more: `openssl rand -base64 32`. Other machines are served
+    by HTTPS only. The database user needs the role rowlease_reader, for actions rowlease_operator.
+    """
+    needs_extra("dashboard", "starlette", "jinja2", "uvicorn")
+    from rowlease.dashboard import Dashboard
+    from rowlease.database import database
+    from rowlease.store import open_store
+
+    reader, operator = os.environ.get(READER_TOKEN), os.environ.get(OPERATOR_TOKEN)
+    has_tokens = bool(reader or operator)
+    if (tls_certificate is None) != (tls_key is None):
+        raise ConfigError("HTTPS needs both --tls-certificate and --tls-key")
+    if not (is_loopback(host) or has_tokens):
+        raise ConfigError(
+            f"{host} can be reached by other machines, so visitors must log in; set {READER_TOKEN} "
+            f"or {OPERATOR_TOKEN}: `openssl rand -base64 32`"
+        )
+    if not (is_loopback(host) or tls_certificate or proxy):
+        raise ConfigError(
+            f"{host} can be reached by other machines, which must use HTTPS, because tokens and "
+            "payloads are secret; give --tls-certificate and --tls-key, or the --proxy that does it"
+        )
+    if actions and has_tokens:
+        raise ConfigError(f"with tokens, the role decides; set {OPERATOR_TOKEN} for actions")
+    with database(dsn) as found:
+        with closing(open_store(found)) as store:
+            store.check_schema()
+        made = Dashboard(
+            found,
+            reader_token=reader or None,
+            operator_token=operator or None,
+            local_role="operator" if actions else "reader",
+        )
+        serve(made, host, port, tls_certificate, tls_key, proxy)
+
+
+def serve(
+    made: Dashboard,
+    host: str,
+    port: int,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    proxy: str | None,
+) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Raises:
+        ConfigError: the address or the port cannot be used.
+    """
+    import uvicorn
+
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host}, port {port}: {error.strerror}; give another --host or --port"
+        ) from error
+    config = uvicorn.Config(
+        made,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=proxy is not None,
+        forwarded_allow_ips=proxy,
+        ssl_certfile=tls_certificate,
+        ssl_keyfile=tls_key,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=5,
+    )
+    address = f"[{host}]" if ":" in host else host
+    scheme = "https" if tls_certificate else "http"
+    click.echo(f"dashboard: {scheme}://{address}:{listener.getsockname()[1]}/")
+    # uvicorn raises the signal again when it has ended, but the embedded server must be stopped.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    with listener, suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,218 @@
+"""Charts as SVG, drawn by the server. Labels are HTML, so that they stay readable on a phone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from rowlease.dashboard import samples as figures
+from rowlease.dashboard.samples import Sample
+from rowlease.dashboard.texts import milliseconds, number, rate
+from rowlease.theme import colour_of
+
+#: The size of the drawing, in its own units. The page stretches it.
+WIDTH, HEIGHT = 600.0, 100.0
+#: The number of rows of the table that says the same as the chart.
+ROWS = 12
+
+Values = Sequence[float | None]
+
+
+class Series(NamedTuple):
+    """A line or an area.
+
+    Attributes:
+        path: the `d` of the SVG path.
+        mark: the class that gives the line its colour and its dashes.
+        colour: the colour of an area.
+        now: the latest value, as text.
+    """
+
+    name: str
+    path: str
+    mark: str
+    colour: str
+    now: str
+
+
+class Chart(NamedTuple):
+    """A chart. `grid` has the labels of the y axis, with their heights from the top."""
+
+    name: str
+    title: str
+    empty: str
+    series: list[Series]
+    grid: list[tuple[float, str]]
+    begin: datetime | None
+    heads: list[str]
+    rows: list[tuple[datetime, list[str]]]
+
+    @property
+    def summary(self) -> str:
+        """The latest values as a sentence, for a screen reader."""
+        return ", ".join(f"{one.name}: {one.now}" for one in self.series) or self.empty
+
+
+def depth_chart(samples: list[Sample], queue: str | None = None) -> Chart:
+    """How many requests wait, a layer for each priority, the most urgent at the bottom."""
+    counts = [sample.pending(queue) for sample in samples]
+    priorities = sorted({one for count in counts for one in count}, reverse=True)
+    sums = [0.0] * len(counts)
+    layers = []
+    for priority in priorities:
+        values = [count.get(priority, 0) for count in counts]
+        below, sums = sums, [low + value for low, value in zip(sums, values, strict=True)]
+        layers.append((priority, values, below, sums))
+    top = round_up(max(sums, default=0))
+    scale = _linear(top)
+    found = [
+        Series(
+            f"priority {priority}", area(below, above, scale), "area", colour_of(priority),
+            number(values[-1]),
+        )
+        for priority, values, below, above in layers
+    ]  # fmt: skip
+    return _chart(
+        "depth", "Waiting, by priority", "nothing has been waiting", found, top, number, samples,
+        [values for _, values, *_ in layers],
+    )  # fmt: skip
+
+
+def rate_chart(samples: list[Sample], queue: str | None = None) -> Chart:
+    """Completed requests per second."""
+    done = [None, *(rate for rate, _ in figures.rates(samples, queue))][: len(samples)]
+    return _lines(
+        "rates", "Completed per second", "nothing has been completed", samples,
+        {"completed": (done, "line-1")}, rate,
+    )  # fmt: skip
+
+
+def failure_chart(samples: list[Sample], queue: str | None = None) -> Chart:
+    """Failed attempts per second."""
+    failed = [None, *(rate for _, rate in figures.rates(samples, queue))][: len(samples)]
+    return _lines(
+        "failures", "Failed attempts per second", "no attempt has failed", samples,
+        {"failed": (failed, "line-bad")}, rate,
+    )  # fmt: skip
+
+
+def wait_chart(samples: list[Sample], queue: str | None = None) -> Chart:
+    """Percentiles of the time from due to claimed, on a logarithmic axis."""
+    lines: dict[str, tuple[Values, str]] = {
+        "p50": (figures.waits(samples, lambda one: one.wait_p50_ms, queue), "line-1"),
+        "p95": (figures.waits(samples, lambda one: one.wait_p95_ms, queue), "line-2"),
+        "p99": (figures.waits(samples, lambda one: one.wait_p99_ms, queue), "line-3"),
+    }
+    found = [value for values, _ in lines.values() for value in values if value is not None]
+    top = 10.0 ** max(1, math.ceil(math.log10(max(found, default=1) or 1)))
+    scale = _logarithmic(top)
+    series = [
+        Series(name, line(values, scale), mark, "", milliseconds(_last(values)))
+        for name, (values, mark) in lines.items()
+    ]
+    return _chart(
+        "waits", "Wait before the start", "nothing has been completed", series if found else [],
+        top, milliseconds, samples, [values for values, _ in lines.values()], scale,
+    )  # fmt: skip
+
+
+def area(below: Values, above: Values, scale: Callable[[float], float]) -> str:
+    """The outline of an area between two lines."""
+    if len(above) < 2:
+        return ""
+    upper = [f"{x:.1f},{scale(value or 0):.1f}" for x, value in _places(above)]
+    lower = [f"{x:.1f},{scale(value or 0):.1f}" for x, value in _places(below)]
+    return "M" + "L".join([*upper, *reversed(lower)]) + "Z"
+
+
+def line(values: Values, scale: Callable[[float], float]) -> str:
+    """A line with gaps where there is no value. A value between two gaps is a short dash."""
+    parts: list[str] = []
+    drawing = False
+    for x, value in _places(values):
+        if value is None:
+            drawing = False
+            continue
+        parts.append(f"{'L' if drawing else 'M'}{x:.1f},{scale(value):.1f}" + "h1" * (not drawing))
+        drawing = True
+    return "".join(parts)
+
+
+def round_up(value: float) -> float:
+    """The next of 1, 2, 5, 10, 20 … that is at least `value`."""
+    if value <= 1:
+        return 1.0
+    decade = 10.0 ** math.floor(math.log10(value))
+    return next(step * decade for step in (1, 2, 5, 10) if step * decade >= value * 0.9999)
+
+
+def _lines(
+    name: str,
+    title: str,
+    empty: str,
+    samples: list[Sample],
+    lines: dict[str, tuple[Values, str]],
+    written: Callable[[float | None], str],
+) -> Chart:
+    found = [value for values, _ in lines.values() for value in values if value]
+    top = round_up(max(found, default=0))
+    scale = _linear(top)
+    series = [
+        Series(key, line(values, scale), mark, "", written(_last(values)))
+        for key, (values, mark) in lines.items()
+    ]
+    every = [values for values, _ in lines.values()]
+    return _chart(name, title, empty, series if found else [], top, written, samples, every)
+
+
+def _chart(
+    name: str,
+    title: str,
+    empty: str,
+    series: list[Series],
+    top: float,
+    written: Callable[..., str],
+    samples: list[Sample],
+    values: Sequence[Values],
+    scale: Callable[[float], float] | None = None,
+) -> Chart:
+    labels = [top, top / 2, 0] if scale is None else [10.0**n for n in range(9) if 10.0**n <= top]
+    shown = scale or _linear(top)
+    grid = [(shown(label), written(_whole(label))) for label in labels]
+    chosen = list(range(len(samples) - 1, -1, -max(1, len(samples) // ROWS)))[:ROWS]
+    rows = [(samples[at].time, [written(each[at]) for each in values]) for at in chosen]
+    return Chart(
+        name,
+        title,
+        empty,
+        [one for one in series if one.path],
+        grid,
+        samples[0].time if samples else None,
+        [one.name for one in series],
+        rows if series else [],
+    )
+
+
+def _whole(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+def _last(values: Values) -> float | None:
+    return values[-1] if values else None
+
+
+def _places(values: Values) -> list[tuple[float, float | None]]:
+    """Each value with its place on the x axis, of which the last is at the right end."""
+    step = WIDTH / (figures.KEPT - 1)
+    return [(WIDTH - (len(values) - 1 - n) * step, value) for n, value in enumerate(values)]
+
+
+def _linear(top: float) -> Callable[[float], float]:
+    return lambda value: HEIGHT * (1 - value / top)
+
+
+def _logarithmic(top: float) -> Callable[[float], float]:
+    decades = math.log10(top)
+    return lambda value: HEIGHT * (1 - math.log10(max(value, 1)) / decades)

@@ -1,0 +1,255 @@
+"""Who may see and do what: logins, roles, and the checks of each form."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Literal, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from starlette.datastructures import QueryParams
+from starlette.requests import HTTPConnection, Request
+
+from rowlease.errors import ConfigError
+
+Role = Literal["reader", "operator"]
+V = TypeVar("V")
+#: The minimum length of a token.
+SHORTEST = 16
+#: Seconds after which a login ends.
+LOGIN_LASTS = 12 * 3600.0
+#: The maximum number of logins, and of addresses whose failed logins are counted.
+MOST = 1000
+#: The number of failed logins that an address has in a minute.
+FAILURES = 10
+#: The maximum size of a form, in bytes. A form holds names and the ids of selected requests.
+MOST_FORM = 65_536
+COOKIE = "rowlease_dashboard"
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+
+#: No script, style, picture or frame of another origin, and none that is written in the page.
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+STRICT_TRANSPORT = "max-age=31536000"
+
+
+class Refused(Exception):
+    """A request that is not answered with its page.
+
+    Attributes:
+        status: the HTTP status.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Visitor(NamedTuple):
+    """Who sent a request.
+
+    Attributes:
+        role: None if the visitor must log in.
+        cookie: the value of the visitor's cookie.
+        csrf: the token that each form of this visitor has.
+        has_login: whether the visitor has logged in here.
+    """
+
+    role: Role | None
+    cookie: str
+    csrf: str
+    has_login: bool
+
+    @property
+    def may_act(self) -> bool:
+        return self.role == "operator"
+
+
+class Login(NamedTuple):
+    role: Role
+    ends: float
+
+
+class Guard:
+    """Decides about each request.
+
+    Args:
+        tokens: the token of each role. If there is none, only visitors of this machine are let in.
+        local_role: the role of visitors of this machine, if there are no tokens.
+        authorize: a function of the program in which the dashboard is mounted. It gets the
+            connection and returns the visitor's role, or None. It replaces tokens.
+
+    Raises:
+        ConfigError: a token is too short, or both roles have the same.
+    """
+
+    def __init__(
+        self,
+        tokens: Mapping[Role, str],
+        local_role: Role = "reader",
+        authorize: Callable[[HTTPConnection], Role | None] | None = None,
+    ) -> None:
+        for role, token in tokens.items():
+            if len(token) < SHORTEST:
+                raise ConfigError(
+                    f"the dashboard's token of the role {role} has {len(token)} characters; "
+                    f"{SHORTEST} or more are needed: run `openssl rand -base64 32`"
+                )
+        if len(set(tokens.values())) < len(tokens):
+            raise ConfigError("both roles of the dashboard have the same token; give each its own")
+        self.needs_login = bool(tokens)
+        self._tokens = {role: _digest(token) for role, token in tokens.items()}
+        self._local_role = local_role
+        self._authorize = authorize
+        self._key = secrets.token_bytes(32)
+        self._logins: OrderedDict[str, Login] = OrderedDict()
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+
+    def visitor(self, request: HTTPConnection) -> Visitor:
+        """Who sent the request.
+
+        Raises:
+            Refused: the request comes from elsewhere, and there are no logins.
+        """
+        cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
+        login = self._logins.get(cookie)
+        if login is not None and login.ends < monotonic():
+            del self._logins[cookie]
+            login = None
+        role: Role | None
+        if self._authorize is not None:
+            role = self._authorize(request)
+            if role is None:
+                raise Refused(403, "you have no access to this dashboard")
+        elif self._tokens:
+            role = None if login is None else login.role
+        elif is_local(request):
+            role = self._local_role
+        else:
+            raise Refused(
+                403,
+                "without logins, the dashboard answers only this machine by the name localhost; "
+                "give it tokens",
+            )
+        csrf = hmac.digest(self._key, cookie.encode("utf-8", "surrogatepass"), "sha256").hex()
+        return Visitor(role, cookie, csrf, login is not None)
+
+    def check(self, visitor: Visitor, request: Request, form: QueryParams) -> None:
+        """Refuse a form of another origin, or of another visitor.
+
+        Raises:
+            Refused: the form is not from a page of this dashboard that this visitor was shown.
+        """
+        if not is_same_origin(request):
+            raise Refused(403, "the request comes from another site")
+        if not _equal(form.get("csrf", ""), visitor.csrf):
+            raise Refused(403, "the form is too old; go back, load the page again and repeat it")
+
+    def log_in(self, address: str, token: str) -> str | None:
+        """The cookie of a new login; None if no role has this token.
+
+        Every token is compared, in constant time.
+
+        Raises:
+            Refused: the address had too many failed logins in the last minute.
+        """
+        now = monotonic()
+        failed = [time for time in self._failures.get(address, []) if time > now - 60]
+        if len(failed) >= FAILURES:
+            raise Refused(429, "too many failed logins; wait a minute")
+        given = _digest(token)
+        found = [
+            role for role, wanted in self._tokens.items() if hmac.compare_digest(given, wanted)
+        ]
+        if not found:
+            _put(self._failures, address, [*failed, now])
+            return None
+        cookie = secrets.token_urlsafe(32)
+        _put(self._logins, cookie, Login(found[0], now + LOGIN_LASTS))
+        return cookie
+
+    def log_out(self, visitor: Visitor) -> None:
+        self._logins.pop(visitor.cookie, None)
+
+
+def is_local(request: HTTPConnection) -> bool:
+    """Whether the request comes from this machine, to a name of this machine.
+
+    The name matters, because any site can have a name with the address 127.0.0.1.
+    """
+    try:
+        address = ipaddress.ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return False
+    return address.is_loopback and host_name(request) in LOCAL_NAMES
+
+
+def host_name(request: HTTPConnection) -> str | None:
+    """The name by which the client calls this server; None if it is not a name."""
+    try:
+        return urlsplit(f"//{request.headers.get('host', '')}").hostname
+    except ValueError:
+        return None
+
+
+def is_same_origin(request: HTTPConnection) -> bool:
+    """Whether a page of this site sent the request. Browsers send Origin with every form."""
+    origin = request.headers.get("origin", "")
+    return origin == f"{request.scope['scheme']}://{request.headers.get('host', '')}"
+
+
+async def read_form(request: Request) -> QueryParams:
+    """The fields of a form.
+
+    Raises:
+        Refused: it is too large, or not a form.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refused(415, "the request is not a form")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_FORM:
+            raise Refused(
+                413, f"a form may have at most {MOST_FORM:,} bytes; select fewer requests"
+            )
+    return QueryParams(body.decode("ascii", "replace"))
+
+
+def local_path(path: str) -> str:
+    """A path of this site to go to; anything else becomes the overview."""
+    is_path = path.startswith("/") and not path.startswith("//")
+    return path if is_path and path.isprintable() and "\\" not in path else "/"
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _equal(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(_digest(given), _digest(wanted))
+
+
+def _put(kept: OrderedDict[str, V], key: str, value: V) -> None:
+    """Keep a value as the newest. Of too many, the oldest is dropped."""
+    kept.pop(key, None)
+    kept[key] = value
+    while len(kept) > MOST:
+        kept.popitem(last=False)

@@ -1,0 +1,279 @@
+"""The pages: what each reads from the database. Every read is bounded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any, NamedTuple
+
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+
+from rowlease.dashboard import charts, samples, texts
+from rowlease.doctor import examine
+from rowlease.errors import InvalidRequest
+from rowlease.filters import LARGEST, STATUSES
+from rowlease.finding import find
+from rowlease.model import Finding, Found, Request, WorkerState
+from rowlease.store import Store
+from rowlease.worker.time_limits import WORKER_SILENT
+
+#: The number of requests on a page of the list.
+LISTED = 50
+#: Seconds after which the search for a page's requests is interrupted. A link continues it.
+SEARCH = 1.0
+#: The maximum number of rows of the other tables.
+ROWS = 200
+#: Seconds for which the findings of the whole database are kept.
+EXAMINED = 30.0
+
+
+class Examined:
+    """What `rowlease doctor` finds. Visitors at the same time share one examination."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._lock = threading.Lock()
+        self._at: float | None = None
+        self._found: list[Finding] = []
+
+    def findings(self) -> list[Finding]:
+        """The findings, which are at most EXAMINED seconds old."""
+        with self._lock:
+            if self._at is None or monotonic() - self._at > EXAMINED:
+                self._found = examine(self._dsn)
+                self._at = monotonic()
+            return self._found
+
+
+class View(NamedTuple):
+    """What a page is made of."""
+
+    store: Store
+    samples: samples.Samples
+    examined: Examined
+    query: QueryParams
+    path: Mapping[str, Any]
+
+
+class QueueRow(NamedTuple):
+    """A queue in a table."""
+
+    name: str
+    paused: bool
+    pending: int
+    scheduled: int
+    processing: int
+    failed: int
+    rates: tuple[float, float] | None
+    oldest: timedelta | None
+
+
+class Step(NamedTuple):
+    """A step in the life of a request. `mark` chooses its colour and its sign."""
+
+    time: datetime
+    name: str
+    detail: str
+    mark: str
+
+
+def overview(view: View) -> dict[str, Any]:
+    latest = view.samples.latest()
+    kept = view.samples.all()
+    return {
+        "sample": latest,
+        "rates": samples.rate_now(kept),
+        "charts": _charts(kept),
+        "queues": _queue_rows(latest, kept),
+        "workers": [one for one in latest.workers if _is_alive(one)],
+        "findings": view.samples.findings,
+    }
+
+
+def queues(view: View) -> dict[str, Any]:
+    latest = view.samples.latest()
+    return {"queues": _queue_rows(latest, view.samples.all())}
+
+
+def queue(view: View) -> dict[str, Any]:
+    name = view.query.get("name", "")
+    latest = view.samples.latest()
+    kept = view.samples.all()
+    found = [row for row in _queue_rows(latest, kept) if row.name == name]
+    if not found:
+        raise HTTPException(404)
+    depth = sorted(
+        (row for row in latest.depth if row.queue_name == name), key=lambda row: -row.priority
+    )
+    return {
+        "queue": found[0],
+        "settings": view.store.show_queue(name),
+        "depth": depth,
+        "next": view.store.list_ready(name),
+        "waits": latest.waits.get(name),
+        "charts": _charts(kept, name),
+        "workers": [one for one in latest.workers if _is_alive(one) and name in one.queue_names],
+    }
+
+
+def requests(view: View) -> dict[str, Any]:
+    text = view.query.get("filter", "").strip()
+    context: dict[str, Any] = {"text": text, "wrong": None, "tabs": _tabs(text)}
+    try:
+        found = _search(view, text)
+    except InvalidRequest as error:
+        return {**context, "wrong": error, "found": Found([], None)}
+    return {**context, "found": found}
+
+
+def request(view: View) -> dict[str, Any]:
+    found = _request(view)
+    return {
+        "request": found,
+        "explanation": view.store.explain(found.request_id),
+        "steps": _steps(found),
+    }
+
+
+def payload(view: View) -> str:
+    """A whole payload, result or error, as plain text."""
+    field = view.path["field"]
+    if field not in ("payload", "result", "last_error"):
+        raise HTTPException(404)
+    text: str | None = getattr(_request(view), field)
+    if text is None:
+        raise HTTPException(404)
+    return text
+
+
+def dead_letters(view: View) -> dict[str, Any]:
+    latest = view.samples.latest()
+    return {
+        "groups": view.store.list_dead_letters(limit=ROWS),
+        "total": latest.total("failed"),
+        "most": ROWS,
+    }
+
+
+def workers(view: View) -> dict[str, Any]:
+    return {
+        "workers": [(one, _is_alive(one)) for one in view.store.list_workers()],
+        "leases": view.store.list_leases(limit=ROWS),
+        "most": ROWS,
+    }
+
+
+def schedules(view: View) -> dict[str, Any]:
+    return {"schedules": view.store.list_schedules()}
+
+
+def loads(view: View) -> dict[str, Any]:
+    return {"loads": view.store.list_loads(limit=ROWS), "most": ROWS}
+
+
+def health(view: View) -> dict[str, Any]:
+    return {"findings": view.examined.findings()}
+
+
+#: The path of each page, its template, and the function that makes its values.
+PAGES: dict[str, tuple[str, Callable[[View], dict[str, Any]]]] = {
+    "/": ("overview.html", overview),
+    "/queues": ("queues.html", queues),
+    "/queue": ("queue.html", queue),
+    "/requests": ("requests.html", requests),
+    "/requests/{id:int}": ("request.html", request),
+    "/dead-letters": ("dead_letters.html", dead_letters),
+    "/workers": ("workers.html", workers),
+    "/schedules": ("schedules.html", schedules),
+    "/loads": ("loads.html", loads),
+    "/health": ("health.html", health),
+}
+
+
+def _charts(kept: list[samples.Sample], queue: str | None = None) -> list[charts.Chart]:
+    made = (charts.depth_chart, charts.rate_chart, charts.wait_chart, charts.failure_chart)
+    return [chart(kept, queue) for chart in made]
+
+
+def _queue_rows(latest: samples.Sample, kept: list[samples.Sample]) -> list[QueueRow]:
+    return [
+        QueueRow(
+            one.queue_name,
+            one.paused,
+            latest.total("pending", one.queue_name),
+            latest.total("scheduled", one.queue_name),
+            latest.total("processing", one.queue_name),
+            latest.total("failed", one.queue_name),
+            samples.rate_now(kept, one.queue_name),
+            one.oldest,
+        )
+        for one in latest.queues
+    ]
+
+
+def _is_alive(worker: WorkerState) -> bool:
+    return worker.silent.total_seconds() <= WORKER_SILENT
+
+
+def _search(view: View, text: str) -> Found:
+    """The newest requests that match: a page, or as many as a second of searching finds."""
+    try:
+        after = int(view.query["after"]) if "after" in view.query else None
+    except ValueError:
+        raise HTTPException(404) from None
+    ends = monotonic() + SEARCH
+    found = find(view.store, text, LISTED, after, {})
+    while found.after is not None and len(found.requests) < LISTED and monotonic() < ends:
+        more = find(view.store, text, LISTED - len(found.requests), found.after, {})
+        found = Found(found.requests + more.requests, more.after)
+    return found
+
+
+def _tabs(text: str) -> list[tuple[str, str, bool]]:
+    """A link for each status: its name, its filter, and whether it is the present filter."""
+    words = [word for word in text.split() if not word.lower().startswith("status:")]
+    rest = " ".join(words) if '"' not in text else ""
+    tabs = [("All", rest, "status:" not in text.lower())]
+    for status in STATUSES:
+        mine = f"status:{status.lower()}"
+        tabs.append((status, f"{mine} {rest}".strip(), mine in text.lower().split()))
+    return tabs
+
+
+def _request(view: View) -> Request:
+    number = view.path["id"]
+    found = view.store.get_request(number) if number <= LARGEST else None
+    if found is None:
+        raise HTTPException(404)
+    return found
+
+
+def _steps(found: Request) -> list[Step]:
+    """The life of a request, in the order of time."""
+    steps = [Step(found.requested_time, "Enqueued", f"in the queue {found.queue_name}", "waiting")]
+    if found.due_time - found.requested_time > timedelta(seconds=1):
+        steps.append(Step(found.due_time, "Due", "", "waiting"))
+    for one in found.attempts:
+        taken = texts.span(one.ended_time - one.started_time)
+        steps.append(
+            Step(one.started_time, f"Attempt {one.attempt_number}", one.worker_id, "running")
+        )
+        detail = f"after {taken}: {texts.first_line(one.error)}" if one.error else f"after {taken}"
+        steps.append(
+            Step(one.ended_time, one.outcome.replace("_", " ").capitalize(), detail, "bad")
+        )
+    if found.status in ("Processing", "Complete") and found.locked_time is not None:
+        steps.append(
+            Step(
+                found.locked_time, f"Attempt {found.num_attempts}", found.locked_by or "", "running"
+            )
+        )
+    if found.completion_time is not None:
+        taken = texts.span(found.completion_time - found.requested_time)
+        mark = "good" if found.status == "Complete" else "bad"
+        name = "Dead letter" if found.status == "Failed" else found.status
+        steps.append(Step(found.completion_time, name, f"{taken} after it was enqueued", mark))
+    return sorted(steps, key=lambda step: step.time)

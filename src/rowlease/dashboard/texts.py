@@ -1,0 +1,99 @@
+"""How values are written on a page. Text of others is shown as text, whatever it holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+from markupsafe import Markup, escape
+
+from rowlease.durations import written as duration
+
+#: The maximum number of characters of a payload, result or traceback on a page.
+SHOWN = 20_000
+#: Characters that cannot be seen, or that change the order of those around them.
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+DASH = "\N{EN DASH}"
+
+
+def visible(text: str | None) -> Markup:
+    """Any text, with hidden characters shown by their code, such as U+202E."""
+    parts, at = [], 0
+    for found in HIDDEN.finditer(text or ""):
+        parts.append(escape((text or "")[at : found.start()]))
+        parts.append(Markup('<span class="hidden-character">U+{:04X}</span>').format(ord(found[0])))
+        at = found.end()
+    parts.append(escape((text or "")[at:]))
+    return Markup("").join(parts)
+
+
+def cut(text: str | None, length: int) -> str:
+    """The beginning of a text, with an ellipsis if there is more."""
+    text = text or ""
+    return text if len(text) <= length else text[: length - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def first_line(text: str | None) -> str:
+    return (text or "").partition("\n")[0]
+
+
+def pretty(text: str | None) -> str:
+    """JSON text with a line for each value. Long or broken JSON stays as it is."""
+    if text is None or len(text) > SHOWN:
+        return text or ""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def number(count: int | None) -> str:
+    """A count such as `1,234`."""
+    return DASH if count is None else f"{count:,}"
+
+
+def rate(value: float | None) -> str:
+    """A number per second."""
+    if value is None:
+        return DASH
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
+
+
+def span(time: timedelta | float | None) -> str:
+    """A duration, of a timedelta or of seconds."""
+    if time is None:
+        return DASH
+    return duration(time.total_seconds() if isinstance(time, timedelta) else float(time))
+
+
+def milliseconds(value: float | None) -> str:
+    """A duration of milliseconds, such as `4 ms` or `12.0s`."""
+    if value is None:
+        return DASH
+    return f"{value:.0f} ms" if value < 1000 else duration(value / 1000)
+
+
+def moment(time: datetime | None) -> Markup:
+    """A time relative to now. The exact time is its tooltip, and is read by a screen reader."""
+    if time is None:
+        return Markup("{}").format(DASH)
+    utc = time.astimezone(UTC)
+    seconds = (datetime.now(UTC) - utc).total_seconds()
+    if abs(seconds) < 1:
+        text = "just now"
+    else:
+        text = f"{span(seconds)} ago" if seconds > 0 else f"in {span(-seconds)}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        utc.isoformat(timespec="milliseconds"), exact(utc), text
+    )
+
+
+def exact(time: datetime | None) -> str:
+    """A time to the millisecond, in UTC."""
+    if time is None:
+        return DASH
+    return f"{time.astimezone(UTC).isoformat(' ', 'milliseconds').partition('+')[0]} UTC"

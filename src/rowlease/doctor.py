@@ -1,0 +1,34 @@
+"""Finds what is wrong with the queues and their database."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+
+from rowlease.errors import AccessDenied
+from rowlease.model import Finding
+from rowlease.store import open_store, schema_differences
+
+
+def examine(dsn: str) -> list[Finding]:
+    """The findings: first the server, then sessions, queues and the schema.
+
+    Raises:
+        StoreError: the database refused or failed a call.
+    """
+    with closing(open_store(dsn)) as store:
+        store.check_schema()
+        sessions = store.diagnose_sessions()
+        findings = [*store.diagnose_server(datetime.now(UTC)), *sessions, *store.diagnose()]
+    try:
+        different = schema_differences(dsn)
+    except AccessDenied as error:
+        unknown = "the schema was not compared with this release"
+        return [*findings, Finding("drift", "the schema", unknown, str(error))]
+    return [
+        *findings,
+        *(
+            Finding("drift", one.object, f"{one.object} is not as in this release", one.advice)
+            for one in different
+        ),
+    ]
