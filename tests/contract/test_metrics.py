@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import yaml
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import Failure
-from tests.contract.sessions import Clock, Session
+from tests.contract.sessions import Clock, PostgresSession, Session
 
 
 def measured(store: Session, metric: str) -> dict[str, float]:
@@ -79,6 +81,17 @@ def test_a_due_request_is_counted_up_to_a_thousand(store: Session, clock: Clock)
     store.fill(1100, status="'Scheduled'")
     clock.advance(seconds=1)
     assert store.demand("default") == 1000
+
+
+def test_the_scaler_of_the_manifests_gets_the_demand(store: Session, repository: Path) -> None:
+    """KEDA reads one number from the first row of its query, and scales by the largest."""
+    engine = "postgresql" if isinstance(store, PostgresSession) else "sqlserver"
+    manifests = (repository / "deploy" / "kubernetes" / f"{engine}.yaml").read_text()
+    (scaled,) = (one for one in yaml.safe_load_all(manifests) if one["kind"] == "ScaledObject")
+    (trigger,) = scaled["spec"]["triggers"]
+    store.put(3)
+    store.claim()
+    assert store.execute(trigger["metadata"]["query"]) == [(3,)]
 
 
 # -- metrics -----------------------------------------------------------------------------------

@@ -30,7 +30,16 @@ from tests.conftest import UNSAFE_BUT_FAST
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-COPIED = ("src", "sql", "migrations", "tests", "benchmarks", "pyproject.toml", "alembic.ini")
+COPIED = (
+    "src",
+    "sql",
+    "migrations",
+    "tests",
+    "benchmarks",
+    "deploy",
+    "pyproject.toml",
+    "alembic.ini",
+)
 #: The variable that names the server of the tests.
 VARIABLE = "ROWLEASE_TEST_PG_DSN"
 #: Seconds that a mutant may take; one that hangs is noticed too, but should fail earlier.

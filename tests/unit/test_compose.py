@@ -22,9 +22,11 @@ def test_both_databases_are_health_checked_and_reached_from_this_machine_only(
     for name in ("postgres", "mssql"):
         service = compose["services"][name]
         assert service["healthcheck"]["test"]
-        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     published = [name for name, service in compose["services"].items() if "ports" in service]
-    assert published == ["postgres", "mssql"]
+    assert published == ["postgres", "prometheus", "grafana", "mssql"]
+    for name in published:
+        for port in compose["services"][name]["ports"]:
+            assert port.startswith("127.0.0.1:")
 
 
 def test_no_password_has_a_default(repository: Path) -> None:
@@ -33,13 +35,51 @@ def test_no_password_has_a_default(repository: Path) -> None:
         assert used[1] == "" or used[1].startswith(":?"), used
 
 
-def test_two_workers_start_after_the_migration_and_that_after_the_database(
+def test_two_workers_start_after_their_user_the_migration_and_the_database(
     compose: dict[str, Any],
 ) -> None:
     services = compose["services"]
     for engine, database in (("postgres", "postgres"), ("mssql", "mssql-database")):
         worker, migrate = services[f"{engine}-worker"], services[f"{engine}-migrate"]
         assert worker["deploy"]["replicas"] == 2
-        assert list(worker["depends_on"]) == [f"{engine}-migrate"]
+        assert list(worker["depends_on"]) == [f"{engine}-users"]
+        assert list(services[f"{engine}-users"]["depends_on"]) == [f"{engine}-migrate"]
         assert list(migrate["depends_on"]) == [database]
-        assert worker["environment"] == migrate["environment"]
+
+
+def test_only_migrations_run_as_the_owner(compose: dict[str, Any]) -> None:
+    users = {
+        name: re.split(r"[:/]+", service["environment"]["ROWLEASE_DSN"])[1]
+        for name, service in compose["services"].items()
+        if "ROWLEASE_DSN" in service.get("environment", {})
+    }
+    assert users == {
+        "postgres-migrate": "rowlease",
+        "postgres-worker": "worker",
+        "exporter": "reader",
+        "mssql-migrate": "sa",
+        "mssql-worker": "worker",
+    }
+
+
+def test_prometheus_scrapes_what_listens(compose: dict[str, Any], repository: Path) -> None:
+    file = repository / "deploy" / "prometheus" / "prometheus.yaml"
+    exporter, worker = yaml.safe_load(file.read_text())["scrape_configs"]
+    services = compose["services"]
+    (target,) = exporter["static_configs"][0]["targets"]
+    name, port = target.split(":")
+    assert services[name]["command"][-1] == f"0.0.0.0:{port}"
+    (found,) = worker["dns_sd_configs"]
+    (name,) = found["names"]
+    assert services[name]["command"][-1] == f"0.0.0.0:{found['port']}"
+
+
+def test_every_file_that_a_service_mounts_is_there(
+    compose: dict[str, Any], repository: Path
+) -> None:
+    volumes = [
+        one for service in compose["services"].values() for one in service.get("volumes", [])
+    ]
+    paths = [one.partition(":")[0] for one in volumes if one.startswith("./")]
+    missing = [path for path in paths if not (repository / path).exists()]
+    assert set(missing) == {"./app"}  # yours

@@ -1,0 +1,420 @@
+"""deploy/: what can be known of it without a cluster, by the tools that this machine has."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from rowlease.cli import cli
+from rowlease.metrics import exporter
+from rowlease.metrics.worker_metrics import METRICS
+
+PROMTOOL = "Debian's package prometheus has promtool"
+HELM = "go install helm.sh/helm/v3/cmd/helm@latest"
+#: Metrics without a table of their own in the code.
+SCALARS = {f"rowlease_{name}" for name in (
+    "up", "scrape_seconds", "exporter_info", "worker_live", "worker_ready", "worker_draining",
+    "worker_slots", "worker_busy_slots")}  # fmt: skip
+KNOWN = {*exporter.GAUGES, *exporter.COUNTERS, *METRICS, *SCALARS}
+
+
+def tool(name: str, where: str) -> str:
+    """The path of a program; without it, the test is skipped."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name}: {where}")
+    return found
+
+
+def metrics_in(expression: str) -> set[str]:
+    names = re.findall(r"\browlease_\w+", expression)
+    return {re.sub(r"_seconds_(bucket|sum|count)$", "_seconds", name) for name in names}
+
+
+@pytest.fixture
+def deploy(repository: Path) -> Path:
+    return repository / "deploy"
+
+
+# -- Prometheus --------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """Series that make an alert fire at `at`, and what differs in series that do not.
+
+    Attributes:
+        series: name with labels, and values one minute apart, in the notation of promtool.
+        quiet: series in place of those of the same name, with which the alert is silent.
+        labels: the labels of the alert, without its severity.
+    """
+
+    series: dict[str, str]
+    quiet: dict[str, str]
+    at: str
+    labels: dict[str, str]
+
+
+def of_queue(name: str, loud: str, quiet: str, at: str) -> Case:
+    series = f'{name}{{instance="i", queue="q"}}'
+    return Case({series: loud}, {series: quiet}, at, {"instance": "i", "queue": "q"})
+
+
+def of_worker(name: str, loud: str, quiet: str, at: str, **labels: str) -> Case:
+    given = {"instance": "i", **labels}
+    listed = ", ".join(f'{key}="{value}"' for key, value in given.items())
+    return Case({f"{name}{{{listed}}}": loud}, {f"{name}{{{listed}}}": quiet}, at, given)
+
+
+def outcome(outcome: str) -> Case:
+    name = f'rowlease_worker_outcomes_total{{kind="k", outcome="{outcome}", queue="q"}}'
+    return Case({name: "0 1+0x30"}, {name: "1+0x30"}, "10m", {"kind": "k", "queue": "q"})
+
+
+NO_PAUSE = {'rowlease_queue_paused{instance="i", queue="q"}': "0x30"}
+PENDING = 'rowlease_requests{instance="i", queue="q", priority="0", status="Pending"}'
+FAILED = 'rowlease_requests{instance="i", queue="q", priority="%d", status="Failed"}'
+PAUSED = 'rowlease_queue_paused{instance="i", queue="q"}'
+WORKERS = 'rowlease_workers{instance="i", queue="q"}'
+QUEUE = {"instance": "i", "queue": "q"}
+FINISHED = 'rowlease_finished_requests_total{instance="i", queue="q"}'
+LATE = of_queue("rowlease_oldest_request_seconds", "601+60x30", "600x30", "10m")
+CONNECTIONS = 'rowlease_connections{instance="i"}'
+DRAINING = 'rowlease_worker_draining{instance="i"}'
+CASES = {
+    "RowleaseExporterDown": Case({"other": "0x30"}, {"rowlease_up": "1x30"}, "6m", {}),
+    "RowleaseDatabaseDown": of_worker("rowlease_up", "0x30", "1x30", "2m"),
+    "RowleaseNoWorker": Case(
+        {'rowlease_demand{instance="i", queue="q"}': "3x30", WORKERS: "0x30"},
+        {WORKERS: "1x30"},
+        "6m",
+        QUEUE,
+    ),
+    "RowleaseQueueLate": LATE._replace(series={**LATE.series, **NO_PAUSE}, quiet={PAUSED: "1x30"}),
+    "RowleaseQueuePaused": Case({PAUSED: "1x90", PENDING: "1x90"}, {PENDING: "0x90"}, "61m", QUEUE),
+    "RowleaseDeadLetters": Case(
+        {FAILED % 0: "0x40", FAILED % 5: "_x20 1x20"}, {FAILED % 0: "1x20 0x20"}, "30m", QUEUE
+    ),
+    "RowleaseFailures": Case(
+        {
+            'rowlease_failed_attempts_total{instance="i", queue="q"}': "0+30x60",
+            FINISHED: "0+100x60",
+        },
+        {FINISHED: "0+121x60"},
+        "40m",
+        QUEUE,
+    ),
+    "RowleaseOverdueLeases": of_queue("rowlease_overdue_leases", "1x30", "0x30", "3m"),
+    "RowleaseScheduleLate": of_worker(
+        "rowlease_schedule_late_seconds", "121+60x30", "120x30", "2m", schedule="s"
+    ),
+    "RowleaseLoadSilent": of_queue("rowlease_load_silent_seconds", "901+60x30", "900x30", "6m"),
+    "RowleaseWorkersSilent": of_worker("rowlease_silent_workers", "1x30", "0x30", "6m"),
+    "RowleaseHorizonOld": of_worker("rowlease_horizon_seconds", "901+60x30", "900x30", "2m"),
+    "RowleaseDeadRows": of_worker(
+        "rowlease_dead_rows", "500001x30", "500000x30", "16m", table="queue"
+    ),
+    "RowleaseConnections": Case(
+        {CONNECTIONS: "91x30", 'rowlease_max_connections{instance="i"}': "100x30"},
+        {CONNECTIONS: "90x30"},
+        "6m",
+        {"instance": "i"},
+    ),
+    "RowleaseWorkerNotReady": Case(
+        {'rowlease_worker_ready{instance="i"}': "0x30", DRAINING: "0x30"},
+        {DRAINING: "1x30"},
+        "6m",
+        {"instance": "i"},
+    ),
+    "RowleaseRenewalsLost": of_worker(
+        "rowlease_worker_renewals_lost_total", "0 1+0x30", "1+0x30", "10m"
+    ),
+    "RowleaseLeasesLost": outcome("lease_lost"),
+    "RowleaseOutcomesRefused": outcome("refused"),
+    "RowleaseStuckCalls": of_worker(
+        "rowlease_worker_stuck_calls_total", "0 1+0x30", "1+0x30", "10m", call="renew"
+    ),
+    "RowleaseChildDeaths": of_worker(
+        "rowlease_worker_child_deaths_total", "0 5+0x30", "0 3+0x30", "15m"
+    ),
+    "RowleaseRestarts": of_worker("rowlease_worker_restarts_total", "0 5+0x30", "0 3+0x30", "15m"),
+}
+
+
+@pytest.fixture
+def rules(deploy: Path) -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((deploy / "prometheus" / "alerts.yaml").read_text())["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def test_every_alert_has_a_runbook_that_says_what_to_do(
+    repository: Path, rules: list[dict[str, Any]]
+) -> None:
+    page = (repository / "docs" / "operations.md").read_text()
+    sections = dict(re.findall(r"^### (\w+)\n\n(.+?)(?=^##)", page, re.M | re.S))
+    for rule in rules:
+        name = rule["alert"]
+        assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{name.lower()}"
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        assert rule["annotations"]["summary"]
+        assert "`" in sections[name], name  # a command, a query or a setting
+    alerts = {name for name in sections if name.startswith("Rowlease")}
+    assert alerts == {rule["alert"] for rule in rules} == set(CASES)
+
+
+def test_alerts_read_metrics_that_exist(rules: list[dict[str, Any]]) -> None:
+    for rule in rules:
+        assert metrics_in(rule["expr"]) <= KNOWN, rule["alert"]
+
+
+def filled(text: str, labels: dict[str, str]) -> str:
+    """An annotation with its labels in their places."""
+    return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
+
+
+def test_promtool_accepts_the_rules_and_the_configuration(deploy: Path, tmp_path: Path) -> None:
+    promtool = tool("promtool", PROMTOOL)
+    folder = deploy / "prometheus"
+    subprocess.run([promtool, "check", "rules", folder / "alerts.yaml"], check=True)
+    subprocess.run([promtool, "check", "config", folder / "prometheus.yaml"], check=True)
+
+
+def test_each_alert_fires_when_it_should_and_not_before(
+    deploy: Path, rules: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    promtool = tool("promtool", PROMTOOL)
+    tests = []
+    for rule in rules:
+        series, quiet, at, labels = CASES[rule["alert"]]
+        expected = {
+            "exp_labels": {**labels, **rule["labels"]},
+            "exp_annotations": {
+                name: filled(text, labels) for name, text in rule["annotations"].items()
+            },
+        }
+        for given, alerts in ((series, [expected]), ({**series, **quiet}, [])):
+            inputs = [{"series": name, "values": values} for name, values in given.items()]
+            cases = [{"eval_time": at, "alertname": rule["alert"], "exp_alerts": alerts}]
+            tests.append({"interval": "1m", "input_series": inputs, "alert_rule_test": cases})
+    file = tmp_path / "tests.yaml"
+    rule_files = [str(deploy / "prometheus" / "alerts.yaml")]
+    file.write_text(yaml.safe_dump({"rule_files": rule_files, "tests": tests}))
+    done = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# -- Grafana -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def panels(deploy: Path) -> list[dict[str, Any]]:
+    dashboard = json.loads((deploy / "grafana" / "rowlease.json").read_text())
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def test_the_dashboard_shows_metrics_that_exist_and_leaves_none_out(
+    panels: list[dict[str, Any]],
+) -> None:
+    shown = set[str]()
+    for panel in panels:
+        for target in panel["targets"]:
+            assert metrics_in(target["expr"]) <= KNOWN, panel["title"]
+            shown |= metrics_in(target["expr"])
+    left_out = {f"rowlease_{name}" for name in (
+        "exporter_info", "queue_paused", "worker_claimed_requests_total", "worker_live",
+        "worker_draining", "worker_slots", "worker_busy_slots")}  # fmt: skip
+    assert shown == KNOWN - left_out
+
+
+def test_panels_have_places_of_their_own(panels: list[dict[str, Any]]) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+
+
+def test_promtool_reads_every_expression_of_the_dashboard(
+    panels: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    promtool = tool("promtool", PROMTOOL)
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert len(expressions) > 30
+    rules = [
+        {"record": f"a:{n}", "expr": text.replace("$__rate_interval", "1m")}
+        for n, text in enumerate(expressions)
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    subprocess.run([promtool, "check", "rules", file], check=True)
+
+
+# -- Kubernetes --------------------------------------------------------------------------------
+
+#: Values of the chart beside the default ones, by what they show.
+VALUES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "with everything": {
+        "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+        "networkPolicy": {"enabled": True},
+        "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"]},
+        "workers": {
+            "default": {"autoscaling": {"enabled": True}},
+            "mail": {"tasks": "app.mail", "queues": ["mail", "it's"], "args": ["--prefetch=0"]},
+        },
+    },
+    "on SQL Server": {
+        "engine": "sqlserver",
+        "workers": {"default": {"autoscaling": {"enabled": True, "maxReplicas": 3}}},
+    },
+}
+KUBERNETES = "1.31.0"
+#: Kinds of operators, whose schemas are not those of Kubernetes.
+OTHERS = {"ScaledObject", "TriggerAuthentication", "PodMonitor", "ServiceMonitor", "PrometheusRule"}
+
+
+@pytest.fixture(scope="module", params=VALUES)
+def manifests(
+    request: pytest.FixtureRequest, repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
+    """What the chart renders with some values."""
+    helm = tool("helm", HELM)
+    values = tmp_path_factory.mktemp("values") / "values.yaml"
+    values.write_text(yaml.safe_dump(VALUES[request.param]))
+    chart = repository / "deploy" / "helm" / "rowlease"
+    subprocess.run([helm, "lint", "--strict", chart, "--values", values], check=True)
+    done = subprocess.run(
+        [helm, "template", "queue", chart, "--values", values, "--kube-version", KUBERNETES],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def pods(manifests: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for one in manifests:
+        if "template" in one.get("spec", {}):
+            yield one["metadata"]["name"], one["spec"]["template"]["spec"]
+
+
+def test_kubernetes_accepts_the_manifests(manifests: list[dict[str, Any]]) -> None:
+    for one in manifests:
+        if one["kind"] not in OTHERS:
+            kubernetes_validate.validate(one, KUBERNETES, strict=True)
+
+
+def test_pods_have_no_rights(manifests: list[dict[str, Any]]) -> None:
+    assert dict(pods(manifests))
+    for name, pod in pods(manifests):
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert not pod["automountServiceAccountToken"]
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"]
+            assert not context["allowPrivilegeEscalation"]
+            assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_commands_of_pods_are_commands_of_rowlease(manifests: list[dict[str, Any]]) -> None:
+    for name, pod in pods(manifests):
+        for container in pod["containers"]:
+            command, *arguments = container["args"]
+            cli.commands[command].make_context(command, list(arguments))
+        if command == "worker":
+            (grace,) = (one for one in arguments if one.startswith("--grace="))
+            least = int(grace.removeprefix("--grace=").removesuffix("s")) + 15
+            assert pod["terminationGracePeriodSeconds"] > least, name
+            assert container["startupProbe"]["httpGet"]["path"] == "/startup"
+
+
+def test_each_part_reads_the_dsn_of_its_own_user(manifests: list[dict[str, Any]]) -> None:
+    keys = {
+        name: volume["secret"]["items"][0]["key"]
+        for name, pod in pods(manifests)
+        for volume in pod["volumes"]
+        if volume["name"] == "dsn"
+    }
+    assert keys.pop("queue-migrate") == "owner-dsn"
+    assert keys.pop("queue-exporter") == "reader-dsn"
+    assert set(keys.values()) == {"worker-dsn"}
+
+
+def test_a_scaled_worker_has_no_number_of_replicas(manifests: list[dict[str, Any]]) -> None:
+    deployed = {one["metadata"]["name"]: one for one in manifests if one["kind"] == "Deployment"}
+    scaled = [one for one in manifests if one["kind"] == "ScaledObject"]
+    for one in scaled:
+        target = deployed[one["spec"]["scaleTargetRef"]["name"]]
+        assert "replicas" not in target["spec"]
+        assert one["spec"]["triggers"]
+    names = {one["spec"]["scaleTargetRef"]["name"] for one in scaled}
+    for name in deployed.keys() - names:
+        assert deployed[name]["spec"]["replicas"] >= 1
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
+def test_the_plain_manifests_are_what_the_chart_renders(deploy: Path, engine: str) -> None:
+    folder = deploy / "kubernetes"
+    command = [tool("helm", HELM), "template", "rowlease", str(deploy / "helm" / "rowlease")]
+    values = folder / f"values_{engine}.yaml"
+    done = subprocess.run(
+        [*command, "--values", str(values), "--kube-version", KUBERNETES],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (folder / f"{engine}.yaml").read_text() == done.stdout
+
+
+# -- a container, a host -----------------------------------------------------------------------
+
+
+def test_the_image_is_built_of_what_the_context_has_and_runs_as_nobody(repository: Path) -> None:
+    lines = (repository / "Dockerfile").read_text().splitlines()
+    stages = [line for line in lines if line.startswith("FROM ")]
+    assert len(stages) == 2
+    last = "\n".join(lines[lines.index(stages[-1]) :])
+    assert re.search(r"^USER 10001:10001$", last, re.M)
+    assert "pip" not in last
+    ignored = (repository / ".dockerignore").read_text().splitlines()
+    copied = [
+        name
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for name in line.split()[1:-1]
+    ]
+    assert copied
+    for name in copied:
+        assert f"!{name}" in ignored
+        assert (repository / name).exists()
+
+
+@pytest.mark.parametrize("unit", ["rowlease-worker", "rowlease-exporter"])
+def test_systemd_accepts_the_units(deploy: Path, tmp_path: Path, unit: str) -> None:
+    analyze = tool("systemd-analyze", "Debian's package systemd has it")
+    text = (deploy / "systemd" / f"{unit}.service").read_text()
+    program = tmp_path / "rowlease"  # it checks that the program is there
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (command,) = re.findall(r"^ExecStart=(.+)$", text, re.M)
+    path, name, *arguments = command.split()
+    cli.commands[name].make_context(name, list(arguments))
+    file = tmp_path / f"{unit}.service"
+    file.write_text(text.replace(path, str(program)))
+    done = subprocess.run([analyze, "verify", file], capture_output=True, text=True)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit in line]) == (0, [])
