@@ -193,6 +193,36 @@ def test_the_application_of_the_page_on_producers_answers_with_the_result(
     ]
 
 
+def test_the_tenants_of_the_page_on_middleware_reach_their_tasks(
+    repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    tenants, tasks, _ = code_blocks(repository / "docs" / "middleware.md", "python")
+    (tmp_path / "tenants.py").write_text(tenants)
+    (tmp_path / "app_tasks.py").write_text(tasks)
+    code = (
+        "import app_tasks, tenants\nfrom rowlease import Client\n"
+        "with Client() as client:\n"
+        "    tenants.enqueue(client)\n"
+        "    tenants.tenant.set('globex')\n"
+        "    client.enqueue(tenants.invoice, 'June')"
+    )
+    for command in (["-c", code], ["-m", "rowlease", "worker", "app_tasks", "--burst"]):
+        ran = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert ran.returncode == 0, ran.stderr
+    assert sql("select result #>> '{}' from rowlease.queue_history order by request_id") == [
+        ("May for acme",),
+        ("June for globex",),
+    ]
+    sql("select headers ->> 'tenant', count(*) from rowlease.requests group by 1")
+
+
 def test_every_option_of_a_request_is_in_the_page_on_producers(repository: Path) -> None:
     page = (repository / "docs" / "producers.md").read_text()
     assert [name for name in OPTIONS if f"`{name}`" not in page] == []

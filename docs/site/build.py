@@ -36,7 +36,14 @@ PLACES = {
     "tests/README.md": "tests.md",
 }
 #: What users import.
-MODULES = ("rowlease", "rowlease.spark", "rowlease.testing", "rowlease.events", "rowlease.errors")
+MODULES = (
+    "rowlease",
+    "rowlease.middleware",
+    "rowlease.spark",
+    "rowlease.testing",
+    "rowlease.events",
+    "rowlease.errors",
+)
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(\))")
 
 

@@ -91,6 +91,7 @@ create table rowlease.queue (
   cancel_requested  boolean      not null default false,  -- its worker is asked to stop it
   load_id           varchar(100),                     -- the load that it came with
   payload           json,                             -- the arguments, JSON
+  headers           json,                             -- values that travel beside the payload: a JSON object of strings
   last_error        text,                             -- of the last failed attempt
   completion_time   timestamptz,                      -- when it was finished, or became a dead letter
   constraint queue_pkey primary key (request_id),
@@ -166,6 +167,7 @@ create table rowlease.queue_history (
   cancel_requested  boolean      not null default false,
   load_id           varchar(100),
   payload           json,
+  headers           json,
   last_error        text,
   completion_time   timestamptz,
   result            json,  -- what the task returned, JSON
@@ -221,7 +223,8 @@ create unlogged table rowlease.staging (
   due_time   timestamptz,            -- not claimed before
   dedup_key  text,
   group_key  text,
-  payload    text
+  payload    text,
+  headers    text
 );
 create index staging_run on rowlease.staging (run_number);
 
@@ -235,11 +238,14 @@ create table rowlease.lane (
   request_id bigint       not null default nextval('rowlease.queue_request_id_seq'),
   kind       varchar(200) not null,
   payload    json         not null,
+  headers    json,
   ends_part  boolean,  -- true in one row of each part; see end_part
   constraint lane_pkey primary key (run_number, priority, part, request_id),
   constraint lane_priority check (priority between 0 and 255),
   constraint lane_kind check (kind <> ''),
-  constraint lane_payload check (octet_length(payload::text) <= 1048576)
+  constraint lane_payload check (octet_length(payload::text) <= 1048576),
+  constraint lane_headers check (
+    octet_length(headers::text) <= 8192 and json_typeof(headers) = 'object')
 ) with (
   autovacuum_vacuum_scale_factor = 0.01,
   autovacuum_vacuum_threshold = 2000,
@@ -302,6 +308,7 @@ create table rowlease.schedule (
   queue_name        varchar(100) not null,                 -- where its requests go
   kind              varchar(200) not null,                 -- the task of its requests
   payload           json         not null,                 -- the arguments of its requests, JSON
+  headers           json,                                  -- of its requests
   priority          smallint     not null default 0,       -- of its requests
   catch_up          integer      not null default 1,       -- how many missed firings are enqueued late
   paused            boolean      not null default false,   -- it does not fire

@@ -80,6 +80,7 @@ create table rowlease.Queue (
   CancelRequested bit           not null default 0,
   LoadId          nvarchar(100) collate Latin1_General_100_BIN2 null,
   Payload         nvarchar(max) null,
+  Headers         nvarchar(max) null,
   LastError       nvarchar(max) null,
   CompletionTime  datetime2(6)  null,
   constraint queue_pkey primary key clustered (RequestId) with (allow_page_locks = off),
@@ -155,6 +156,7 @@ create table rowlease.QueueHistory (
   CancelRequested bit           not null default 0,
   LoadId          nvarchar(100) collate Latin1_General_100_BIN2 null,
   Payload         nvarchar(max) null,
+  Headers         nvarchar(max) null,
   LastError       nvarchar(max) null,
   CompletionTime  datetime2(6)  not null,
   Result          nvarchar(max) null,
@@ -210,7 +212,8 @@ create table rowlease.Staging (
   DueTime   datetime2(6)  null,
   DedupKey  nvarchar(max) null,
   GroupKey  nvarchar(max) null,
-  Payload   nvarchar(max) null
+  Payload   nvarchar(max) null,
+  Headers   nvarchar(max) null
 );
 go
 -- Not unique: a Spark task may write its rows twice.
@@ -253,6 +256,7 @@ create table rowlease.Schedule (
   QueueName       nvarchar(100) collate Latin1_General_100_BIN2 not null,
   Kind            nvarchar(200) collate Latin1_General_100_BIN2 not null,
   Payload         nvarchar(max) not null,
+  Headers         nvarchar(max) null,
   Priority        smallint      not null default 0,
   CatchUp         int           not null default 1,
   Paused          bit           not null default 0,

@@ -40,7 +40,7 @@ grant usage on schema rowlease
 grant select, insert on rowlease.inbox, rowlease.load_inbox, rowlease.staging_inbox
    to rowlease_producer;
 grant insert on rowlease.staging to rowlease_producer;
-grant insert (run_number, priority, part, kind, payload, ends_part) on rowlease.lane to rowlease_producer;
+grant insert (run_number, priority, part, kind, payload, headers, ends_part) on rowlease.lane to rowlease_producer;
 grant usage on sequence rowlease.queue_request_id_seq to rowlease_producer;
 grant execute on function rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Snooze,
     )
     from rowlease.handle import Handle
+    from rowlease.middleware import Middleware, add_middleware
     from rowlease.queue_settings import Queue
     from rowlease.requests import TaskRequest, untyped_request
     from rowlease.tasks import Task, task
@@ -42,6 +43,7 @@ __all__ = [
     "EnqueueUnknown",
     "Handle",
     "LeaseLost",
+    "Middleware",
     "NoResult",
     "Producer",
     "Queue",
@@ -52,6 +54,7 @@ __all__ = [
     "Task",
     "TaskRequest",
     "Worker",
+    "add_middleware",
     "connect",
     "current",
     "register_type",
@@ -68,6 +71,7 @@ _HOMES = {
     "EnqueueUnknown": "rowlease.errors",
     "Handle": "rowlease.handle",
     "LeaseLost": "rowlease.errors",
+    "Middleware": "rowlease.middleware",
     "NoResult": "rowlease.errors",
     "Producer": "rowlease.client",
     "Queue": "rowlease.queue_settings",
@@ -78,6 +82,7 @@ _HOMES = {
     "Task": "rowlease.tasks",
     "TaskRequest": "rowlease.requests",
     "Worker": "rowlease.worker",
+    "add_middleware": "rowlease.middleware",
     "connect": "rowlease.database",
     "current": "rowlease.context",
     "register_type": "rowlease.codec",

@@ -85,9 +85,11 @@ class AsyncBoundProducer(AsyncProducer):
         return self._store
 
     async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
-        answers = await self._store.enqueue_many_async(
-            self._connection, call.queue, call.batch, receipt_key=call.receipt_in_transaction()
-        )
+        receipt = call.receipt_in_transaction()
+        with call.within_middleware():
+            answers = await self._store.enqueue_many_async(
+                self._connection, call.queue, call.batch, receipt_key=receipt
+            )
         handles = call.handles(answers, self._store)
         return [AsyncHandle.of(handle, self._threads) for handle in handles]
 
@@ -196,5 +198,6 @@ class AsyncClient(AsyncProducer):
     async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
         client, threads = self._opened
         store = client.store
-        answers = await run_in(threads, send(store, call, self._retry_for))
+        with call.within_middleware():
+            answers = await run_in(threads, send(store, call, self._retry_for))
         return [AsyncHandle.of(handle, threads) for handle in call.handles(answers, store)]

@@ -109,9 +109,10 @@ class BoundProducer(Producer):
 
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:
         receipt = call.receipt_in_transaction()
-        answers = self._store.enqueue_many(
-            call.queue, call.batch, receipt_key=receipt, connection=self._connection
-        )
+        with call.within_middleware():
+            answers = self._store.enqueue_many(
+                call.queue, call.batch, receipt_key=receipt, connection=self._connection
+            )
         return call.handles(answers, self._store)
 
 
@@ -233,4 +234,7 @@ class Client(Producer):
         return BoundProducer(self.store, connection)
 
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:
-        return call.handles(run(send(self.store, call, self._retry_for)), self.store)
+        store = self.store
+        with call.within_middleware():
+            answers = run(send(store, call, self._retry_for))
+        return call.handles(answers, store)

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Protocol, overload
 
+from rowlease import headers
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.model import Held, LeasedRequest
@@ -45,7 +46,10 @@ class Context:
         max_attempts: the number of failed attempts after which the request is a dead letter.
     """
 
-    __slots__ = ("_ends", "_link", "_number", "attempt", "lock_token", "max_attempts", "request_id")
+    __slots__ = (
+        "_ends", "_headers", "_link", "_number", "attempt", "lock_token", "max_attempts",
+        "request_id",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class Context:
         number: int,
         ends: float,
         link: ExecutorLink,
+        headers: str | None = None,
     ) -> None:
         self.request_id = request_id
         self.lock_token = lock_token
@@ -64,12 +69,18 @@ class Context:
         self._number = number
         self._ends = ends
         self._link = link
+        self._headers = headers
 
     @classmethod
     def of(cls, request: LeasedRequest, number: int, ends: float, link: ExecutorLink) -> Context:
         """The context for the task that runs this request."""
         attempt = (request.lock_token, request.num_attempts, request.max_attempts)
-        return cls(request.request_id, *attempt, number, ends, link)
+        return cls(request.request_id, *attempt, number, ends, link, request.headers)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the request; empty if it has none."""
+        return headers.read(self._headers)
 
     @property
     def should_stop(self) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from types import NoneType
 from typing import Any, Generic, cast
 
+from rowlease import headers, middleware
 from rowlease.errors import InvalidRequest
 from rowlease.handle import Handle
+from rowlease.middleware import NewRequestHeaders
 from rowlease.model import DURATION, Enqueued, NewRequest, check_type, shown
 from rowlease.requests import (
     CALL_OPTIONS,
@@ -76,6 +80,22 @@ class EnqueueCall(Generic[R]):
     def of_batch(cls, requests: Iterable[TaskRequest[R]], options: CallOptions) -> EnqueueCall[R]:
         """The call for these requests."""
         return cls(_batch(requests), known(options, CALL_OPTIONS))
+
+    @contextmanager
+    def within_middleware(self) -> Iterator[None]:
+        """The context of all middleware, which may change the headers of the requests."""
+        if not middleware.has_middleware():
+            yield
+            return
+        outgoing = [
+            NewRequestHeaders(self.queue, new.kind, headers.read(new.headers)) for new in self.batch
+        ]
+        with middleware.around_enqueue(outgoing):
+            self.batch = [
+                replace(new, headers=headers.written(changed.headers))
+                for new, changed in zip(self.batch, outgoing, strict=True)
+            ]
+            yield
 
     def receipt_in_transaction(self) -> str | None:
         """The receipt, for a call in the caller's transaction.

@@ -13,6 +13,8 @@ from rowlease.errors import InvalidRequest
 
 #: The maximum size of a payload, in bytes of JSON text. The routines have the same limit.
 MAX_PAYLOAD_BYTES = 1_048_576
+#: The maximum size of a request's headers, in bytes of JSON text. The routines have the same limit.
+MAX_HEADERS_BYTES = 8_192
 #: The highest priority that any queue may allow: the same as RabbitMQ's.
 MAX_PRIORITY = 255
 
@@ -57,6 +59,7 @@ FIELDS: dict[str, TypeRule] = {
     "group_key": TEXT,
     "max_attempts": ((int, NoneType), "it must be an integer of 1 or more"),
     "retry_base": DURATION,
+    "headers": ((str, NoneType), "it must be JSON text; for a dict use rowlease.untyped_request"),
 }
 
 
@@ -91,6 +94,7 @@ class NewRequest:
         group_key: the name of a group, whose requests run one at a time, in the order of enqueuing.
         max_attempts: the maximum number of attempts; None means the queue's setting.
         retry_base: the first back-off; None means the queue's setting.
+        headers: JSON text, an object of strings, at most `MAX_HEADERS_BYTES` bytes of UTF-8.
 
     Raises:
         InvalidRequest: an argument has a wrong type.
@@ -105,6 +109,7 @@ class NewRequest:
     group_key: str | None = None
     max_attempts: int | None = None
     retry_base: timedelta | None = None
+    headers: str | None = None
 
     def __post_init__(self) -> None:
         for name, rule in FIELDS.items():
@@ -145,6 +150,8 @@ class LeasedRequest(NamedTuple):
     load_id: str | None
     #: The JSON text, byte for byte as it was enqueued.
     payload: str
+    #: A JSON object of strings, or None.
+    headers: str | None = None
 
 
 class Claim(NamedTuple):
@@ -347,6 +354,7 @@ class Schedule(NamedTuple):
     last_time: datetime | None
     last_request_id: int | None
     changed_time: datetime
+    headers: str | None
 
 
 class Attempt(NamedTuple):
@@ -400,6 +408,8 @@ class Request(NamedTuple):
     locked_time: datetime | None
     completion_time: datetime | None
     load_id: str | None
+    #: A JSON object of strings, or None.
+    headers: str | None
     attempts: tuple[Attempt, ...]
 
 

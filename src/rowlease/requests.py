@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
-from rowlease import codec
+from rowlease import codec, headers
 from rowlease.errors import InvalidRequest
 from rowlease.model import FIELDS, MAX_PRIORITY, NewRequest, check_type
 
@@ -31,6 +31,8 @@ class RequestOptions(TypedDict, total=False):
         dedup_key: a key that at most one live request of a queue may have.
         group_key: the name of a group, whose requests run one at a time, in the order of enqueuing.
         max_attempts, retry_base: the same as in `TaskSettings`.
+        headers: strings that travel beside the payload, for example a tenant or a trace. A task
+            reads them as `current().headers`. At most 8 KiB of JSON.
     """
 
     queue: str | None
@@ -41,6 +43,7 @@ class RequestOptions(TypedDict, total=False):
     group_key: str | None
     max_attempts: int | None
     retry_base: timedelta | None
+    headers: Mapping[str, str] | None
 
 
 class CallOptions(TypedDict, total=False):
@@ -123,6 +126,7 @@ def made(
         raise InvalidRequest(
             f"priority is {priority}; it must be 0 or more, and bigger is more urgent"
         )
+    given["headers"] = headers.written(given.get("headers"))
     # A larger number would not fit into the column.
     new = NewRequest(kind=kind, payload=payload, priority=min(priority, MAX_PRIORITY), **given)
     if new.due_time is not None and new.due_time.tzinfo is None:

@@ -448,7 +448,10 @@ class PostgresSession(PostgresStore, Session):
         self.execute(f"delete from rowlease.{table} where {match}", where)
 
     def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
-        columns = ("row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload")
+        columns = (
+            "row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload",
+            "headers",
+        )  # fmt: skip
         with self.raw.cursor().copy(
             f"copy rowlease.staging (load_id, run_number, {', '.join(columns)}) from stdin"
         ) as copy:
@@ -459,15 +462,16 @@ class PostgresSession(PostgresStore, Session):
         self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]], part: int = 0
     ) -> None:
         """Write a part of a load into the lane as Spark does, all of it or nothing."""
+        columns = ", ".join([*LANE, "headers"])
         with (
             self.connection() as sql,
             sql.transaction(),
-            sql.cursor().copy(f"copy rowlease.lane ({', '.join(LANE)}) from stdin") as copy,
+            sql.cursor().copy(f"copy rowlease.lane ({columns}) from stdin") as copy,
         ):
             for place, row in enumerate(rows):
                 copy.write_row(
                     [run_number, part, not place, row.get("priority", 0), row.get("kind", "a"),
-                     row.get("payload", "{}")]
+                     row.get("payload", "{}"), row.get("headers")]
                 )  # fmt: skip
 
     def hold_gate(self, queue: str) -> None:

@@ -410,7 +410,10 @@ class MssqlSession(SqlServerStore, Session):
         self.execute(f"delete from rowlease.{spelt(table)} where {match}", tuple(where.values()))
 
     def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
-        columns = ("row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload")
+        columns = (
+            "row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload",
+            "headers",
+        )  # fmt: skip
         load = {"load_id": load_id, "run_number": run_number}
         each = (load | {name: row.get(name) for name in columns} for row in rows)
         while some := list(islice(each, STAGED_AT_ONCE)):

@@ -28,6 +28,7 @@ NO_QUEUE = (
     'queue "nowhere" does not exist; create it with `rowlease queue create nowhere`, '
     "or in SQL with rowlease.configure_queue"
 )
+HEADERS = "headers must be a JSON object of strings, of at most 8192 bytes"
 LENGTHS = "request ids, lock tokens and the other arrays must have the same length"
 DEQUEUE = (
     "dequeue needs a worker id, queues, a limit of 1 to 10000 and a lease of 100 to 86400000 ms"
@@ -211,6 +212,9 @@ REFUSED = [
         InvalidRequest, NO_QUEUE),
     Bad("RL014", lambda s: s.promote("x", 1, 0), LoadLost,
         'load "x" does not exist: it was not begun, or had no report for a day; begin it'),
+    Bad("RL016", enqueue(headers="[]"), InvalidRequest, HEADERS),
+    Bad("RL016", enqueue_two(headers='{"a": 1}'), InvalidRequest, HEADERS),
+    Bad("RL016", promote(headers="[]"), InvalidRequest, HEADERS),
     Bad("RL015", delete_in_use, InvalidRequest,
         'queue "default" cannot be deleted, because it has requests (1 waiting, 0 running, 0 dead '
         "letters): purge or cancel them first"),

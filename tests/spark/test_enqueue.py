@@ -449,3 +449,21 @@ def with_password(dsn: str) -> tuple[str, str]:
     if url.password is None:
         url = url.set(password=SECRET)
     return url.render_as_string(hide_password=False), str(url.password)
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["the lane", "staging"])
+def test_headers_are_a_dict_or_a_column(keyed: bool, spark: Any, dsn: str, sql: Sql) -> None:
+    keys: dict[str, Any] = {"dedup_key": "id"} if keyed else {}
+    rows = spark.range(2)
+    column = F.create_map(F.lit("n"), F.col("id").cast("string"))
+    enqueue(rows, dsn, queue="default", kind="all", headers={"tenant": "ü'"}, **keys)
+    enqueue(rows, dsn, queue="default", kind="each", headers=column)
+    found = sql("select kind, headers::json::text from rowlease.requests order by 1, 2")
+    assert found == [
+        ("all", '{"tenant":"ü\'"}'),
+        ("all", '{"tenant":"ü\'"}'),
+        ("each", '{"n":"0"}'),
+        ("each", '{"n":"1"}'),
+    ]
+    with pytest.raises(InvalidRequest, match="headers"):
+        enqueue(rows, dsn, queue="default", kind="k", headers="id")

@@ -244,3 +244,16 @@ def test_what_was_written_is_read_back(
         PySparkException, match="option table is 'nope'; the tables are queue, history"
     ):
         read(table="nope")
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["the lane", "staging"])
+def test_headers_travel_with_their_rows(
+    keyed: bool, spark: Any, frame: Any, dsn: str, sql: Sql
+) -> None:
+    columns = ["'{}' as payload", """case when id = 1 then '{"tenant":"ac,me"}' end as headers"""]
+    keys = ["string(id) as dedup_key"] if keyed else []
+    write(spark.range(0, 3, 1, 1).selectExpr(*columns, *keys), dsn, load_id="x")
+    found = sql("select headers::text from rowlease.requests order by request_id")
+    assert found == [(None,), ('{"tenant":"ac,me"}',), (None,)]
+    read = spark.read.format("rowlease").option("dsn", dsn).load()
+    assert {row.headers for row in read.collect()} == {None, '{"tenant":"ac,me"}'}

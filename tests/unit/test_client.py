@@ -226,6 +226,7 @@ TAKEN: dict[str, Callable[[Any], bool]] = {
     "requests": is_batch,
     "kind": is_text,
     "receipt": is_text,
+    "headers": lambda value: False,
 }
 
 
@@ -312,9 +313,9 @@ def test_a_batch_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(NewRequest)])
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_request_made_by_hand_refuses_a_value_of_a_wrong_type(name: str, value: Any) -> None:
-    if name == "payload":
+    if name in ("payload", "headers"):
         if not isinstance(value, str):
-            message = refusal(lambda: NewRequest(kind="x", payload=value))
+            message = refusal(lambda: NewRequest(**{"kind": "x", name: value}))
             assert message is not None
             assert "JSON text" in message
     elif name != "priority":  # its range is the database's to check

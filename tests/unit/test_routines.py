@@ -46,6 +46,7 @@ NOT_REACHED = {
 #: Routines that run with the search path of their caller, and why.
 UNPINNED = {
     "check_arrays": "touches no table",
+    "check_headers": "touches no table",
     "check_request": "touches no table",
     "dequeue_before": "called by dequeue, which has pinned it; a SET costs more",
     "group_is_free": "called for every candidate of a claim, which has pinned it; a SET costs more",

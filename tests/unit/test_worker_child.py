@@ -28,6 +28,21 @@ from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed
 from rowlease.worker.slots import child_loop, child_program, shared_memory, wire
 
 
+class NoLink:
+    """The link of a context that no test asks about."""
+
+    def is_asked_to_stop(self, number: int) -> bool:
+        return False
+
+    def lease_ends(self, number: int) -> float | None:
+        return None
+
+    def report_progress(self, number: int, fraction: float, note: str) -> None: ...
+
+
+CONTEXT = Context(7, 1, 2, 5, 1, math.inf, NoLink())
+
+
 class Wordless(Exception):
     def __str__(self) -> str:
         raise MemoryError
@@ -49,7 +64,7 @@ def as_task(call: Any, **settings: Any) -> Task[..., Any]:
 
 
 def run(call: Any, payload: bytes = b"{}") -> Returned | Failure | Snoozed:
-    return child_loop.run(as_task(call), payload)
+    return child_loop.run(as_task(call), CONTEXT, payload)
 
 
 def failure(call: Any) -> str:
@@ -196,7 +211,7 @@ class Line:
         self.marks = self.memory.cast("Q")
 
     def send(self, *payloads: bytes, ends: float = math.inf) -> None:
-        frames = (wire.REQUEST.pack(len(text), 0, ends, 7, 1, 2, 5) + text for text in payloads)
+        frames = (wire.REQUEST.pack(len(text), 0, ends, 7, 1, 2, 5, 0) + text for text in payloads)
         os.write(self.worker, b"".join(frames))
 
     def serve(self, call: Any) -> list[tuple[int, bytes]]:
@@ -338,7 +353,7 @@ def test_each_coroutine_sees_its_own_attempt() -> None:
 def test_the_exception_decides_whether_another_attempt_follows(
     settings: dict[str, Any], dead: bool
 ) -> None:
-    ending = child_loop.run(as_task(raising(KeyError("k")), **settings), b"{}")
+    ending = child_loop.run(as_task(raising(KeyError("k")), **settings), CONTEXT, b"{}")
     assert isinstance(ending, Failure)
     assert (ending.dead, ending.error[:12]) == (dead, "KeyError: 'k")
 
@@ -358,7 +373,7 @@ def test_a_soft_time_limit_raises_an_exception_in_the_task() -> None:
             raise
 
     limited = as_task(call, soft_time_limit=timedelta(minutes=1))
-    ending = child_loop.run(limited, b"{}")
+    ending = child_loop.run(limited, CONTEXT, b"{}")
     assert isinstance(ending, Failure)
     over = "SoftTimeLimitExceeded: the task ran past its soft time limit of 0:01:00"
     assert over in ending.error

@@ -25,7 +25,7 @@ create or replace function rowlease.dequeue(
   request_id bigint, queue_name text, kind text, priority integer, requested_time timestamptz,
   due_time timestamptz, locked_time timestamptz, lock_expires_time timestamptz, lock_token bigint,
   num_attempts integer, max_attempts integer, num_crashes integer, group_key text, load_id text,
-  payload text, more boolean, wait_ms bigint, floor text)
+  payload text, headers text, more boolean, wait_ms bigint, floor text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
@@ -108,17 +108,17 @@ begin
           insert into rowlease.queue (
             request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
             locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
-            load_id, payload)
+            load_id, payload, headers)
           overriding system value
           select g.request_id, v_queue, g.kind, 'Processing', g.priority, v_block.promoted_time,
                  v_block.promoted_time, p_worker_id, v_now, v_now + v_lease_ms * interval '1 ms',
                  case when g.place <= v_slots - p_limit + v_left then v_now end,
                  1 + floor(random() * 4294967296)::bigint, 1, v_block.max_attempts, v_block.load_id,
-                 g.payload from gone g
+                 g.payload, g.headers from gone g
           returning request_id, queue_name::text, kind::text, priority::integer, requested_time,
                     due_time, locked_time, lock_expires_time, lock_token, num_attempts,
                     max_attempts, num_crashes, group_key::text, load_id::text, payload::text,
-                    null::boolean, null::bigint, null::text;
+                    headers::text, null::boolean, null::bigint, null::text;
         get diagnostics v_num = row_count;
         if v_num > 0 then
           insert into rowlease.queue_depth (queue_name, priority, pending, processing)
@@ -156,7 +156,7 @@ begin
           returning q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
                     q.requested_time, q.due_time, q.locked_time, q.lock_expires_time,
                     q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes,
-                    q.group_key::text, q.load_id::text, q.payload::text),
+                    q.group_key::text, q.load_id::text, q.payload::text, q.headers::text),
         counted as (
           insert into rowlease.queue_depth (queue_name, priority, pending, processing)
           select v_queue, c.priority, -count(*), count(*) from claimed c group by c.priority)

@@ -23,7 +23,7 @@ create or replace function rowlease.exchange(
   request_id bigint, queue_name text, kind text, priority integer, requested_time timestamptz,
   due_time timestamptz, locked_time timestamptz, lock_expires_time timestamptz, lock_token bigint,
   num_attempts integer, max_attempts integer, num_crashes integer, group_key text, load_id text,
-  payload text, more boolean, wait_ms bigint, floor text, dead boolean, outcome text)
+  payload text, headers text, more boolean, wait_ms bigint, floor text, dead boolean, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
@@ -51,7 +51,7 @@ begin
     return query
       select c.request_id, null::text, null::text, null::integer, null::timestamptz,
              null::timestamptz, null::timestamptz, null::timestamptz, null::bigint, null::integer,
-             null::integer, null::integer, null::text, null::text, null::text, null::boolean,
+             null::integer, null::integer, null::text, null::text, null::text, null::text, null::boolean,
              null::bigint, null::text, null::boolean, c.outcome
         from rowlease.complete(p_complete_ids, p_complete_tokens, p_results) c;
   end if;

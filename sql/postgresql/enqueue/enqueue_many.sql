@@ -2,11 +2,11 @@
 -- params:   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[],
 --           p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
 --           p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[],
---           p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint, p_waiter_id bigint
+--           p_headers text[], p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint, p_waiter_id bigint
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
 --           or one row (waiter id, 'full'): call again with this id within 2 s
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL007 attempts below 1
+--           RL006 no kind, RL007 attempts below 1, RL016 bad headers
 -- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
 --           first call. Without keys, all requests are new, so their ids are known beforehand and
@@ -19,8 +19,9 @@ create or replace function rowlease.enqueue_many(
   p_delays_ms bigint[] default null, p_due_times timestamptz[] default null,
   p_dedup_keys text[] default null, p_group_keys text[] default null,
   p_max_attempts integer[] default null, p_retry_bases_ms integer[] default null,
-  p_receipt_key text default null, p_in_transaction boolean default true,
-  p_wait_ms bigint default null, p_waiter_id bigint default null
+  p_headers text[] default null, p_receipt_key text default null,
+  p_in_transaction boolean default true, p_wait_ms bigint default null,
+  p_waiter_id bigint default null
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -72,12 +73,12 @@ begin
     select array_agg(a.request_id), array_agg(a.outcome) into v_ids, v_outcomes
       from rowlease_internal.add_requests(
         v_settings, v_now, p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times,
-        p_dedup_keys, p_group_keys, p_max_attempts, p_retry_bases_ms) a;
+        p_dedup_keys, p_group_keys, p_max_attempts, p_retry_bases_ms, p_headers) a;
     update rowlease.enqueue_receipt set request_ids = v_ids where receipt_key = p_receipt_key;
   else
     v_done := rowlease_internal.add_plain(
       v_settings, v_now, v_ids, p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times,
-      p_max_attempts, p_retry_bases_ms);
+      p_max_attempts, p_retry_bases_ms, p_headers);
   end if;
   if p_waiter_id is not null then
     delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id;
@@ -88,8 +89,7 @@ begin
   v_done := p_in_transaction is false and rowlease_internal.worker_is_idle(p_queue_name)
             and rowlease_internal.wake_once(p_queue_name, v_now);
   if v_outcomes is not null then
-    return query select * from unnest(v_ids, v_outcomes);
-    return;
+    return query select * from unnest(v_ids, v_outcomes); return;
   end if;
   outcome := 'ok';
   foreach request_id in array v_ids loop return next; end loop;

@@ -40,7 +40,7 @@ begin
       returning q.request_id, q.queue_name, q.priority, q.group_key, q.kind, q.requested_time,
                 q.due_time, q.locked_by, q.locked_time, q.lock_expires_time, q.started_time,
                 q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes, q.num_abandons,
-                q.retry_base_ms, q.dedup_key, q.load_id, q.payload, q.last_error,
+                q.retry_base_ms, q.dedup_key, q.load_id, q.payload, q.headers, q.last_error,
                 q.cancel_requested, g.result,
                 not (exists (select from rowlease.queue_settings s where not s.keep_history)
                      and q.queue_name in (select s.queue_name from rowlease.queue_settings s
@@ -50,12 +50,13 @@ begin
         request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
         locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
         num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload,
-        last_error, completion_time, cancel_requested, result)
+        headers, last_error, completion_time, cancel_requested, result)
       select d.request_id, d.queue_name, d.kind, 'Complete', d.priority, d.requested_time,
              d.due_time, d.locked_by, d.locked_time, d.lock_expires_time, d.started_time,
              d.lock_token, d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons,
              d.retry_base_ms, d.dedup_key, d.group_key, d.load_id,
-             case when d.keeps then d.payload end, d.last_error, v_now, d.cancel_requested,
+             case when d.keeps then d.payload end, case when d.keeps then d.headers end,
+             d.last_error, v_now, d.cancel_requested,
              case when d.keeps then d.result::json end
         from done d),
     counted as (

@@ -6,7 +6,8 @@
 --           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
---           taken the load over; 22P02 a payload that is not JSON, 40001 as check_staged and check_copies
+--           taken the load over, RL016 bad headers; 22P02 a payload or headers that are not JSON,
+--           40001 as check_staged and check_copies
 -- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
@@ -66,6 +67,8 @@ begin
            or octet_length(s.payload) > 1048576)
     limit 1;
   begin
+    perform rowlease_internal.check_headers(s.headers) from rowlease.staging s
+      where (s.load_id, s.run_number) = (p_load_id, p_run_number) and s.headers is not null;
     if v_written = v_staged and v_grouped = 0 then
       v_enqueued := rowlease_internal.add_distinct(v_settings, v_now, v_load, p_kind, v_written);
     end if;
@@ -74,7 +77,7 @@ begin
     end if;
   exception when invalid_text_representation then
     raise exception using errcode = '22P02',
-      message = format('load "%s" has a payload that is not JSON; nothing was enqueued', p_load_id);
+      message = format('load "%s" has a payload or headers that are not JSON; nothing was enqueued', p_load_id);
   end;
   delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
   if v_in_lane > 0 then

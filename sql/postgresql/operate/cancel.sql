@@ -41,13 +41,14 @@ begin
     insert into rowlease.queue_history (
       request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
       locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
-      num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload, last_error,
-      completion_time, cancel_requested)
+      num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload, headers,
+      last_error, completion_time, cancel_requested)
     select d.request_id, d.queue_name, d.kind, 'Cancelled', d.priority, d.requested_time, d.due_time,
            d.locked_by, d.locked_time, d.lock_expires_time, d.started_time, d.lock_token,
            d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons, d.retry_base_ms,
            d.dedup_key, d.group_key, d.load_id,
-           case when s.keep_history is not false then d.payload end, d.last_error, v_now, true
+           case when s.keep_history is not false then d.payload end,
+           case when s.keep_history is not false then d.headers end, d.last_error, v_now, true
       from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, failed)

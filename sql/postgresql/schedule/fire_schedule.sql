@@ -6,7 +6,8 @@
 --           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
 --           one 'ok'
 -- errors:   RL001 firings that are not due, or not before p_next_time, RL002 unknown queue, RL003
---           bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind
+--           bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind,
+--           RL016 bad headers
 -- locks:    the schedule's row; queue_settings if the queue has a capacity; as add_requests
 -- why:      the requests and the next time are written in one transaction, which is
 --           compare-and-set on the token: a late worker is refused, because another worker fires
@@ -56,7 +57,8 @@ begin
         array_fill(v_schedule.kind::text, array[cardinality(v_times)]),
         array(select replace(v_schedule.payload::text, '{scheduled_time}', t) from unnest(v_texts) t),
         array_fill(v_schedule.priority::integer, array[cardinality(v_times)]), null, null,
-        array(select p_schedule_name || '@' || t from unnest(v_texts) t), null, null, null) a;
+        array(select p_schedule_name || '@' || t from unnest(v_texts) t), null, null, null,
+        array_fill(v_schedule.headers::text, array[cardinality(v_times)])) a;
     perform rowlease_internal.wake_workers(v_schedule.queue_name, p_lock_token is null);
   end if;
   update rowlease.schedule s

@@ -2,11 +2,11 @@
 -- params:   p_schedule_name text, p_cron text (minute hour day month weekday), p_kind text,
 --           p_queue_name text, p_time_zone text, p_payload text ({scheduled_time} in it becomes
 --           the time of each firing), p_priority integer, p_catch_up integer (how many missed
---           firings are enqueued late; the latest are)
+--           firings are enqueued late; the latest are), p_headers text (of each firing)
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- if no firing
 --           is planned yet, firings are counted from this time
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
---           name, expression, time zone or catch-up
+--           name, expression, time zone or catch-up, RL016 bad headers
 -- locks:    the schedule's row
 -- why:      every worker writes the schedules of its code when it starts, so an unchanged schedule
 --           stays as it is: no firing is missed during a restart, and a paused schedule stays
@@ -16,7 +16,7 @@
 create or replace function rowlease.put_schedule(
   p_schedule_name text, p_cron text, p_kind text, p_queue_name text default 'default',
   p_time_zone text default 'UTC', p_payload text default '{}', p_priority integer default 0,
-  p_catch_up integer default 1
+  p_catch_up integer default 1, p_headers text default null
 ) returns table (outcome text, changed_time timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -30,6 +30,7 @@ declare
 begin
   perform rowlease_internal.settings_of(p_queue_name);
   perform rowlease_internal.check_request(p_kind, p_priority, p_payload, null);
+  perform rowlease_internal.check_headers(p_headers);
   if (coalesce(p_schedule_name, '') <> '' and length(p_schedule_name) <= 200
       and v_cron ~ '^\S+( \S+){4}$' and length(v_cron) <= 200 and coalesce(p_time_zone, '') <> ''
       and length(p_time_zone) <= 100 and p_catch_up between 1 and 1000) is not true then
@@ -38,9 +39,9 @@ begin
                 'weekday), a time zone and a catch-up of 1 to 1000 firings';
   end if;
   insert into rowlease.schedule (schedule_name, cron, time_zone, queue_name, kind, payload,
-                                 priority, catch_up, changed_time)
+                                 headers, priority, catch_up, changed_time)
   values (p_schedule_name, v_cron, p_time_zone, p_queue_name, p_kind, p_payload::json,
-          least(p_priority, 255), p_catch_up, v_now)
+          p_headers::json, least(p_priority, 255), p_catch_up, v_now)
   on conflict do nothing;
   if found then
     return query select 'ok'::text, v_now;
@@ -48,8 +49,9 @@ begin
   end if;
   select * into v_old from rowlease.schedule s where s.schedule_name = p_schedule_name for update;
   if (v_old.cron, v_old.time_zone, v_old.queue_name, v_old.kind, v_old.payload::text,
-      v_old.priority, v_old.catch_up)
-     = (v_cron, p_time_zone, p_queue_name, p_kind, p_payload, least(p_priority, 255), p_catch_up) then
+      coalesce(v_old.headers::text, ''), v_old.priority, v_old.catch_up)
+     = (v_cron, p_time_zone, p_queue_name, p_kind, p_payload, coalesce(p_headers, ''),
+        least(p_priority, 255), p_catch_up) then
     return query select 'repeat'::text, v_old.changed_time;
     return;
   end if;
@@ -57,7 +59,8 @@ begin
   return query
     update rowlease.schedule s
        set cron = v_cron, time_zone = p_time_zone, queue_name = p_queue_name, kind = p_kind,
-           payload = p_payload::json, priority = least(p_priority, 255), catch_up = p_catch_up,
+           payload = p_payload::json, headers = p_headers::json,
+           priority = least(p_priority, 255), catch_up = p_catch_up,
            next_time = case when not v_new then s.next_time end,
            changed_time = case when v_new then v_now else s.changed_time end,
            locked_by = null, lock_expires_time = null, lock_token = s.lock_token + 1

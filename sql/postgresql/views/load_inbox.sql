@@ -1,14 +1,14 @@
 -- load_inbox: a view into which any program may INSERT the rows of a load.
 -- params:   run_number (from begin_load), part (a number that no other transaction of the run uses),
---           ends_part (true in one row of the part), priority, kind, payload
+--           ends_part (true in one row of the part), priority, kind, payload, headers
 -- returns:  no rows: the view can be written to, but not read; producers may select from it, so
 --           that a JDBC writer can inspect its columns
 -- errors:   as end_part, at the commit; 23514 a priority below 0 or above 255, no kind, a payload over
---           1 MiB; 22P02 a payload that is not JSON; 22001 a long kind
+--           1 MiB, headers that are no object or over 8 KiB; 22P02 a payload or headers that are not JSON; 22001 a long kind
 -- locks:    as end_part
 -- why:      a writer that can only append rows reaches the lane: Spark's JDBC writer, or any other. All
 --           rows of a part are written in one transaction. promote makes them requests.
 create or replace view rowlease.load_inbox as
-select r.run_number, r.part, r.ends_part, r.priority, r.kind, r.payload
+select r.run_number, r.part, r.ends_part, r.priority, r.kind, r.payload, r.headers
   from rowlease.lane r
  where false;

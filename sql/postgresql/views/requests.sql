@@ -10,21 +10,21 @@ create or replace view rowlease.requests as
 select request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
        locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
        num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, group_blocked, returned,
-       cancel_requested, load_id, payload, last_error, completion_time, null::json as result,
+       cancel_requested, load_id, payload, headers, last_error, completion_time, null::json as result,
        split_part(last_error, E'\n', 1) as error_line
   from rowlease.queue
 union all
 select request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
        locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
        num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, group_blocked, returned,
-       cancel_requested, load_id, payload, last_error, completion_time, result,
+       cancel_requested, load_id, payload, headers, last_error, completion_time, result,
        split_part(last_error, E'\n', 1)
   from rowlease.queue_history
 union all
 select r.request_id, l.queue_name, r.kind, 'Pending'::varchar(10), r.priority, l.promoted_time,
        l.promoted_time, null::varchar(200), null, null, null, 0, 0, l.max_attempts, 0, 0, null,
-       null::varchar(400), null::varchar(200), false, false, false, l.load_id, r.payload, null, null,
-       null, null
+       null::varchar(400), null::varchar(200), false, false, false, l.load_id, r.payload, r.headers,
+       null, null, null, null
   from rowlease.load l
   join rowlease.lane_part p on p.run_number = l.run_number
   join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority

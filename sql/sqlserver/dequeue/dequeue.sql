@@ -23,7 +23,8 @@ select cast(i.[key] as int) as place, q.RequestId as request_id, q.QueueName as 
        q.Kind as kind, cast(q.Priority as int) as priority, q.RequestedTime as requested_time,
        q.DueTime as due_time, q.LockedTime as locked_time, q.LockExpiresTime as lock_expires_time,
        q.LockToken as lock_token, q.NumAttempts as num_attempts, q.MaxAttempts as max_attempts,
-       q.NumCrashes as num_crashes, q.GroupKey as group_key, q.LoadId as load_id, q.Payload as payload
+       q.NumCrashes as num_crashes, q.GroupKey as group_key, q.LoadId as load_id, q.Payload as payload,
+       q.Headers as headers
   into #rows
   from openjson(cast(@leased as nvarchar(max))) as i
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek)
@@ -32,7 +33,7 @@ option (loop join, force order, maxdop 1);
 commit transaction;
 select l.request_id, l.queue_name, l.kind, l.priority, l.requested_time, l.due_time, l.locked_time,
        l.lock_expires_time, l.lock_token, l.num_attempts, l.max_attempts, l.num_crashes, l.group_key,
-       l.load_id, l.payload, e.more, e.wait_ms, e.floor
+       l.load_id, l.payload, l.headers, e.more, e.wait_ms, e.floor
   from (values (0, null, null, null), (1, @more, @wait_ms, @p_floor)) as e (is_end, more, wait_ms, floor)
   left join #rows as l on e.is_end = 0
  where e.is_end = 1 or l.request_id is not null

@@ -60,7 +60,8 @@ select cast(i.[key] as int) as place, q.RequestId as request_id, q.QueueName as 
        q.Kind as kind, cast(q.Priority as int) as priority, q.RequestedTime as requested_time,
        q.DueTime as due_time, q.LockedTime as locked_time, q.LockExpiresTime as lock_expires_time,
        q.LockToken as lock_token, q.NumAttempts as num_attempts, q.MaxAttempts as max_attempts,
-       q.NumCrashes as num_crashes, q.GroupKey as group_key, q.LoadId as load_id, q.Payload as payload
+       q.NumCrashes as num_crashes, q.GroupKey as group_key, q.LoadId as load_id, q.Payload as payload,
+       q.Headers as headers
   into #rows
   from openjson(cast(@leased as nvarchar(max))) as i
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek)
@@ -69,7 +70,7 @@ option (loop join, force order, maxdop 1);
 commit transaction;
 select coalesce(r.RequestId, l.request_id) as request_id, l.queue_name, l.kind, l.priority,
        l.requested_time, l.due_time, l.locked_time, l.lock_expires_time, l.lock_token, l.num_attempts,
-       l.max_attempts, l.num_crashes, l.group_key, l.load_id, l.payload, e.more, e.wait_ms, e.floor,
+       l.max_attempts, l.num_crashes, l.group_key, l.load_id, l.payload, l.headers, e.more, e.wait_ms, e.floor,
        r.Dead as dead, r.Outcome as outcome
   from (select 1 as part, cast(null as bit) as more, cast(null as bigint) as wait_ms,
                cast(null as nvarchar(max)) as floor

@@ -2,12 +2,13 @@
 -- params:   p_queue_name nvarchar(400), p_kinds nvarchar(max), p_payloads nvarchar(max),
 --           p_priorities nvarchar(max), p_delays_ms nvarchar(max), p_due_times nvarchar(max),
 --           p_dedup_keys nvarchar(max), p_group_keys nvarchar(max), p_max_attempts nvarchar(max),
---           p_retry_bases_ms nvarchar(max), p_receipt_key nvarchar(400), p_in_transaction bit,
---           p_wait_ms bigint, p_waiter_id bigint
+--           p_retry_bases_ms nvarchar(max), p_headers nvarchar(max), p_receipt_key nvarchar(400),
+--           p_in_transaction bit, p_wait_ms bigint, p_waiter_id bigint
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
 --           or one row (waiter id, 'full'): call again with this id within 2 s
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL007 attempts below 1; 51011 a payload that is not JSON
+--           RL006 no kind, RL007 attempts below 1, RL016 bad headers; 51011 a payload that is
+--           not JSON
 -- locks:    the receipt's key; the queue's admission lock if it has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
 --           first call. If an array is null, every request has the default.
@@ -16,7 +17,8 @@ create or alter procedure rowlease.enqueue_many
   @p_priorities nvarchar(max) = null, @p_delays_ms nvarchar(max) = null,
   @p_due_times nvarchar(max) = null, @p_dedup_keys nvarchar(max) = null,
   @p_group_keys nvarchar(max) = null, @p_max_attempts nvarchar(max) = null,
-  @p_retry_bases_ms nvarchar(max) = null, @p_receipt_key nvarchar(400) = null,
+  @p_retry_bases_ms nvarchar(max) = null, @p_headers nvarchar(max) = null,
+  @p_receipt_key nvarchar(400) = null,
   @p_in_transaction bit = 1, @p_wait_ms bigint = null, @p_waiter_id bigint = null
 as
 set nocount on;
@@ -55,7 +57,7 @@ begin
 end;
 exec rowlease_internal.add_requests
   @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities, @p_delays_ms, @p_due_times,
-  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms;
+  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @p_headers;
 if @p_receipt_key is not null
 begin
   set @ids = (select N'[' + string_agg(coalesce(cast(a.RequestId as nvarchar(max)), N'null'), N',')

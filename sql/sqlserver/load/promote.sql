@@ -7,7 +7,7 @@
 --           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
---           taken the load over; 51011 a payload that is not JSON, 51012 as take_lock, add_staged and
+--           taken the load over, RL016 bad headers; 51011 a payload that is not JSON, 51012 as take_lock, add_staged and
 --           check_copies
 -- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
 --           keys of the queue if the load has any; as add_staged
@@ -62,6 +62,10 @@ begin
                        N'" has a payload that is not JSON; nothing was enqueued');
     throw 51011, @says, 1;
   end;
+  if exists (select 1 from rowlease.Staging as s
+              where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
+                and rowlease_internal.are_headers(s.Headers) = 0)
+    throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
   exec rowlease_internal.add_staged @queue, @now, @p_load_id, @p_run_number, @p_kind, @p_expected_rows,
                            @enqueued output;
   set @duplicates = @rows - @enqueued;

@@ -24,7 +24,7 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
        r.GroupKey as group_key, r.NumAttempts as num_attempts, r.Payload as payload,
        r.LastError as last_error, r.Result as result, r.MaxAttempts as max_attempts,
        r.RequestedTime as requested_time, r.LockedBy as locked_by, r.LockedTime as locked_time,
-       r.CompletionTime as completion_time, r.LoadId as load_id,
+       r.CompletionTime as completion_time, r.LoadId as load_id, r.Headers as headers,
        (select a.AttemptNumber as attempt_number, a.WorkerId as worker_id,
                a.StartedTime as started_time, a.EndedTime as ended_time, a.Outcome as outcome,
                a.Error as error, a.ErrorType as error_type, a.Traceback as traceback

@@ -5,7 +5,7 @@
 --           due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
 --           last_error text, result text, max_attempts integer, requested_time timestamptz,
 --           locked_by text, locked_time timestamptz, completion_time timestamptz, load_id text,
---           attempts text (JSON: rows of the table attempt, oldest first; null: none)
+--           headers text, attempts text (JSON: rows of the table attempt, oldest first; null: none)
 -- errors:   none
 -- locks:    none
 -- why:      for people and tests: with a filter that matches few requests, it reads whole tables.
@@ -20,7 +20,7 @@ select top (@p_limit) r.RequestId as request_id, r.QueueName as queue_name, r.Ki
        r.DedupKey as dedup_key, r.GroupKey as group_key, r.NumAttempts as num_attempts,
        r.Payload as payload, r.LastError as last_error, r.Result as result, r.MaxAttempts as max_attempts,
        r.RequestedTime as requested_time, r.LockedBy as locked_by, r.LockedTime as locked_time,
-       r.CompletionTime as completion_time, r.LoadId as load_id,
+       r.CompletionTime as completion_time, r.LoadId as load_id, r.Headers as headers,
        (select a.AttemptNumber as attempt_number, a.WorkerId as worker_id,
                a.StartedTime as started_time, a.EndedTime as ended_time, a.Outcome as outcome,
                a.Error as error, a.ErrorType as error_type, a.Traceback as traceback

@@ -6,7 +6,8 @@
 --           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
 --           one 'ok'
 -- errors:   RL001 firings that are not due, or not before p_next_time, RL002 unknown queue, RL003
---           bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind
+--           bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind,
+--           RL016 bad headers
 -- locks:    the schedule's row; the queue's admission lock if it has a capacity; as add_requests
 -- why:      the requests and the next time are written in one transaction, which is
 --           compare-and-set on the token: a late worker is refused, because another worker fires
@@ -22,7 +23,7 @@ set transaction isolation level read committed;
 declare @now datetime2(6), @queue nvarchar(100), @kind nvarchar(200), @payload nvarchar(max);
 declare @priority int, @token bigint, @by nvarchar(200), @last bigint, @outcome varchar(10) = 'ok';
 declare @count int, @admitted bit, @kinds nvarchar(max), @payloads nvarchar(max), @keys nvarchar(max);
-declare @priorities nvarchar(max), @says nvarchar(2048);
+declare @priorities nvarchar(max), @headers nvarchar(max), @says nvarchar(2048);
 declare @times table (Place int not null primary key, Time datetime2(6) not null,
                       Said nvarchar(40) not null);
 create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
@@ -30,7 +31,7 @@ begin transaction;
 update rowlease.Schedule with (rowlock) set LockToken = LockToken
  where ScheduleName = @p_schedule_name;
 set @now = rowlease.now();
-select @queue = s.QueueName, @kind = s.Kind, @payload = s.Payload, @priority = s.Priority,
+select @queue = s.QueueName, @kind = s.Kind, @payload = s.Payload, @headers = s.Headers, @priority = s.Priority,
        @token = s.LockToken, @by = s.LockedBy, @last = s.LastRequestId
   from rowlease.Schedule as s where s.ScheduleName = @p_schedule_name;
 if @token is null
@@ -69,9 +70,12 @@ begin
          @keys = N'[' + string_agg(cast(N'"' + string_escape(concat(@p_schedule_name, N'@', t.Said), 'json')
                    + N'"' as nvarchar(max)), N',') within group (order by t.Place) + N']'
     from @times as t;
+  if @headers is not null
+    select @headers = N'[' + string_agg(N'"' + string_escape(@headers, 'json') + N'"', N',') + N']'
+      from @times as t;
   exec rowlease_internal.admit @queue, @count, @priority, @now, @admitted output;
   exec rowlease_internal.add_requests @queue, @now, @kinds, @payloads, @priorities, null, null, @keys, null,
-                             null, null;
+                             null, null, @headers;
 end;
 update rowlease.Schedule
    set LastTime = coalesce((select max(t.Time) from @times as t), LastTime),

@@ -3,7 +3,7 @@
 -- returns:  schedule_name text, cron text, time_zone text, queue_name text, kind text, payload text,
 --           priority integer, catch_up integer, paused boolean, next_time timestamptz (null: no
 --           worker has planned it yet), last_time timestamptz, last_request_id bigint,
---           changed_time timestamptz
+--           changed_time timestamptz, headers text
 -- errors:   none
 -- locks:    none
 -- why:      it returns the columns of the table to programs that may not read tables; a DBA reads
@@ -16,5 +16,5 @@ select s.ScheduleName as schedule_name, s.Cron as cron, s.TimeZone as time_zone,
        s.QueueName as queue_name, s.Kind as kind, s.Payload as payload,
        cast(s.Priority as int) as priority, s.CatchUp as catch_up, s.Paused as paused,
        s.NextTime as next_time, s.LastTime as last_time, s.LastRequestId as last_request_id,
-       s.ChangedTime as changed_time
+       s.ChangedTime as changed_time, s.Headers as headers
   from rowlease.Schedule as s order by s.ScheduleName;

@@ -2,11 +2,12 @@
 -- params:   p_schedule_name nvarchar(max), p_cron nvarchar(max) (minute hour day month weekday),
 --           p_kind nvarchar(max), p_queue_name nvarchar(400), p_time_zone nvarchar(max), p_payload
 --           nvarchar(max) ({scheduled_time} in it becomes the time of each firing), p_priority
---           int, p_catch_up int (how many missed firings are enqueued late; the latest are)
+--           int, p_catch_up int (how many missed firings are enqueued late; the latest are),
+--           p_headers nvarchar(max) (of each firing)
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- if no firing
 --           is planned yet, firings are counted from this time
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
---           name, expression, time zone or catch-up; 51011 a payload that is not JSON
+--           name, expression, time zone or catch-up, RL016 bad headers; 51011 a payload that is not JSON
 -- locks:    the schedule's name; then its row
 -- why:      every worker writes the schedules of its code when it starts, so an unchanged schedule
 --           stays as it is: no firing is missed during a restart, and a paused schedule stays
@@ -16,7 +17,7 @@
 create or alter procedure rowlease.put_schedule
   @p_schedule_name nvarchar(max), @p_cron nvarchar(max), @p_kind nvarchar(max),
   @p_queue_name nvarchar(400) = N'default', @p_time_zone nvarchar(max) = N'UTC',
-  @p_payload nvarchar(max) = N'{}', @p_priority int = 0, @p_catch_up int = 1
+  @p_payload nvarchar(max) = N'{}', @p_priority int = 0, @p_catch_up int = 1, @p_headers nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -28,6 +29,8 @@ while charindex(N'  ', @cron) > 0
   set @cron = replace(@cron, N'  ', N' ');
 exec rowlease_internal.check_queue @p_queue_name;
 exec rowlease_internal.check_request @p_kind, @p_priority, @p_payload, null;
+if rowlease_internal.are_headers(@p_headers) = 0
+  throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
 if coalesce(@p_schedule_name, N'') = N'' or len(@p_schedule_name) > 200 or @cron is null
    or len(@cron) - len(replace(@cron, N' ', N'')) <> 4 or len(@cron) > 200
    or coalesce(@p_time_zone, N'') = N'' or len(@p_time_zone) > 100 or @p_catch_up is null
@@ -48,20 +51,22 @@ select @changed = s.ChangedTime,
        @outcome = case when s.Cron = @cron and s.TimeZone = @p_time_zone
                             and s.QueueName = @p_queue_name and s.Kind = @p_kind
                             and s.Payload = @p_payload collate Latin1_General_100_BIN2
+                            and coalesce(s.Headers, N'')
+                                = coalesce(@p_headers, N'') collate Latin1_General_100_BIN2
                             and s.Priority = @priority and s.CatchUp = @p_catch_up
                        then 'repeat' else 'ok' end
   from rowlease.Schedule as s where s.ScheduleName = @p_schedule_name;
 if @is_new is null
-  insert into rowlease.Schedule (ScheduleName, Cron, TimeZone, QueueName, Kind, Payload, Priority,
+  insert into rowlease.Schedule (ScheduleName, Cron, TimeZone, QueueName, Kind, Payload, Headers, Priority,
                                  CatchUp, ChangedTime)
-  values (@p_schedule_name, @cron, @p_time_zone, @p_queue_name, @p_kind, @p_payload, @priority,
+  values (@p_schedule_name, @cron, @p_time_zone, @p_queue_name, @p_kind, @p_payload, @p_headers, @priority,
           @p_catch_up, @now);
 if @is_new is null or @is_new = 1
   set @changed = @now;
 if @outcome = 'ok'
   update rowlease.Schedule
      set Cron = @cron, TimeZone = @p_time_zone, QueueName = @p_queue_name, Kind = @p_kind,
-         Payload = @p_payload, Priority = @priority, CatchUp = @p_catch_up, ChangedTime = @changed,
+         Payload = @p_payload, Headers = @p_headers, Priority = @priority, CatchUp = @p_catch_up, ChangedTime = @changed,
          NextTime = case when @is_new = 0 then NextTime end, LockedBy = null,
          LockExpiresTime = null,
          LockToken = case when @is_new is null then LockToken else LockToken + 1 end

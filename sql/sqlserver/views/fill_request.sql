@@ -2,7 +2,7 @@
 -- params:   none -- a trigger on rowlease.Inbox
 -- returns:  trigger
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind; 51011 a payload that is not JSON
+--           RL006 no kind, RL016 bad headers; 51011 a payload that is not JSON
 -- locks:    the queue's admission lock if it has a capacity; the dedup keys; held to the caller's commit
 -- why:      a program that writes to the inbox gives only the columns of that view. SQL Server has
 --           no triggers before an insert, so this trigger is on the view, and rows that routines
@@ -16,12 +16,13 @@ declare @kind nvarchar(max), @priority int, @payload nvarchar(max), @count bigin
 declare @rows table (
   Place int identity primary key, QueueName nvarchar(400) collate Latin1_General_100_BIN2 not null,
   Kind nvarchar(200), Priority int not null, DueTime datetime2(6) not null, Status varchar(10) not null,
-  DedupKey nvarchar(400), GroupKey nvarchar(200), Payload nvarchar(max) not null);
-insert into @rows (QueueName, Kind, Priority, DueTime, Status, DedupKey, GroupKey, Payload)
+  DedupKey nvarchar(400), GroupKey nvarchar(200), Payload nvarchar(max) not null,
+  Headers nvarchar(max));
+insert into @rows (QueueName, Kind, Priority, DueTime, Status, DedupKey, GroupKey, Payload, Headers)
 select coalesce(i.QueueName, N'default'), i.Kind, coalesce(i.Priority, 0),
        case when i.DueTime > @now then i.DueTime else @now end,
        case when i.DueTime > @now then 'Scheduled' else 'Pending' end,
-       i.DedupKey, i.GroupKey, coalesce(i.Payload, N'{}')
+       i.DedupKey, i.GroupKey, coalesce(i.Payload, N'{}'), i.Headers
   from inserted as i;
 set @queue = N'';
 while @queue is not null
@@ -42,11 +43,13 @@ select top (1) @kind = r.Kind, @priority = r.Priority, @payload = r.Payload
     or rowlease_internal.num_bytes(r.Payload) > 1048576 or rowlease_internal.is_json(r.Payload) = 0;
 if @@rowcount > 0
   exec rowlease_internal.check_request @kind, @priority, @payload, null;
+if exists (select 1 from @rows as r where rowlease_internal.are_headers(r.Headers) = 0)
+  throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
 insert into rowlease.Queue (QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts,
-                            DedupKey, GroupKey, Payload)
+                            DedupKey, GroupKey, Payload, Headers)
 select s.QueueName, r.Kind, r.Status,
        case when r.Priority < s.MaxPriority then r.Priority else s.MaxPriority end, @now, r.DueTime,
-       s.MaxAttempts, r.DedupKey, r.GroupKey, r.Payload
+       s.MaxAttempts, r.DedupKey, r.GroupKey, r.Payload, r.Headers
   from @rows as r join rowlease.QueueSettings as s on s.QueueName = r.QueueName
  order by r.Place;
 insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending)

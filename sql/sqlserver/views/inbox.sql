@@ -1,5 +1,5 @@
 -- inbox: a view into which any program may INSERT requests.
--- params:   queue_name, kind, priority, due_time, dedup_key, group_key, payload
+-- params:   queue_name, kind, priority, due_time, dedup_key, group_key, payload, headers
 -- returns:  no rows: the view can be written to, but not read; producers may select from it, so
 --           that a JDBC writer can inspect its columns
 -- errors:   as enqueue_many; 2601 a live request has the dedup key
@@ -11,5 +11,5 @@ create or alter view rowlease.Inbox as
 select cast(null as nvarchar(100)) as QueueName, cast(null as nvarchar(200)) as Kind,
        cast(null as int) as Priority, cast(null as datetime2(6)) as DueTime,
        cast(null as nvarchar(400)) as DedupKey, cast(null as nvarchar(200)) as GroupKey,
-       cast(null as nvarchar(max)) as Payload
+       cast(null as nvarchar(max)) as Payload, cast(null as nvarchar(max)) as Headers
  where 1 = 0;

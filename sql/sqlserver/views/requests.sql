@@ -8,13 +8,13 @@ create or alter view rowlease.Requests as
 select RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
        LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,
        RetryBaseMs, DedupKey, GroupKey, GroupBlocked, Returned, CancelRequested, LoadId, Payload,
-       LastError, CompletionTime, cast(null as nvarchar(max)) as Result,
+       Headers, LastError, CompletionTime, cast(null as nvarchar(max)) as Result,
        left(LastError, charindex(nchar(10), LastError + nchar(10)) - 1) as ErrorLine
   from rowlease.Queue
 union all
 select RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
        LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,
        RetryBaseMs, DedupKey, GroupKey, GroupBlocked, Returned, CancelRequested, LoadId, Payload,
-       LastError, CompletionTime, Result,
+       Headers, LastError, CompletionTime, Result,
        left(LastError, charindex(nchar(10), LastError + nchar(10)) - 1)
   from rowlease.QueueHistory;

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import click
 
-from rowlease.cli.options import dsn_option, duration, json_option, show_json
+from rowlease.cli.options import dsn_option, duration, header_option, json_option, show_json
 from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 
 
@@ -41,6 +41,7 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
     help="Commands with the same receipt within a day enqueue once. If the outcome of a command is "
     "unknown, the error has its receipt.",
 )
+@header_option
 @dsn_option
 @json_option
 def enqueue(
@@ -54,6 +55,7 @@ def enqueue(
     group_key: str | None,
     max_attempts: int | None,
     receipt: str | None,
+    headers: dict[str, str],
     dsn: str | None,
     as_json: bool,
 ) -> None:
@@ -70,6 +72,7 @@ def enqueue(
         dedup_key=dedup_key,
         group_key=group_key,
         max_attempts=max_attempts,
+        headers=headers,
     )
     if lines is not None and (payload is not None or dedup_key):
         raise ConfigError("--lines cannot be combined with --payload or --dedup-key")

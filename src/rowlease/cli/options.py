@@ -47,6 +47,25 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
+def header_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_headers,
+        help="A header of the request, which its task can read. May be repeated.",
+    )(command)
+
+
+def _headers(
+    _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    if wrong := [each for each in given if "=" not in each]:
+        raise click.BadParameter(f"{wrong[0]!r} has no '='; write NAME=VALUE")
+    return dict(each.split("=", 1) for each in given)
+
+
 def dry_run_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--dry-run", is_flag=True, help="Only print what would be done.")(command)
 

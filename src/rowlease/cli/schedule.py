@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from rowlease.cli.options import dry_run_option, dsn_option, json_option, show_json
+from rowlease.cli.options import (
+    dry_run_option,
+    dsn_option,
+    header_option,
+    json_option,
+    show_json,
+)
 from rowlease.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -85,6 +91,7 @@ def shown(time: datetime | None) -> str:
     show_default=True,
     help="The maximum number of missed firings that are enqueued late.",
 )
+@header_option
 @dry_run_option
 @dsn_option
 @json_option
@@ -97,6 +104,7 @@ def add(
     payload: str,
     priority: int,
     catch_up: int,
+    headers: dict[str, str],
     dry_run: bool,
     dsn: str | None,
     as_json: bool,
@@ -109,6 +117,7 @@ def add(
     """
     from rowlease.cron import Cron
     from rowlease.database import connect
+    from rowlease.headers import written
 
     times = Cron(cron, time_zone)
     with connect(dsn) as store:
@@ -125,6 +134,7 @@ def add(
             payload=payload,
             priority=priority,
             catch_up=catch_up,
+            headers=written(headers),
         )
     first = times.following(changed)
     if as_json:

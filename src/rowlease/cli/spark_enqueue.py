@@ -32,6 +32,9 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 @click.option("--dedup-key", metavar="COLUMN", help="The column with the dedup key.")
 @click.option("--group-key", metavar="COLUMN", help="The column with the group key.")
 @click.option("--due-time", metavar="COLUMN", help="The column with the due time, a timestamp.")
+@click.option(
+    "--headers", metavar="COLUMN", help="The column with the headers, JSON text or a struct."
+)
 @click.option("--load-id", help="A name for this load. Runs with the same load id enqueue once.")
 @click.option(
     "--writers",
@@ -51,6 +54,7 @@ def spark_enqueue(
     dedup_key: str | None,
     group_key: str | None,
     due_time: str | None,
+    headers: str | None,
     load_id: str | None,
     writers: int | None,
     dsn: str | None,
@@ -86,6 +90,7 @@ def spark_enqueue(
                     dedup_key=dedup_key,
                     group_key=group_key,
                     due_time=due_time,
+                    headers=headers,
                     load_id=load_id,
                     writers=writers,
                 )

@@ -18,7 +18,8 @@ def lane_block(
     Such priorities are lowered to the queue's maximum.
 
     Args:
-        batch: an Arrow batch with the column `payload`, and optionally `kind` and `priority`.
+        batch: an Arrow batch with the column `payload`, and optionally `kind`, `priority` and
+            `headers`.
         kind: the kind of rows without one.
         ends_part: whether to set the column `ends_part` in the first row. Exactly one row of each
             part must have it; which one does not matter.
@@ -38,7 +39,11 @@ def lane_block(
         given.get("kind", pa.nulls(rows, pa.string())).fill_null(kind or ""),
         given["payload"].fill_null("{}"),
     ]
-    return as_csv(columns, LANE), clamped
+    names = [*LANE]
+    if "headers" in given:
+        columns.append(given["headers"])
+        names.append("headers")
+    return as_csv(columns, names), clamped
 
 
 def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rowlease import headers
 from rowlease.errors import InvalidRequest
 from rowlease.model import Begun
 from rowlease.store.bulk import LANE
@@ -14,7 +16,7 @@ from rowlease.store.bulk import LANE
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 #: The columns that rows of the lane can have. A frame with other columns goes into `staging`.
-FOR_LANE = {"kind", "priority", "payload"}
+FOR_LANE = {"kind", "priority", "payload", "headers"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class RequestColumns:
     dedup_key: Any = None
     group_key: Any = None
     due_time: Any = None
+    headers: Any = None
 
 
 def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
@@ -53,6 +56,8 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
             column = checked(df, argument, source, types)
             as_type = "timestamp" if types == ("timestamp",) else "string"
             columns.append(column.cast(as_type).alias(argument))
+    if given.headers is not None:
+        columns.append(headers_column(df, given.headers))
     return columns
 
 
@@ -71,7 +76,8 @@ def in_the_lane(rows: Any, kind: str | None, run: Begun) -> tuple[str, Any]:
         for name, value in empty.items()
     }
     filled["priority"] = F.least(filled["priority"], F.lit(run.max_priority))
-    return "rowlease.load_inbox", rows.withColumns(filled).select(*LANE)
+    more = ["headers"] if "headers" in rows.columns else []
+    return "rowlease.load_inbox", rows.withColumns(filled).select(*LANE, *more)
 
 
 def priority_column(df: Any, given: Any) -> Any:
@@ -92,6 +98,18 @@ def priority_column(df: Any, given: Any) -> Any:
         .cast("int")
         .alias("priority")
     )
+
+
+def headers_column(df: Any, given: Any) -> Any:
+    """The headers as JSON text."""
+    from pyspark.sql import functions as F
+
+    if isinstance(given, Mapping):
+        return F.lit(headers.written(given)).cast("string").alias("headers")
+    column = checked(df, "headers", given, ("string", "struct", "map"))
+    if type_name(df, column) == "string":
+        return column
+    return F.to_json(column).alias("headers")
 
 
 def payload_column(df: Any, given: Any) -> Any:

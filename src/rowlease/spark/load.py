@@ -56,6 +56,7 @@ def enqueue(
     dedup_key: Any = None,
     group_key: Any = None,
     due_time: Any = None,
+    headers: Any = None,
     load_id: str | None = None,
     writers: int | None = None,
     store: Producing | None = None,
@@ -85,6 +86,8 @@ def enqueue(
             frame has, is counted as a duplicate and left out. Null is no key.
         group_key: a column; requests of a group run one at a time.
         due_time: a column of timestamps; null and past ones mean now.
+        headers: a dict of strings for all rows, or a column: JSON text, or a map or struct of
+            strings. At most 8 KiB of JSON.
         load_id: 1 to 100 characters; None makes one up.
         writers: how many tasks may write at once, 1 or more; each has a connection. The frame is
             then computed by as many tasks as it has partitions, and kept until it is written.
@@ -119,6 +122,7 @@ def enqueue(
         dedup_key=dedup_key,
         group_key=group_key,
         due_time=due_time,
+        headers=headers,
     )
     columns = checked_columns(df, given)
     connection_options(dsn)  # checks the DSN before any job
@@ -160,6 +164,7 @@ def stage(
     dedup_key: Any = None,
     group_key: Any = None,
     due_time: Any = None,
+    headers: Any = None,
 ) -> Staged:
     """Stage the rows and count them: the second step of `enqueue`.
 
@@ -177,6 +182,7 @@ def stage(
         dedup_key=dedup_key,
         group_key=group_key,
         due_time=due_time,
+        headers=headers,
     )
     columns = checked_columns(df, given)
     connection_options(dsn)

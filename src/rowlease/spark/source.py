@@ -30,6 +30,7 @@ WRITTEN = {
     "due_time": ("timestamp",),
     "dedup_key": ("string",),
     "group_key": ("string",),
+    "headers": ("string",),
 }
 WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id"}
 STREAM_OPTIONS = {"dsn", "queue", "kind", "stream", "checkpointlocation"}

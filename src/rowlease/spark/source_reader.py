@@ -18,7 +18,8 @@ _COLUMNS = {
     "max_attempts": "int", "num_crashes": "int", "num_abandons": "int", "retry_base_ms": "int",
     "dedup_key": "string", "group_key": "string", "group_blocked": "boolean",
     "returned": "boolean", "cancel_requested": "boolean", "load_id": "string",
-    "payload": "string", "last_error": "string", "completion_time": "timestamp",
+    "payload": "string", "headers": "string", "last_error": "string",
+    "completion_time": "timestamp",
 }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ class RequestReader(DataSourceReader):
         self._equal = dict(equal)
         self._count = count
         names = [*_COLUMNS, *([] if table == "queue" else ["result"])]
-        texts = ("payload", "result")
+        texts = ("payload", "headers", "result")
         self._columns = columns or [f"{n}::text" if n in texts else n for n in names]
         self._window = window
 

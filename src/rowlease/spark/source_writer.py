@@ -82,8 +82,9 @@ class Parts:
                 reporter = Reporter(store, load_id, run.run_number)
                 if FOR_LANE.issuperset(self._columns):
                     rows = self._lane_blocks(run, batches, part, reporter)
+                    more = ["headers"] if "headers" in self._columns else []
                     try:
-                        store.copy_rows("lane", LANE, rows)
+                        store.copy_rows("lane", [*LANE, *more], rows)
                     except LoadLost:
                         store.report_load(load_id, run.run_number, 0)  # says which run has it
                         raise

@@ -21,6 +21,7 @@ def batch_sink(
     dedup_key: Any = None,
     group_key: Any = None,
     due_time: Any = None,
+    headers: Any = None,
 ) -> Callable[[Any, int], None]:
     """Make a sink: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
 
@@ -30,8 +31,8 @@ def batch_sink(
     not be enqueued. PostgreSQL only.
 
     Args:
-        dsn, queue, kind, priority, payload, dedup_key, group_key, due_time: the same as for
-            `enqueue`.
+        dsn, queue, kind, priority, payload, dedup_key, group_key, due_time, headers: the same
+            as for `enqueue`.
         stream: the unique name of the stream, 1 to 80 characters.
 
     Returns:
@@ -51,6 +52,7 @@ def batch_sink(
         dedup_key=dedup_key,
         group_key=group_key,
         due_time=due_time,
+        headers=headers,
     )
 
     def sink(batch: Any, number: int) -> None:

@@ -106,8 +106,8 @@ TABLE = (
         InvalidRequest,
         (
             REJECTED, "RL002", "RL003", "RL004", "RL006", "RL007", "RL009", "RL010",
-            "RL013", "RL015",
-            51002, 51003, 51004, 51006, 51007, 51009, 51010, 51011, 51013, 51015,
+            "RL013", "RL015", "RL016",
+            51002, 51003, 51004, 51006, 51007, 51009, 51010, 51011, 51013, 51015, 51016,
         ),
         "{text}",
     ),
@@ -124,8 +124,13 @@ TABLE = (
     ),
     Entry(
         InvalidRequest,
+        ("lane_headers",),
+        "headers must be a JSON object of strings, of at most 8192 bytes",
+    ),
+    Entry(
+        InvalidRequest,
         ("22P02", 13608, 13609, 13610),
-        "the payload or result is not JSON: {text}",
+        "a payload, result or header is not JSON: {text}",
     ),
     Entry(
         InvalidRequest,

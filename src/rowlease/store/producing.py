@@ -167,6 +167,7 @@ def _columns(requests: Sequence[NewRequest]) -> dict[str, list[Any] | None]:
         "p_group_keys": column([r.group_key for r in requests]),
         "p_max_attempts": column([r.max_attempts for r in requests]),
         "p_retry_bases_ms": column([milliseconds(r.retry_base) for r in requests]),
+        "p_headers": column([r.headers for r in requests]),
     }
 
 

@@ -24,6 +24,7 @@ class Scheduling(Calls):
         payload: str = "{}",
         priority: int = 0,
         catch_up: int = 1,
+        headers: str | None = None,
     ) -> tuple[Outcome, datetime]:
         """Create a schedule, or change the schedule with this name.
 
@@ -36,6 +37,7 @@ class Scheduling(Calls):
                 time of the firing.
             catch_up: the maximum number of missed firings to enqueue late (1 to 1000). If more were
                 missed, only the latest are enqueued.
+            headers: the headers of each firing, as JSON text: an object of strings.
 
         Returns:
             `ok`, or `repeat` if nothing changed. The second value is the time from which firings
@@ -57,6 +59,7 @@ class Scheduling(Calls):
             p_payload=payload,
             p_priority=priority,
             p_catch_up=catch_up,
+            p_headers=headers,
         )
         return Outcome(outcome), changed
 

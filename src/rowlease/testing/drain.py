@@ -11,6 +11,7 @@ from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import DeadLetter, Retry, RowleaseError, Snooze, UnknownTask
 from rowlease.events import Events
+from rowlease.middleware import around_run
 from rowlease.model import Failure, LeasedRequest, Outcome
 from rowlease.steps import Steps, call, run, run_in
 from rowlease.store import Store
@@ -165,7 +166,8 @@ def _run(
     context = Context.of(leased, 1, now() + LEASE.total_seconds(), _Inline())
     token = running.set(context)
     try:
-        result = yield from call(partial(execute, task, leased.payload))
+        with around_run(task, context):
+            result = yield from call(partial(execute, task, leased.payload))
     except BaseException as error:
         return Ran(leased, None, error, _fail(store, leased, failed(task, error)))
     finally:

@@ -14,7 +14,7 @@ create or replace function rowlease_internal.dequeue_before(
   request_id bigint, queue_name text, kind text, priority integer, requested_time timestamptz,
   due_time timestamptz, locked_time timestamptz, lock_expires_time timestamptz, lock_token bigint,
   num_attempts integer, max_attempts integer, num_crashes integer, group_key text, load_id text,
-  payload text, more boolean, wait_ms bigint, floor text)
+  payload text, headers text, more boolean, wait_ms bigint, floor text)
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -48,7 +48,7 @@ begin
       returning q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
                 q.requested_time, q.due_time, q.locked_time, q.lock_expires_time, q.lock_token,
                 q.num_attempts, q.max_attempts, q.num_crashes, q.group_key::text,
-                q.load_id::text, q.payload::text),
+                q.load_id::text, q.payload::text, q.headers::text),
     counted as (
       insert into rowlease.queue_depth (queue_name, priority, pending, processing)
       select p_queue_name, c.priority, -count(*), count(*) from claimed c group by c.priority)

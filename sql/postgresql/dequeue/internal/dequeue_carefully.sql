@@ -19,7 +19,7 @@ create or replace function rowlease_internal.dequeue_carefully(
   request_id bigint, queue_name text, kind text, priority integer, requested_time timestamptz,
   due_time timestamptz, locked_time timestamptz, lock_expires_time timestamptz, lock_token bigint,
   num_attempts integer, max_attempts integer, num_crashes integer, group_key text, load_id text,
-  payload text, more boolean, wait_ms bigint, floor text)
+  payload text, headers text, more boolean, wait_ms bigint, floor text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
@@ -64,7 +64,7 @@ begin
         select q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
                q.requested_time, q.due_time, q.locked_time, q.lock_expires_time, q.lock_token,
                q.num_attempts, q.max_attempts, q.num_crashes, q.group_key::text, q.load_id::text,
-               q.payload::text, null::boolean, null::bigint, null::text
+               q.payload::text, q.headers::text, null::boolean, null::bigint, null::text
           from unnest(v_claim.request_ids) with ordinality as c(id, place)
           join rowlease.queue q on q.request_id = any(array[c.id])
          order by c.place;

@@ -41,12 +41,13 @@ begin
       insert into rowlease.queue (
         request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
         locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
-        load_id, payload)
+        load_id, payload, headers)
       overriding system value
       select g.request_id, p_queue_name, g.kind, 'Processing', g.priority, l.promoted_time,
              l.promoted_time, p_worker_id, p_now, p_now + p_lease_ms * interval '1 ms',
              case when g.place <= p_slots then p_now end,
-             1 + floor(random() * 4294967296)::bigint, 1, l.max_attempts, l.load_id, g.payload
+             1 + floor(random() * 4294967296)::bigint, 1, l.max_attempts, l.load_id, g.payload,
+             g.headers
         from gone g join unnest(p_loads) l on l.run_number = g.run_number
       returning priority)
     insert into rowlease.queue_depth (queue_name, priority, pending, processing)

@@ -1,9 +1,11 @@
 -- add_plain: insert the requests of an enqueue call without keys.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_request_ids bigint[],
 --           p_kinds text[], p_payloads text[], p_priorities integer[], p_delays_ms bigint[],
---           p_due_times timestamptz[], p_max_attempts integer[], p_retry_bases_ms integer[]
+--           p_due_times timestamptz[], p_max_attempts integer[], p_retry_bases_ms integer[],
+--           p_headers text[]
 -- returns:  boolean -- true
--- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1
+-- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
+--           RL016 bad headers
 -- locks:    none
 -- why:      without a dedup key nothing can conflict, and without a group nothing is blocked. Most
 --           calls have neither, so they pay only for a plain insert; add_requests costs twice as
@@ -13,7 +15,7 @@
 create or replace function rowlease_internal.add_plain(
   p_settings rowlease.queue_settings, p_now timestamptz, p_request_ids bigint[], p_kinds text[],
   p_payloads text[], p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[],
-  p_max_attempts integer[], p_retry_bases_ms integer[]
+  p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[]
 ) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -24,22 +26,25 @@ declare
 begin
   if greatest(cardinality(p_kinds), cardinality(p_payloads), cardinality(p_priorities),
               cardinality(p_delays_ms), cardinality(p_due_times), cardinality(p_max_attempts),
-              cardinality(p_retry_bases_ms)) = 1 then
+              cardinality(p_retry_bases_ms), cardinality(p_headers)) = 1 then
     if not rowlease_internal.is_acceptable(p_kinds[1], p_priorities[1], p_payloads[1],
                                            p_max_attempts[1]) then
       perform rowlease_internal.check_request(p_kinds[1], p_priorities[1], p_payloads[1],
                                               p_max_attempts[1]);
     end if;
+    if p_headers[1] is not null then
+      perform rowlease_internal.check_headers(p_headers[1]);
+    end if;
     v_priority := least(coalesce(p_priorities[1], 0), p_settings.max_priority);
     v_due := greatest(coalesce(p_due_times[1], p_now + p_delays_ms[1] * interval '1 ms', p_now), p_now);
     insert into rowlease.queue (
       request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-      retry_base_ms, payload)
+      retry_base_ms, payload, headers)
     overriding system value
     values (p_request_ids[1], p_settings.queue_name, p_kinds[1],
             case when v_due > p_now then 'Scheduled' else 'Pending' end, v_priority, p_now, v_due,
             coalesce(p_max_attempts[1], p_settings.max_attempts), p_retry_bases_ms[1],
-            coalesce(p_payloads[1], '{}')::json);
+            coalesce(p_payloads[1], '{}')::json, p_headers[1]::json);
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
     values (p_settings.queue_name, v_priority, (v_due > p_now)::integer, (v_due <= p_now)::integer);
     return true;
@@ -47,13 +52,13 @@ begin
   with added as (
     insert into rowlease.queue (
       request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-      retry_base_ms, payload)
+      retry_base_ms, payload, headers)
     overriding system value
     select g.id, p_settings.queue_name, g.kind,
            case when g.due > p_now then 'Scheduled' else 'Pending' end,
            least(coalesce(g.priority, 0), p_settings.max_priority), p_now, g.due,
            coalesce(g.max_attempts, p_settings.max_attempts), g.retry_base_ms,
-           coalesce(g.payload, '{}')::json
+           coalesce(g.payload, '{}')::json, g.headers::json
       from (select g.*,
                    greatest(coalesce(g.due_time, p_now + g.delay_ms * interval '1 ms', p_now),
                             p_now) as due
@@ -61,11 +66,14 @@ begin
                            unnest(p_payloads) as payload, unnest(p_priorities) as priority,
                            unnest(p_delays_ms) as delay_ms, unnest(p_due_times) as due_time,
                            unnest(p_max_attempts) as max_attempts,
-                           unnest(p_retry_bases_ms) as retry_base_ms) g
+                           unnest(p_retry_bases_ms) as retry_base_ms,
+                           unnest(p_headers) as headers) g
              where case when rowlease_internal.is_acceptable(g.kind, g.priority, g.payload,
                                                              g.max_attempts) then true
                         else rowlease_internal.check_request(g.kind, g.priority, g.payload,
-                                                             g.max_attempts) end) g
+                                                             g.max_attempts) end
+               and case when g.headers is null then true
+                        else rowlease_internal.check_headers(g.headers) end) g
     returning priority, status)
   insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
   select p_settings.queue_name, a.priority, count(*) filter (where a.status = 'Scheduled'),

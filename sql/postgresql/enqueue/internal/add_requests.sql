@@ -2,10 +2,11 @@
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_kinds text[],
 --           p_payloads text[], p_priorities integer[], p_delays_ms bigint[],
 --           p_due_times timestamptz[], p_dedup_keys text[], p_group_keys text[],
---           p_max_attempts integer[], p_retry_bases_ms integer[]
+--           p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[]
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' (with a null id if the earlier
 --           request has just been finished), in the order given
--- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1
+-- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
+--           RL016 bad headers
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; the first
 --           request of a group
 -- why:      one statement inserts the whole batch. If several requests of a call have the same
@@ -15,7 +16,7 @@
 create or replace function rowlease_internal.add_requests(
   p_settings rowlease.queue_settings, p_now timestamptz, p_kinds text[], p_payloads text[],
   p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
-  p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[]
+  p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[]
 ) returns table (request_id bigint, outcome text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -28,11 +29,13 @@ begin
   with given as materialized (
     select row_number() over () as place, g.*,
            greatest(coalesce(g.due_time, p_now + g.delay_ms * interval '1 ms', p_now), p_now) as due,
-           rowlease_internal.check_request(g.kind, g.priority, g.payload, g.max_attempts) as checked
+           rowlease_internal.check_request(g.kind, g.priority, g.payload, g.max_attempts) as checked,
+           case when g.headers is null then true
+                else rowlease_internal.check_headers(g.headers) end as headers_checked
       from unnest(p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times, p_dedup_keys,
-                  p_group_keys, p_max_attempts, p_retry_bases_ms)
+                  p_group_keys, p_max_attempts, p_retry_bases_ms, p_headers)
            as g(kind, payload, priority, delay_ms, due_time, dedup_key, group_key,
-                max_attempts, retry_base_ms)),
+                max_attempts, retry_base_ms, headers)),
   -- If several requests of the call have the same key, only the first is inserted.
   fresh as materialized (
     select g.*, nextval('rowlease.queue_request_id_seq') as id,
@@ -44,13 +47,13 @@ begin
   added as (
     insert into rowlease.queue (
       request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-      retry_base_ms, dedup_key, group_key, group_blocked, payload)
+      retry_base_ms, dedup_key, group_key, group_blocked, payload, headers)
     overriding system value
     select f.id, p_settings.queue_name, f.kind,
            case when f.due > p_now then 'Scheduled' else 'Pending' end,
            least(coalesce(f.priority, 0), p_settings.max_priority), p_now, f.due,
            coalesce(f.max_attempts, p_settings.max_attempts), f.retry_base_ms, f.dedup_key,
-           f.group_key, f.blocked, coalesce(f.payload, '{}')::json
+           f.group_key, f.blocked, coalesce(f.payload, '{}')::json, f.headers::json
       from fresh f
      order by f.place
     on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'

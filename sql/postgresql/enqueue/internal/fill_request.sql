@@ -2,7 +2,7 @@
 -- params:   none -- a trigger on rowlease.queue
 -- returns:  trigger
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind
+--           RL006 no kind, RL016 bad headers
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
 -- why:      a program that writes to the inbox gives only the columns of that view. Routines set
 --           max_attempts themselves, so their rows do not fire this trigger and cost one
@@ -21,6 +21,7 @@ begin
   v_settings := rowlease_internal.admit(coalesce(new.queue_name, 'default'), 1,
                                coalesce(new.priority, 0), v_now);
   perform rowlease_internal.check_request(new.kind, new.priority, new.payload::text, null);
+  perform rowlease_internal.check_headers(new.headers::text);
   new.queue_name := v_settings.queue_name;
   new.payload := coalesce(new.payload, '{}');
   new.priority := least(coalesce(new.priority, 0), v_settings.max_priority);

@@ -23,14 +23,15 @@ begin
   insert into rowlease.queue_history (
     request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
     locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
-    num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload, last_error,
-    completion_time, cancel_requested, result)
+    num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, load_id, payload, headers,
+    last_error, completion_time, cancel_requested, result)
   select v_done.request_id, v_done.queue_name, v_done.kind, 'Complete', v_done.priority,
          v_done.requested_time, v_done.due_time, v_done.locked_by, v_done.locked_time,
          v_done.lock_expires_time, v_done.started_time, v_done.lock_token, v_done.num_attempts,
          v_done.max_attempts, v_done.num_crashes, v_done.num_abandons, v_done.retry_base_ms,
          v_done.dedup_key, v_done.group_key, v_done.load_id,
-         case when s.keeps then v_done.payload end, v_done.last_error, p_now,
+         case when s.keeps then v_done.payload end, case when s.keeps then v_done.headers end,
+         v_done.last_error, p_now,
          v_done.cancel_requested, case when s.keeps then p_result::json end
     from (select not exists (select from rowlease.queue_settings q
                               where q.queue_name = v_done.queue_name

@@ -26,12 +26,12 @@ declare
 begin
   insert into rowlease.queue (
     queue_name, kind, status, priority, requested_time, due_time, max_attempts, dedup_key, load_id,
-    payload)
+    payload, headers)
   select p_settings.queue_name, coalesce(s.kind, p_kind),
          case when s.due_time > p_now then 'Scheduled' else 'Pending' end,
          least(coalesce(s.priority, 0), p_settings.max_priority), p_now,
          greatest(s.due_time, p_now), p_settings.max_attempts, s.dedup_key, p_load.load_id,
-         coalesce(s.payload, '{}')::json
+         coalesce(s.payload, '{}')::json, s.headers::json
     from rowlease.staging s
    where (s.load_id, s.run_number) = (p_load.load_id, p_load.run_number)
    order by s.row_id;

@@ -30,14 +30,14 @@ begin
   added as (
     insert into rowlease.queue (
       queue_name, kind, status, priority, requested_time, due_time, max_attempts, dedup_key,
-      group_key, group_blocked, load_id, payload)
+      group_key, group_blocked, load_id, payload, headers)
     select p_settings.queue_name, coalesce(s.kind, p_kind),
            case when s.due > p_now then 'Scheduled' else 'Pending' end,
            least(coalesce(s.priority, 0), p_settings.max_priority), p_now, s.due,
            p_settings.max_attempts, s.dedup_key, s.group_key,
            s.group_key is not null
              and row_number() over (partition by s.group_key order by s.row_id) > 1,
-           p_load.load_id, coalesce(s.payload, '{}')::json
+           p_load.load_id, coalesce(s.payload, '{}')::json, s.headers::json
       from staged s
      order by s.row_id
     on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'

@@ -19,9 +19,9 @@ begin
     returning r.*, l.queue_name, l.load_id, l.promoted_time, l.max_attempts)
   insert into rowlease.queue (
     request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-    returned, load_id, payload)
+    returned, load_id, payload, headers)
   overriding system value
   select g.request_id, g.queue_name, g.kind, 'Pending', g.priority, g.promoted_time,
-         g.promoted_time, g.max_attempts, true, g.load_id, g.payload
+         g.promoted_time, g.max_attempts, true, g.load_id, g.payload, g.headers
     from gone g;
 end $$;

@@ -14,7 +14,8 @@ begin
   if exists (
     select from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number)
      group by s.row_id
-    having count(distinct (s.kind, s.priority, s.due_time, s.dedup_key, s.group_key, s.payload)) > 1)
+    having count(distinct (s.kind, s.priority, s.due_time, s.dedup_key, s.group_key, s.payload,
+                           s.headers)) > 1)
   then
     raise exception using errcode = '40001',
       message = format('load "%s" has rows that were written twice and differ; stage it again, in an '

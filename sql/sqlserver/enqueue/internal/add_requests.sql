@@ -2,11 +2,12 @@
 -- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_kinds nvarchar(max),
 --           p_payloads nvarchar(max), p_priorities nvarchar(max), p_delays_ms nvarchar(max),
 --           p_due_times nvarchar(max), p_dedup_keys nvarchar(max), p_group_keys nvarchar(max),
---           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max)
+--           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max),
+--           p_headers nvarchar(max)
 -- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (with a
 --           null id if the earlier request has just been finished)
--- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1;
---           51011 a payload that is not JSON
+-- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
+--           RL016 bad headers; 51011 a payload that is not JSON
 -- locks:    the dedup keys, as lock_keys
 -- why:      one statement inserts the whole batch. If several requests of a call have the same
 --           dedup key, only the first is inserted. Ids are assigned in the order of the insert, so
@@ -17,7 +18,7 @@ create or alter procedure rowlease_internal.add_requests
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_kinds nvarchar(max),
   @p_payloads nvarchar(max), @p_priorities nvarchar(max), @p_delays_ms nvarchar(max),
   @p_due_times nvarchar(max), @p_dedup_keys nvarchar(max), @p_group_keys nvarchar(max),
-  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max)
+  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max), @p_headers nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -26,17 +27,17 @@ declare @given table (
   Place int not null primary key, Kind nvarchar(max), Payload nvarchar(max), Priority int,
   DueTime datetime2(6), DedupKey nvarchar(400) collate Latin1_General_100_BIN2,
   GroupKey nvarchar(200) collate Latin1_General_100_BIN2, MaxAttempts int, RetryBaseMs int,
-  Status varchar(10), FirstPlace int);
+  Headers nvarchar(max), Status varchar(10), FirstPlace int);
 declare @live table (Place int not null primary key, RequestId bigint not null);
 declare @fresh table (Turn int identity primary key, Place int not null unique, Blocked bit not null);
 declare @added table (RequestId bigint not null primary key);
 
 insert into @given (Place, Kind, Payload, Priority, DueTime, DedupKey, GroupKey, MaxAttempts,
-                    RetryBaseMs, FirstPlace)
+                    RetryBaseMs, Headers, FirstPlace)
 select cast(k.[key] as int), k.value, coalesce(p.value, N'{}'), coalesce(cast(r.value as int), 0),
        coalesce(cast(t.value as datetime2(6)), rowlease_internal.add_ms(@p_now, cast(d.value as bigint)),
                 @p_now),
-       u.value, g.value, cast(a.value as int), cast(b.value as int),
+       u.value, g.value, cast(a.value as int), cast(b.value as int), h.value,
        min(cast(k.[key] as int)) over (partition by
          coalesce(N'k' + u.value collate Latin1_General_100_BIN2,
                   N'p' + k.[key] collate Latin1_General_100_BIN2))
@@ -49,6 +50,7 @@ select cast(k.[key] as int), k.value, coalesce(p.value, N'{}'), coalesce(cast(r.
   left join openjson(@p_group_keys) as g on g.[key] = k.[key]
   left join openjson(@p_max_attempts) as a on a.[key] = k.[key]
   left join openjson(@p_retry_bases_ms) as b on b.[key] = k.[key]
+  left join openjson(@p_headers) as h on h.[key] = k.[key]
 option (hash join);
 
 select top (1) @kind = g.Kind, @payload = g.Payload, @priority = g.Priority, @attempts = g.MaxAttempts
@@ -58,6 +60,9 @@ select top (1) @kind = g.Kind, @payload = g.Payload, @priority = g.Priority, @at
  order by g.Place;
 if @@rowcount > 0
   exec rowlease_internal.check_request @kind, @priority, @payload, @attempts;
+if @p_headers is not null
+   and exists (select 1 from @given as g where rowlease_internal.are_headers(g.Headers) = 0)
+  throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
 
 if @p_dedup_keys is not null
 begin
@@ -82,11 +87,11 @@ select g.Place, case when g.GroupKey is not null and row_number() over (
 
 insert into rowlease.Queue (
   QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, RetryBaseMs, DedupKey,
-  GroupKey, GroupBlocked, Payload)
+  GroupKey, GroupBlocked, Payload, Headers)
 output inserted.RequestId into @added (RequestId)
 select s.QueueName, g.Kind, g.Status, g.Priority, @p_now, g.DueTime,
        coalesce(g.MaxAttempts, s.MaxAttempts), g.RetryBaseMs, g.DedupKey, g.GroupKey, f.Blocked,
-       g.Payload
+       g.Payload, g.Headers
   from @fresh as f
   join @given as g on g.Place = f.Place
   join rowlease.QueueSettings as s on s.QueueName = @p_queue_name

@@ -32,12 +32,13 @@ select q.RequestId, max(g.Result)
 insert into rowlease.QueueHistory (
   RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
   LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,
-  RetryBaseMs, DedupKey, GroupKey, LoadId, Payload, LastError, CompletionTime, CancelRequested,
-  Result)
+  RetryBaseMs, DedupKey, GroupKey, LoadId, Payload, Headers, LastError, CompletionTime,
+  CancelRequested, Result)
 select q.RequestId, q.QueueName, q.Kind, 'Complete', q.Priority, q.RequestedTime, q.DueTime,
        q.LockedBy, q.LockedTime, q.LockExpiresTime, q.StartedTime, q.LockToken, q.NumAttempts,
        q.MaxAttempts, q.NumCrashes, q.NumAbandons, q.RetryBaseMs, q.DedupKey, q.GroupKey, q.LoadId,
-       case when coalesce(s.KeepHistory, 1) = 1 then q.Payload end, q.LastError, @now,
+       case when coalesce(s.KeepHistory, 1) = 1 then q.Payload end,
+       case when coalesce(s.KeepHistory, 1) = 1 then q.Headers end, q.LastError, @now,
        q.CancelRequested, case when coalesce(s.KeepHistory, 1) = 1 then d.Result end
   from @done as d
   join rowlease.Queue as q on q.RequestId = d.RequestId

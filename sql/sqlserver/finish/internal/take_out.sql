@@ -20,11 +20,13 @@ select distinct q.RequestId
 insert into rowlease.QueueHistory (
   RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
   LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, NumCrashes, NumAbandons,
-  RetryBaseMs, DedupKey, GroupKey, LoadId, Payload, LastError, CompletionTime, CancelRequested)
+  RetryBaseMs, DedupKey, GroupKey, LoadId, Payload, Headers, LastError, CompletionTime,
+  CancelRequested)
 select q.RequestId, q.QueueName, q.Kind, 'Cancelled', q.Priority, q.RequestedTime, q.DueTime,
        q.LockedBy, q.LockedTime, q.LockExpiresTime, q.StartedTime, q.LockToken, q.NumAttempts,
        q.MaxAttempts, q.NumCrashes, q.NumAbandons, q.RetryBaseMs, q.DedupKey, q.GroupKey, q.LoadId,
-       case when coalesce(s.KeepHistory, 1) = 1 then q.Payload end, q.LastError, @p_now, 1
+       case when coalesce(s.KeepHistory, 1) = 1 then q.Payload end,
+       case when coalesce(s.KeepHistory, 1) = 1 then q.Headers end, q.LastError, @p_now, 1
   from @gone as g
   join rowlease.Queue as q on q.RequestId = g.RequestId
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName;

@@ -20,14 +20,15 @@ create table #new (
   RowId bigint not null primary key, Kind nvarchar(200) collate Latin1_General_100_BIN2 not null,
   Status varchar(10) not null, Priority smallint not null, DueTime datetime2(6) not null,
   DedupKey nvarchar(400) collate Latin1_General_100_BIN2,
-  GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Payload nvarchar(max) not null);
-insert into #new (RowId, Kind, Status, Priority, DueTime, DedupKey, GroupKey, Payload)
+  GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Payload nvarchar(max) not null,
+  Headers nvarchar(max));
+insert into #new (RowId, Kind, Status, Priority, DueTime, DedupKey, GroupKey, Payload, Headers)
 select s.RowId, coalesce(s.Kind, @p_kind),
        case when s.DueTime > @p_now then 'Scheduled' else 'Pending' end,
        case when s.Priority < q.MaxPriority then s.Priority when s.Priority is null then 0
             else q.MaxPriority end,
        case when s.DueTime > @p_now then s.DueTime else @p_now end,
-       s.DedupKey, s.GroupKey, coalesce(s.Payload, N'{}')
+       s.DedupKey, s.GroupKey, coalesce(s.Payload, N'{}'), s.Headers
   from (select t.*, row_number() over (partition by t.RowId order by t.RowId) as copy
           from rowlease.Staging as t
          where t.RunNumber = @p_run_number and t.LoadId = @p_load_id) as s
@@ -56,13 +57,13 @@ begin
 end;
 insert into rowlease.Queue (
   QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, DedupKey, GroupKey,
-  GroupBlocked, LoadId, Payload)
+  GroupBlocked, LoadId, Payload, Headers)
 select q.QueueName, n.Kind, n.Status, n.Priority, @p_now, n.DueTime, q.MaxAttempts, n.DedupKey,
        n.GroupKey,
        case when n.GroupKey is not null
                  and row_number() over (partition by n.GroupKey order by n.RowId) > 1
             then 1 else 0 end,
-       @p_load_id, n.Payload
+       @p_load_id, n.Payload, n.Headers
   from #new as n
   join rowlease.QueueSettings as q on q.QueueName = @p_queue_name
  order by n.RowId;

@@ -16,7 +16,8 @@ if not exists (
                  s.Kind collate Latin1_General_100_BIN2 as Kind,
                  s.DedupKey collate Latin1_General_100_BIN2 as DedupKey,
                  s.GroupKey collate Latin1_General_100_BIN2 as GroupKey,
-                 s.Payload collate Latin1_General_100_BIN2 as Payload
+                 s.Payload collate Latin1_General_100_BIN2 as Payload,
+                 s.Headers collate Latin1_General_100_BIN2 as Headers
             from rowlease.Staging as s
            where s.RunNumber = @p_run_number and s.LoadId = @p_load_id) as d
    group by d.RowId having count(*) > 1)

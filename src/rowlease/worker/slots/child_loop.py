@@ -18,6 +18,7 @@ from typing import Any
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
+from rowlease.middleware import around_run
 from rowlease.model import Failure
 from rowlease.task_loading import load_places
 from rowlease.tasks import Task
@@ -56,8 +57,8 @@ def serve(
     copies = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
     with memory.cast("Q") as marks, memory.cast("d") as times:
         view = SharedMemoryView(memory, marks, times)
-        for number, (header, payload) in enumerate(frames, 1):
-            _, task_number, lease_ends, request_id, token, attempt, max_attempts = header
+        for number, (header, body) in enumerate(frames, 1):
+            _, task_number, lease_ends, request_id, token, attempt, max_attempts, size = header
             started = now()
             times[STARTED] = started
             marks[BEGUN] = number  # must precede the check below; see ChildProcess.finish_take_back
@@ -65,22 +66,22 @@ def serve(
             if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
                 ending = NotRun()
             else:
-                context = Context(
-                    request_id, token, attempt, max_attempts, number, lease_ends, view
-                )
-                running.set(context)
-                ending = run(tasks[task_number], payload)
+                about = (request_id, token, attempt, max_attempts, number, lease_ends, view)
+                headers = body[:size].decode(errors="replace") if size else None
+                running.set(context := Context(*about, headers))
+                ending = run(tasks[task_number], context, body[size:])
                 if os.getpid() != pid:
                     os._exit(0)  # this process was forked by the task, and returned from it
                 restore_streams(copies)
-            code, body = wire.packed(ending)
-            wire.write(outcomes_fd, code, now() - started, body)
+            code, answer = wire.packed(ending)
+            wire.write(outcomes_fd, code, now() - started, answer)
 
 
-def run(task: Task[..., Any], payload: bytes) -> Returned | Failure | Snoozed:
+def run(task: Task[..., Any], context: Context, payload: bytes) -> Returned | Failure | Snoozed:
     """Run one request. An exception of the task becomes a `Failure`."""
     try:
-        with soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext():
+        limit = soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext()
+        with limit, around_run(task, context):
             return Returned(task.run(payload.decode()))
     except BaseException as error:
         return failed(task, error)

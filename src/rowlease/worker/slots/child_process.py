@@ -105,11 +105,12 @@ class ChildProcess:
             request = lease.request
             # The child cannot decode a payload with lone surrogates, so such a request fails there.
             payload = request.payload.encode(errors="surrogatepass")
+            headers = (request.headers or "").encode(errors="surrogatepass")
             self._given += 1
             lease.slot, lease.number = self, self._given
             attempt = (request.lock_token, request.num_attempts, request.max_attempts)
-            header = (len(payload), lease.task_number, lease.ends, request.request_id, *attempt)
-            self._outgoing += pack(*header) + payload
+            about = (lease.task_number, lease.ends, request.request_id, *attempt, len(headers))
+            self._outgoing += pack(len(headers) + len(payload), *about) + headers + payload
         self.held.extend(leases)
         self.load += len(leases)
         self.write()

@@ -19,9 +19,9 @@ from typing import Any
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
-from rowlease.model import Failure
+from rowlease.middleware import around_run
 from rowlease.tasks import Registry, Task
-from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, failed
+from rowlease.worker.attempt import Ending, NotRun, Returned, failed
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.shared_memory import MAX_NOTE
 from rowlease.worker.slots.slot import Answer, Death
@@ -185,26 +185,27 @@ class CoroutineSlot:
         if started > lease.ends:
             ending = NotRun()
         else:
-            running.set(Context.of(request, lease.number, lease.ends, self))
+            running.set(context := Context.of(request, lease.number, lease.ends, self))
             task = self._owner.tasks[lease.task_number]
             if task.is_coroutine:
-                ending = await attempt(task, request.payload)
+                ending = await attempt(task, context, request.payload)
             else:
                 expire = partial(self.stop, lease.number)
-                ending = await attempt_in_thread(task, request.payload, expire)
+                ending = await attempt_in_thread(task, context, request.payload, expire)
             if self._serving and self._serving.cancelling():
                 self._serving.uncancel()  # the slot goes on
         self._current = None
         self._owner.answer(Answer(self, lease, ending, now() - started))
 
 
-async def attempt(task: Task[..., Any], payload: str) -> Returned | Failure | Snoozed:
+async def attempt(task: Task[..., Any], context: Context, payload: str) -> Ending:
     """Run one request. An exception of the task becomes a `Failure`."""
     limit = task.soft_time_limit
     timeout = asyncio.timeout(limit.total_seconds()) if limit else None
     try:
         async with timeout or NO_TIMEOUT:
-            return Returned(await task.run_coroutine(payload))
+            with around_run(task, context):
+                return Returned(await task.run_coroutine(payload))
     except TimeoutError as error:
         if timeout is None or not timeout.expired():
             return failed(task, error)

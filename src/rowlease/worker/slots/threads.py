@@ -9,13 +9,15 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Any
 
+from rowlease.context import Context
+from rowlease.middleware import around_run
 from rowlease.model import Failure
 from rowlease.tasks import Task
 from rowlease.worker.attempt import Returned, Snoozed, failed
 
 
 async def attempt(
-    task: Task[..., Any], payload: str, expire: Callable[[], object]
+    task: Task[..., Any], request: Context, payload: str, expire: Callable[[], object]
 ) -> Returned | Failure | Snoozed:
     """Run one request in its own thread. An exception of the task becomes a `Failure`.
 
@@ -36,7 +38,7 @@ async def attempt(
             ended.set_result(ending)
 
     def call() -> None:
-        ending = context.run(run, task, payload)
+        ending = context.run(run, task, request, payload)
         with suppress(RuntimeError):  # the event loop ended before this thread
             loop.call_soon_threadsafe(settle, ending)
 
@@ -52,9 +54,10 @@ async def attempt(
             timer.cancel()
 
 
-def run(task: Task[..., Any], payload: str) -> Returned | Failure | Snoozed:
+def run(task: Task[..., Any], context: Context, payload: str) -> Returned | Failure | Snoozed:
     """Run one request in this thread. An exception of the task becomes a `Failure`."""
     try:
-        return Returned(task.run(payload))
+        with around_run(task, context):
+            return Returned(task.run(payload))
     except BaseException as error:
         return failed(task, error)

@@ -14,10 +14,10 @@ from typing import Any
 from rowlease.model import Failure
 from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, retry_after, snooze_for
 
-#: The header of a request: the size of the payload in bytes, the index of the task, the end of the
-#: lease (by `clock.now`), the request's id, its lock token, its attempt, and its maximum number of
-#: attempts.
-REQUEST = struct.Struct("=IHdqqII")
+#: The header of a request: the size of the body in bytes, the index of the task, the end of the
+#: lease (by `clock.now`), the request's id, its lock token, its attempt, its maximum number of
+#: attempts, and the size of its headers in bytes. The body is the headers, then the payload.
+REQUEST = struct.Struct("=IHdqqIIH")
 #: The header of an outcome: the size of the body in bytes, a code, and the run time in seconds.
 OUTCOME = struct.Struct("=IBd")
 #: The codes of outcomes. READY and BROKEN are the answers to the set-up. The body of DONE is the
@@ -79,7 +79,7 @@ def write(fd: int, code: int, seconds: float, body: bytes) -> None:
 
 
 def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
-    """Read requests until the pipe ends. Yield the fields of `REQUEST` and the payload of each."""
+    """Read requests until the pipe ends. Yield the fields of `REQUEST` and the body of each."""
     buffer = bytearray()
     while data := os.read(fd, READ_BYTES):
         buffer += data
