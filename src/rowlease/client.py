@@ -225,7 +225,9 @@ class Client(Producer):
     def bind(self, connection: Any) -> BoundProducer:
         """A producer with the same enqueue methods, which enqueues as part of your transaction.
 
-        The requests exist if and only if the transaction commits.
+        The requests exist if and only if the transaction commits. After QueueFull the transaction
+        can go on. After any other StoreError or InvalidRequest of the database, roll it back; on
+        SQL Server the connection is then closed, because the server has ended the transaction.
 
         Args:
             connection: your psycopg, psycopg2, Django or pyodbc connection, or your SQLAlchemy

@@ -71,6 +71,8 @@ class Session(Store):
     #: Can a statement pass over rows that others have locked? Every engine that rowlease supports
     #: can; one that the suite is run on for want of it may not.
     skips_locked: bool = True
+    #: Does an error end the caller's transaction at once, so that a next statement begins another?
+    ends_transactions: bool = False
     #: Do claims that bring no scan floor begin one? PostgreSQL alone has floors.
     with_floors: bool = False
 

@@ -29,7 +29,7 @@ from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver import migrate as migrate_sqlserver
 from rowlease.store.sqlserver.connection import odbc_string, pyodbc
 from rowlease.store.sqlserver.procedures import result
-from rowlease.store.sqlserver.store import SqlServerStore
+from rowlease.store.sqlserver.store import OwnConnection, SqlServerStore
 from tests.conftest import docker_answers
 from tests.contract.sessions import TABLES, Measured, Session
 
@@ -239,11 +239,13 @@ def read(column: str, value: Any) -> Any:
 class MssqlSession(SqlServerStore, Session):
     """See `Session`."""
 
+    ends_transactions = True
+
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn, "contract test")
         self.dsn = dsn
-        self.raw = self._kept() or self._connect()
-        self._observer = self._kept() or self._connect()
+        self.raw = self._kept() or self._connect().driver
+        self._observer = self._kept() or self._connect().driver
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
         self.skips_locked = not self._is_babelfish
@@ -259,8 +261,8 @@ class MssqlSession(SqlServerStore, Session):
                 return connection
         return None
 
-    def _take(self, seconds: float) -> Any:
-        return self.raw
+    def _take(self, seconds: float) -> OwnConnection:
+        return OwnConnection(self.raw)
 
     @contextmanager
     def _using(self, own: Any) -> Iterator[None]:

@@ -7,7 +7,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from typing import Any, cast
 
@@ -276,8 +276,10 @@ def context_of(held: LeasedRequest) -> Context:
 
 @contextmanager
 def of_the_driver(store: Session) -> Iterator[Caller]:
-    with closing(store.driver_connection()) as connection:
-        yield Caller(connection, connection.execute)
+    connection = store.driver_connection()
+    yield Caller(connection, connection.execute)
+    with suppress(Exception):  # an error may have closed it
+        connection.close()
 
 
 @contextmanager
@@ -300,6 +302,41 @@ def sqlalchemy_session(store: Session) -> Iterator[Caller]:
 def caller(request: pytest.FixtureRequest, store: Session) -> Iterator[Caller]:
     with request.param(store) as opened:
         yield opened
+
+
+def test_after_an_error_nothing_of_the_callers_transaction_is_committed(
+    store: Session, caller: Caller
+) -> None:
+    store.execute("create table effects (note varchar(10))")
+    caller.run("insert into effects values ('before')")
+    with pytest.raises(InvalidRequest) as raised:
+        store.enqueue_many("nowhere", [NewRequest(kind="a")], connection=caller.connection)
+    if store.ends_transactions:
+        assert "your transaction was rolled back" in str(raised.value)
+    # PostgreSQL rolls back here, and SQL Server's driver has no connection any more.
+    with suppress(Exception):
+        caller.run("insert into effects values ('after')")
+    with suppress(Exception):
+        caller.connection.commit()
+    with suppress(Exception):
+        caller.connection.rollback()
+    assert store.execute("select note from effects") == []
+    store.execute("drop table effects")
+
+
+def test_a_full_queue_does_not_end_the_callers_transaction(store: Session, caller: Caller) -> None:
+    store.execute("create table effects (note varchar(10))")
+    store.configure_queue("default", capacity=1)
+    caller.run("insert into effects values ('before')")
+    two = [NewRequest(kind="a")] * 2
+    with pytest.raises(QueueFull, match='"default" is full: 2 more do not fit; wait for workers'):
+        store.enqueue_many("default", two, receipt_key="x", connection=caller.connection)
+    caller.run("insert into effects values ('after')")
+    store.enqueue_many("default", two[:1], receipt_key="x", connection=caller.connection)
+    caller.connection.commit()
+    assert len(store.execute("select note from effects")) == 2
+    assert [status for (status,) in store.rows("queue", "status")] == ["Pending"]
+    store.execute("drop table effects")
 
 
 def test_an_enqueue_is_part_of_the_callers_transaction(store: Session, caller: Caller) -> None:

@@ -4,12 +4,14 @@
 --           p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[],
 --           p_headers text[], p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint, p_waiter_id bigint
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
---           or one row (waiter id, 'full'): call again with this id within 2 s
+--           or one row (waiter id, 'full'): call again with this id within 2 s, or, if p_wait_ms is 0,
+--           (null, 'full')
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1, RL016 bad headers
 -- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
---           first call. Without keys, all requests are new, so their ids are known beforehand and
+--           first call. An error would roll the caller's transaction back, so with a p_wait_ms a full
+--           queue is a row. Without keys, all requests are new, so their ids are known beforehand and
 --           the receipt is written once. If an array is null, every request has the default.
 --           Helpers are called in assignments, which PostgreSQL evaluates without a query. Idle
 --           workers are notified here if the caller commits at once (p_in_transaction is false),
@@ -60,11 +62,12 @@ begin
   if v_settings.capacity is not null then
     v_priority := (select max(coalesce(u, 0)) from unnest(coalesce(p_priorities, '{0}')) as u);
     v_settings := rowlease_internal.admit(p_queue_name, coalesce(cardinality(p_kinds), 0), v_priority, v_now,
-                                 p_waiter_id, p_wait_ms > 0);
+                                 p_waiter_id, p_wait_ms);
     if v_settings.queue_name is null then
       delete from rowlease.enqueue_receipt r where r.receipt_key = p_receipt_key;
-      return query select rowlease_internal.wait_for_room(p_queue_name, v_priority, cardinality(p_kinds),
-                                                 v_now, p_wait_ms, p_waiter_id), 'full'::text;
+      return query select case when p_wait_ms > 0 then
+        rowlease_internal.wait_for_room(p_queue_name, v_priority, cardinality(p_kinds), v_now, p_wait_ms,
+                                        p_waiter_id) end, 'full'::text;
       return;
     end if;
   end if;

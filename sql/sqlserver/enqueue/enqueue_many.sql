@@ -5,13 +5,15 @@
 --           p_retry_bases_ms nvarchar(max), p_headers nvarchar(max), p_receipt_key nvarchar(400),
 --           p_in_transaction bit, p_wait_ms bigint, p_waiter_id bigint
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
---           or one row (waiter id, 'full'): call again with this id within 2 s
+--           or one row (waiter id, 'full'): call again with this id within 2 s, or, if p_wait_ms is 0,
+--           (null, 'full')
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1, RL016 bad headers; 51011 a payload that is
 --           not JSON
 -- locks:    the receipt's key; the queue's admission lock if it has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
---           first call. If an array is null, every request has the default.
+--           first call. If an array is null, every request has the default. An error would roll the
+--           caller's transaction back, so with a p_wait_ms a full queue is a row.
 create or alter procedure rowlease.enqueue_many
   @p_queue_name nvarchar(400), @p_kinds nvarchar(max), @p_payloads nvarchar(max),
   @p_priorities nvarchar(max) = null, @p_delays_ms nvarchar(max) = null,
@@ -29,7 +31,6 @@ declare @folded bigint;
 declare @count int = (select count(*) from openjson(@p_kinds));
 declare @priority int = (select max(coalesce(cast(p.value as int), 0))
                            from openjson(coalesce(@p_priorities, N'[0]')) as p);
-declare @may_wait bit = case when @p_wait_ms > 0 then 1 else 0 end;
 create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
 begin transaction;
 if @p_receipt_key is not null
@@ -47,12 +48,13 @@ begin
   end;
 end;
 set @now = rowlease.now();
-exec rowlease_internal.admit @p_queue_name, @count, @priority, @now, @admitted output, @p_waiter_id, @may_wait;
+exec rowlease_internal.admit @p_queue_name, @count, @priority, @now, @admitted output, @p_waiter_id, @p_wait_ms;
 if @admitted = 0
 begin
-  exec rowlease_internal.wait_for_room @p_queue_name, @priority, @count, @now, @p_wait_ms, @p_waiter_id output;
+  if @p_wait_ms > 0
+    exec rowlease_internal.wait_for_room @p_queue_name, @priority, @count, @now, @p_wait_ms, @p_waiter_id output;
   commit transaction;
-  select @p_waiter_id as request_id, 'full' as outcome;
+  select case when @p_wait_ms > 0 then @p_waiter_id end as request_id, 'full' as outcome;
   return;
 end;
 exec rowlease_internal.add_requests

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from rowlease.errors import QueueFull
 from rowlease.model import Begun, Enqueued, NewRequest, Outcome, Promoted
 from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, milliseconds
 
@@ -33,6 +34,9 @@ class Producing(Calls):
 
         If the queue is full and `wait` is given, the only result is `full`, with the id of a place
         in line. To keep this place, call again within two seconds with the id as `waiter_id`.
+
+        Raises:
+            QueueFull: the queue is full, and there is no `wait`. The caller's transaction is intact.
         """
         rows = self._rows(
             OUTCOME,
@@ -42,10 +46,10 @@ class Producing(Calls):
             p_queue_name=queue,
             p_receipt_key=receipt_key,
             p_in_transaction=connection is not None,
-            p_wait_ms=milliseconds(wait),
+            p_wait_ms=milliseconds(wait) if connection is None else 0,
             p_waiter_id=waiter_id,
         )
-        return _enqueued(rows)
+        return _enqueued(rows, queue, len(requests))
 
     async def enqueue_many_async(
         self,
@@ -64,8 +68,9 @@ class Producing(Calls):
             p_queue_name=queue,
             p_receipt_key=receipt_key,
             p_in_transaction=True,
+            p_wait_ms=0,
         )
-        return _enqueued(rows)
+        return _enqueued(rows, queue, len(requests))
 
     def begin_load(
         self, load_id: str, queue: str, run_by: str, columns: str | None = None
@@ -171,5 +176,10 @@ def _columns(requests: Sequence[NewRequest]) -> dict[str, list[Any] | None]:
     }
 
 
-def _enqueued(rows: list[Any]) -> list[Enqueued]:
+def _enqueued(rows: list[Any], queue: str, num_requests: int) -> list[Enqueued]:
+    if rows and tuple(rows[0]) == (None, Outcome.FULL):
+        raise QueueFull(
+            f'queue "{queue}" is full: {num_requests} more do not fit; wait for workers, or raise '
+            "the capacity with rowlease.configure_queue"
+        )
     return [Enqueued(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]

@@ -1,7 +1,7 @@
 -- admit: return a queue's settings if it has room for more requests.
 -- params:   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
---           p_waiter_id bigint, p_may_wait boolean
--- returns:  rowlease.queue_settings -- all null if the queue is full and the caller may wait
+--           p_waiter_id bigint, p_wait_ms bigint (null: full is an error)
+-- returns:  rowlease.queue_settings -- all null if the queue is full
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
 -- why:      producers for a queue with a capacity count one after the other; otherwise two of them
@@ -11,7 +11,7 @@
 --           which there may be room too.
 create or replace function rowlease_internal.admit(
   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
-  p_waiter_id bigint default null, p_may_wait boolean default false
+  p_waiter_id bigint default null, p_wait_ms bigint default null
 ) returns rowlease.queue_settings
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -42,7 +42,7 @@ begin
       perform pg_notify('rowlease_room', p_queue_name);
     end if;
     return v_settings;
-  elsif p_may_wait and p_num_requests <= v_settings.capacity then
+  elsif p_wait_ms = 0 or p_wait_ms > 0 and p_num_requests <= v_settings.capacity then
     return null;
   end if;
   raise exception using errcode = 'RL005',

@@ -1,7 +1,7 @@
 -- admit: refuse requests for which a queue has no room.
 -- params:   p_queue_name nvarchar(400), p_num_requests bigint, p_priority int, p_now datetime2(6),
---           p_admitted bit output, p_waiter_id bigint, p_may_wait bit
--- returns:  p_admitted -- 0 if the queue is full and the caller may wait
+--           p_admitted bit output, p_waiter_id bigint, p_wait_ms bigint (null: full is an error)
+-- returns:  p_admitted -- 0 if the queue is full
 -- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    the queue's admission lock if it has a capacity; held to the caller's commit
 -- why:      producers for a queue with a capacity count one after the other; otherwise two of them
@@ -10,7 +10,7 @@
 --           taken.
 create or alter procedure rowlease_internal.admit
   @p_queue_name nvarchar(400), @p_num_requests bigint, @p_priority int, @p_now datetime2(6),
-  @p_admitted bit output, @p_waiter_id bigint = null, @p_may_wait bit = 0
+  @p_admitted bit output, @p_waiter_id bigint = null, @p_wait_ms bigint = null
 as
 set nocount on;
 set xact_abort on;
@@ -33,7 +33,7 @@ select @ahead = coalesce(sum(w.NumRequests), 0)
 if @capacity is null or @waiting + @ahead + @p_num_requests <= @capacity
   return;
 set @p_admitted = 0;
-if @p_may_wait = 1 and @p_num_requests <= @capacity
+if @p_wait_ms = 0 or @p_wait_ms > 0 and @p_num_requests <= @capacity
   return;
 declare @says nvarchar(2048) = concat(
   N'queue "', @p_queue_name, N'" is full: ', @waiting, N' of ', @capacity, N' places are taken',

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +34,11 @@ class ProcedureCall:
                 self._sizes.append(_size(odbc, kind, value))
         self._text = f"exec rowlease.{name} {', '.join(places)}"
 
-    def rows(self, connection: odbc.Connection) -> list[tuple[Any, ...]]:
+    def rows(self, cursor: odbc.Cursor) -> list[tuple[Any, ...]]:
         """The rows of the first result set. All sets are read, so that late errors are raised."""
-        # The context manager of pyodbc would commit the caller's transaction.
-        with closing(connection.cursor()) as cursor:
-            if self._sizes:
-                cursor.setinputsizes(self._sizes)
-            cursor.execute(self._text, self._values)
-            return result(cursor)
+        cursor.setinputsizes(self._sizes or None)  # a cursor keeps the sizes of its last call
+        cursor.execute(self._text, self._values)
+        return result(cursor)
 
 
 def result(cursor: odbc.Cursor) -> list[tuple[Any, ...]]:

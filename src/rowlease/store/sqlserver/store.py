@@ -19,10 +19,11 @@ from rowlease.store.error_messages import unanswered
 from rowlease.store.pool import NotConnected, Pool, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
+from rowlease.store.sqlserver import transaction
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.error_codes import SERVER_BUSY, OdbcError, our_error
 from rowlease.store.sqlserver.procedures import ProcedureCall
-from rowlease.store.sqlserver.transaction import driver_connection
+from rowlease.store.sqlserver.transaction import TransactionLost
 from rowlease.store.store import Store
 
 if TYPE_CHECKING:
@@ -46,6 +47,23 @@ REPEATABLE = frozenset({
 })  # fmt: skip
 
 
+class OwnConnection:
+    """A connection of the pool.
+
+    Attributes:
+        driver: the connection of pyodbc.
+        cursor: the cursor of all its calls. A cursor that is closed after a call costs a second
+            message, with which the driver drops the prepared statement.
+    """
+
+    def __init__(self, driver: odbc.Connection) -> None:
+        self.driver = driver
+        self.cursor = driver.cursor()
+
+    def close(self) -> None:
+        self.driver.close()
+
+
 class SqlServerStore(Store):
     """See `rowlease.store.Store`."""
 
@@ -61,10 +79,10 @@ class SqlServerStore(Store):
         self._pool = Pool(self._connect)
         self.finished = self.room = SharedListener(lambda: self.listen([]), lambda: False)
 
-    def _connect(self) -> odbc.Connection:
+    def _connect(self) -> OwnConnection:
         connection = connect(self._odbc)
         connection.execute(LOCK_TIMEOUT)
-        return connection
+        return OwnConnection(connection)
 
     def close(self) -> None:
         self._pool.close()
@@ -77,9 +95,10 @@ class SqlServerStore(Store):
         """Call a procedure. On the caller's connection, the call is part of its transaction."""
         call = ProcedureCall(name, self._routines[name].params, arguments)
         if connection is not None:
-            driver = driver_connection(connection)
             try:
-                return call.rows(driver)
+                return transaction.call(connection, call)
+            except TransactionLost as lost:
+                self._raise(lost.error, note=f"; {lost}")
             except pyodbc().Error as error:
                 self._raise(error)
         timeout = self._time_for(name)
@@ -110,11 +129,11 @@ class SqlServerStore(Store):
         """
         ends = time.monotonic() + seconds
         own = self._take(seconds)
-        own.timeout = max(1, math.ceil(seconds))  # the driver then cancels the call
+        own.driver.timeout = max(1, math.ceil(seconds))  # the driver then cancels the call
 
         def rows() -> list[Any]:
             with self._using(own):
-                return call.rows(own)
+                return call.rows(own.cursor)
 
         running = in_thread(rows)
         if wait([running], ends - time.monotonic()).done:
@@ -134,14 +153,14 @@ class SqlServerStore(Store):
         has_receipt = arguments.get("p_receipt_key") is not None
         return name in REPEATABLE or (has_receipt and arguments.get("p_wait_ms") is None)
 
-    def _take(self, seconds: float) -> odbc.Connection:
+    def _take(self, seconds: float) -> OwnConnection:
         try:
             return self._pool.take(seconds)
         except (NotConnected, pyodbc().Error) as error:
             self._raise(error)
 
     @contextmanager
-    def _using(self, own: odbc.Connection) -> Iterator[None]:
+    def _using(self, own: OwnConnection) -> Iterator[None]:
         """Give the connection back after the block. Convert errors that the driver raises in it."""
         is_sound = False
         try:
@@ -151,15 +170,18 @@ class SqlServerStore(Store):
             if not OdbcError.read(error).is_disconnect:
                 with suppress(pyodbc().Error):
                     # XACT_ABORT does this, unless the error precedes the procedure's first line.
-                    own.execute("if @@trancount > 0 rollback transaction")
+                    own.cursor.execute("if @@trancount > 0 rollback transaction")
                     is_sound = True
             self._raise(error, is_sent=True)
         finally:
             self._pool.give_back(own, is_sound=is_sound)
 
-    def _raise(self, error: odbc.Error | NotConnected, *, is_sent: bool = False) -> NoReturn:
+    def _raise(
+        self, error: odbc.Error | NotConnected, *, is_sent: bool = False, note: str = ""
+    ) -> NoReturn:
         """Raise rowlease's exception for this error, which becomes the `__cause__`."""
         found = our_error(error, self.where)
+        found.args = (f"{found}{note}",)
         if isinstance(found, StoreError):  # after any other error the call was rolled back
             found.maybe_done = is_sent and OdbcError.read(error).is_disconnect
         raise found from error
