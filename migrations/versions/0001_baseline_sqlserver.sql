@@ -219,6 +219,9 @@ go
 -- Not unique: a Spark task may write its rows twice.
 create clustered index staging_run on rowlease.Staging (RunNumber, RowId);
 go
+-- A bulk copy of 10,000 rows would lock the whole table, and stop every other load.
+alter table rowlease.Staging set (lock_escalation = disable);
+go
 create table rowlease.[Load] (
   LoadId        nvarchar(100) collate Latin1_General_100_BIN2 not null,
   QueueName     nvarchar(100) collate Latin1_General_100_BIN2 null,

@@ -65,9 +65,8 @@ begin
                                  p_waiter_id, p_wait_ms);
     if v_settings.queue_name is null then
       delete from rowlease.enqueue_receipt r where r.receipt_key = p_receipt_key;
-      return query select case when p_wait_ms > 0 then
-        rowlease_internal.wait_for_room(p_queue_name, v_priority, cardinality(p_kinds), v_now, p_wait_ms,
-                                        p_waiter_id) end, 'full'::text;
+      return query select case when p_wait_ms > 0 then rowlease_internal.wait_for_room(p_queue_name,
+        v_priority, cardinality(p_kinds), v_now, p_wait_ms, p_waiter_id) end, 'full'::text;
       return;
     end if;
   end if;

@@ -3,7 +3,8 @@
 --           run
 -- returns:  p_dropped -- how many rows were dropped
 -- errors:   none
--- locks:    the locks of loads, without waiting; rows of load, and of staging of those loads
+-- locks:    the locks of loads, without waiting; rows of load; rows of staging of those loads,
+--           skipping locked ones
 -- why:      a run is in the ledger before its rows are staged. So staged rows without a run there
 --           belong to a load that is promoted, that another run has taken over, or that had no
 --           report for a day, whose id is free again.
@@ -28,15 +29,17 @@ begin
 end;
 while 1 = 1
 begin
-  set @run = (select min(s.RunNumber) from rowlease.Staging as s where s.RunNumber > @run);
+  set @run = (select min(s.RunNumber) from rowlease.Staging as s with (readpast, readcommittedlock)
+               where s.RunNumber > @run);
   if @run is null
     break;
-  set @id = (select min(s.LoadId) from rowlease.Staging as s where s.RunNumber = @run);
+  set @id = (select min(s.LoadId) from rowlease.Staging as s with (readpast, readcommittedlock)
+              where s.RunNumber = @run);
   set @lock = rowlease_internal.lock_name(N'load', N'', @id);
   exec rowlease_internal.try_lock @lock, @granted output;
   if @granted = 1
   begin
-    delete top (@p_limit) from rowlease.Staging
+    delete top (@p_limit) from rowlease.Staging with (rowlock, readpast)
      where RunNumber = @run and LoadId = @id
        and not exists (select 1 from rowlease.[Load] as l
                         where l.LoadId = @id and l.RunNumber = @run and l.Status = 'Staging');

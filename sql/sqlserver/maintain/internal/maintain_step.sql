@@ -1,0 +1,58 @@
+-- maintain_step: do one step of the housekeeping.
+-- params:   p_step int (0 to 10), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
+--           p_limit int, p_what nvarchar(30) output, p_rows bigint output
+-- returns:  p_what -- what the step does; p_rows -- how many rows it changed
+-- errors:   51012 as recount_queues
+-- locks:    the caller holds the lock of maintain; rows that it deletes, skipping locked ones; as the
+--           routine of the step
+-- why:      maintain makes each step a transaction of its own, so that rows that one step has locked
+--           are not hidden from claims while a later step works.
+create or alter procedure rowlease_internal.maintain_step
+  @p_step int, @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int,
+  @p_what nvarchar(30) output, @p_rows bigint output
+as
+set nocount on;
+set xact_abort on;
+declare @rows int, @many int = @p_limit * 10;
+declare @days int = (select max(s.RetentionDays) from rowlease.QueueSettings as s);
+set @p_what = case @p_step
+  when 0 then N'leases broken' when 1 then N'scheduled requests due' when 2 then N'receipts dropped'
+  when 3 then N'workers removed' when 4 then N'progress dropped' when 5 then N'attempts dropped'
+  when 6 then N'staged rows dropped' when 7 then N'waiters expired' when 8 then N'history dropped'
+  when 9 then N'counts corrected' when 10 then N'counts folded' end;
+if @p_step = 2
+  delete top (@p_limit) from rowlease.EnqueueReceipt with (rowlock, readpast)
+   where ReceivedTime < dateadd(day, -1, @p_now);
+else if @p_step = 3
+  delete from rowlease.Worker with (rowlock, readpast)
+   where HeartbeatTime < dateadd(hour, -1, @p_now);
+else if @p_step = 4
+  delete top (@p_limit) from rowlease.Progress with (rowlock, readpast)
+   where not exists (select 1 from rowlease.Queue as q
+                      where q.RequestId = Progress.RequestId and q.LockToken = Progress.LockToken
+                        and q.LockedBy is not null);
+else if @p_step = 7
+  delete from rowlease.QueueWaiter with (rowlock, readpast)
+   where ExpiresTime < dateadd(minute, -1, @p_now);
+else if @p_step = 8
+  delete top (@p_limit) from rowlease.QueueHistory with (rowlock, readpast)
+   where CompletionTime < dateadd(day, -@days, @p_now);
+set @p_rows = @@rowcount;
+if @p_step = 0
+begin
+  exec rowlease_internal.break_expired @p_queue_name, @p_now, @p_limit, @rows output;
+  set @p_rows = @rows;
+end;
+if @p_step = 1
+begin
+  exec rowlease_internal.wake_due @p_queue_name, @p_now, @p_limit, @rows output;
+  set @p_rows = @rows;
+end;
+if @p_step = 5
+  exec rowlease_internal.sweep_attempts @p_now, @p_limit, @p_rows output;
+if @p_step = 6
+  exec rowlease_internal.sweep_staging @p_now, @many, @p_rows output;
+if @p_step = 9
+  exec rowlease_internal.recount_queues @p_limit, @p_rows output;
+if @p_step = 10
+  exec rowlease_internal.fold_depth @many, @p_rows output;
