@@ -36,7 +36,7 @@ class Producing(Calls):
         in line. To keep this place, call again within two seconds with the id as `waiter_id`.
 
         Raises:
-            QueueFull: the queue is full, and there is no `wait`. The caller's transaction can go on.
+            QueueFull: the queue is full, and there is no `wait`. A caller's transaction can go on.
         """
         rows = self._rows(
             OUTCOME,
