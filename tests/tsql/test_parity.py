@@ -35,6 +35,7 @@ SAME = {
     r"\bdatetime2\(6\)": "timestamptz",
     r"\bint\b": "integer",
     r"\bbit\b": "boolean",
+    r"\bdouble precision\b": "float",
     r"^(nothing|no rows)$": "void",
 }
 #: An error of SQL Server only: a named lock was not granted in time.
