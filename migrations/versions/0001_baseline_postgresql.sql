@@ -376,6 +376,7 @@ create table rowlease.enqueue_receipt (
   received_time timestamptz  not null,  -- when the call was made
   constraint enqueue_receipt_pkey primary key (receipt_key)
 );
+create index enqueue_receipt_received on rowlease.enqueue_receipt (received_time);
 
 -- Producers that wait for room in a full queue.
 create table rowlease.queue_waiter (

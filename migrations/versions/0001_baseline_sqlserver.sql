@@ -2,7 +2,8 @@
 --
 -- The same tables, columns and constraints as on PostgreSQL, spelled in PascalCase. Names and keys
 -- compare byte by byte, as they do there. READPAST skips rows, never pages, so the indexes have no
--- page locks; a lock of the queue must never escalate to the whole table.
+-- page locks; a lock of the queue must never escalate to the whole table. A filtered index includes
+-- the columns of its filter, or a query that asks for the filter would look at the row itself.
 
 if database_principal_id('rowlease_owner') is null create role rowlease_owner;
 if database_principal_id('rowlease_producer') is null create role rowlease_producer;
@@ -83,7 +84,8 @@ create table rowlease.Queue (
   Headers         nvarchar(max) null,
   LastError       nvarchar(max) null,
   CompletionTime  datetime2(6)  null,
-  constraint queue_pkey primary key clustered (RequestId) with (allow_page_locks = off),
+  constraint queue_pkey primary key clustered (RequestId)
+    with (allow_page_locks = off, optimize_for_sequential_key = on),
   constraint queue_status check (Status in ('Scheduled', 'Pending', 'Processing', 'Failed')),
   constraint queue_lease_has_owner check (
     (Status = 'Processing' and LockedBy is not null) or (Status <> 'Processing' and LockedBy is null)),
@@ -109,26 +111,29 @@ go
 alter table rowlease.Queue set (lock_escalation = disable);
 go
 create index queue_pending on rowlease.Queue (QueueName, Priority desc, DueTime, RequestId)
-  include (GroupKey) where Status = 'Pending' and GroupBlocked = 0 with (allow_page_locks = off);
+  include (GroupKey, Status, GroupBlocked) where Status = 'Pending' and GroupBlocked = 0
+  with (allow_page_locks = off);
 go
 create index queue_scheduled on rowlease.Queue (QueueName, DueTime)
-  where Status = 'Scheduled' with (allow_page_locks = off);
+  include (Status) where Status = 'Scheduled' with (allow_page_locks = off);
 go
 create index queue_expiring on rowlease.Queue (QueueName, LockExpiresTime)
-  where Status = 'Processing' with (allow_page_locks = off);
+  include (Status) where Status = 'Processing' with (allow_page_locks = off);
 go
 create index queue_failed on rowlease.Queue (QueueName, RequestId)
-  where Status = 'Failed' with (allow_page_locks = off);
+  include (Status) where Status = 'Failed' with (allow_page_locks = off);
 go
 create unique index queue_dedup on rowlease.Queue (QueueName, DedupKey)
-  where DedupKey is not null and Status <> 'Failed' with (allow_page_locks = off);
+  include (Status) where DedupKey is not null and Status <> 'Failed'
+  with (allow_page_locks = off);
 go
 create index queue_group on rowlease.Queue (QueueName, GroupKey, RequestId)
-  include (GroupBlocked) where GroupKey is not null and Status <> 'Failed'
+  include (GroupBlocked, Status) where GroupKey is not null and Status <> 'Failed'
   with (allow_page_locks = off);
 go
 create unique index queue_group_in_flight on rowlease.Queue (QueueName, GroupKey)
-  where GroupKey is not null and Status = 'Processing' with (allow_page_locks = off);
+  include (Status) where GroupKey is not null and Status = 'Processing'
+  with (allow_page_locks = off);
 go
 -- The finished requests. `maintain` deletes old ones.
 create table rowlease.QueueHistory (
@@ -174,7 +179,7 @@ create table rowlease.QueueHistory (
 go
 -- Rows come in and go out by completion time, so deleting old ones meets nobody.
 create clustered index queue_history_completed on rowlease.QueueHistory (CompletionTime)
-  with (allow_page_locks = off);
+  with (allow_page_locks = off, optimize_for_sequential_key = on);
 go
 create index queue_history_request on rowlease.QueueHistory (RequestId)
   with (allow_page_locks = off);
@@ -328,6 +333,8 @@ create table rowlease.EnqueueReceipt (
   constraint enqueue_receipt_pkey primary key (ReceiptKey)
 );
 go
+create index enqueue_receipt_received on rowlease.EnqueueReceipt (ReceivedTime);
+go
 create table rowlease.QueueWaiter (
   WaiterId    bigint        identity(1, 1) not null,
   QueueName   nvarchar(100) collate Latin1_General_100_BIN2 not null,
@@ -352,7 +359,8 @@ create table rowlease.QueueDepth (
   Failed      bigint        not null default 0,
   NumFinished bigint        not null default 0,
   NumFailures bigint        not null default 0,
-  constraint queue_depth_pkey primary key clustered (DepthId) with (allow_page_locks = off)
+  constraint queue_depth_pkey primary key clustered (DepthId)
+    with (allow_page_locks = off, optimize_for_sequential_key = on)
 );
 go
 alter table rowlease.QueueDepth set (lock_escalation = disable);

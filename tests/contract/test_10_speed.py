@@ -291,3 +291,21 @@ def test_plans_from_a_time_when_little_was_there_stay_away_from_what_comes(
         # A step meets what comes due just then, once more, once less; a bad plan costs each time.
         grown = {n: min(one[n] for one in after) - max(one[n] for one in before) for n in STEPS}
         assert {n: pages for n, pages in grown.items() if pages > 200} == {}
+
+
+def test_housekeeping_reads_only_receipts_that_are_a_day_old(store: Session) -> None:
+    """Each call of a producer leaves one, so a day's are millions, and it is done each second."""
+    store.maintain()  # makes the partitions of the day
+    store.execute(
+        "insert into rowlease.enqueue_receipt (receipt_key, request_ids, received_time)"
+        " select 'young-' || n, '{}', rowlease.now() from generate_series(1, 30000) as n"
+    )
+    store.execute(
+        "insert into rowlease.enqueue_receipt (receipt_key, request_ids, received_time)"
+        " select 'old-' || n, '{}', rowlease.now() - interval '25 hours'"
+        " from generate_series(1, 20) as n"
+    )
+    cost = store.measured(lambda: store.maintain(10))
+    assert {done.what: done.num_rows for done in cost.value}["receipts dropped"] == 10
+    assert "enqueue_receipt" not in cost.full_scans
+    assert cost.pages["enqueue_receipt"] < 50

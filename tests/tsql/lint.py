@@ -16,6 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rowlease.store.routines import load_routines
 from tests.tsql.scriptdom import Node, Parse, load
 
 #: Columns by which the partial indexes of the queue are filtered: a predicate that compares them
@@ -35,12 +36,25 @@ SEEK = {"index", "forceseek"}
 CLAIMED = {"updlock", "readpast", "rowlock", "readcommittedlock"} | SEEK
 CHANGED = {"rowlock", "readpast"} | SEEK
 LOOKED_AT = {"readpast", "readcommittedlock"} | SEEK
-#: Folders in which each look at the queue is a seek of a named index.
-PINNED = {"dequeue"}
+#: Tables that grow, of which no statement may scan what it changes.
+LARGE = {"queue", "queuehistory", "queuedepth", "staging", "enqueuereceipt"}
+#: Folders in which each look at those tables is a seek of a named index, too; but a receipt is
+#: looked up by its key, which is all the query has.
+PINNED = {"dequeue", "enqueue", "finish", "load", "maintain"}
+BY_KEY = {"enqueuereceipt"}
+#: Routines that read a whole queue, or change all of its requests or counts, and the tables.
+#: A change of such kind is an operator's, or is not made often.
+WHOLE = {
+    ("sample_requests", "queue"), ("recount_queues", "queuedepth"), ("fold_depth", "queuedepth"),
+    ("lower_all", "queue"), ("delete_queue", "queuedepth"),
+}  # fmt: skip
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
 INDEX = re.compile(
-    r"create (?:unique )?index (\w+) on rowlease\.Queue \((.*?)\)(?: include \(.*?\))?"
-    r"(?: where (.*?))? with \("
+    r"create (?:unique )?(?:clustered )?index (\w+) on rowlease\.(\w+) \((.*?)\)"
+    r"(?: include \((.*?)\))?(?: where (.*?))?(?: with \((.*?)\))?;"
+)
+KEY = re.compile(
+    r"constraint (\w+_pkey) primary key (?:clustered )?\((\w+)\)(?: with \((.*?)\))?[, ]"
 )
 #: What a THROW may say: the errors of sql/README.md.
 OUR_ERRORS = range(51001, 51100)
@@ -74,22 +88,38 @@ class File(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The columns of an index of the queue, and the conditions of its filter."""
+    """An index: its table, columns, included columns, the conditions of its filter, its options."""
 
+    table: str
     columns: list[str]
+    included: list[str]
     conditions: list[str]
+    options: str
 
 
 @cache
 def indexes() -> dict[str, Index]:
-    found = {"queue_pkey": Index(["requestid"], [])}
+    found: dict[str, Index] = {}
     for path in sorted(MIGRATIONS.glob("*_sqlserver.sql")):
-        text = re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))
-        for name, columns, condition in INDEX.findall(text):
-            found[name] = Index(
-                [column.split()[0] for column in columns.lower().split(", ")],
-                [one.replace(" ", "") for one in condition.lower().split(" and ") if one],
-            )
+        found |= indexes_of(path.read_text(encoding="utf-8"))
+    return found
+
+
+def indexes_of(script: str) -> dict[str, Index]:
+    """The indexes that a script makes."""
+    text = re.sub(r"\s+", " ", re.sub(r"--.*", "", script)).lower()
+    found = {}
+    for made in text.split("create table rowlease."):
+        for name, column, options in KEY.findall(made):
+            found[name] = Index(made.partition(" ")[0], [column], [], [], options)
+    for name, table, columns, included, condition, options in INDEX.findall(text):
+        found[name] = Index(
+            table,
+            [column.split()[0] for column in columns.split(", ")],
+            included.split(", ") if included else [],
+            [one.replace(" ", "") for one in condition.split(" and ") if one],
+            options,
+        )
     return found
 
 
@@ -232,9 +262,10 @@ def hints_on_the_queue_only_where_allowed(file: File) -> Iterator[tuple[Node, st
 
 
 def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
-    """A plan is made for the rows of one moment: a scan would lock the whole queue at another."""
+    """A plan is made for the rows of one moment: a scan would lock the whole table at another."""
     for reference in file.tree.walk("NamedTableReference"):
-        if name_of(reference.get("SchemaObject")) != QUEUE:
+        table = name_of(reference.get("SchemaObject"))
+        if table not in LARGE or is_inserted(reference):
             continue
         seek = next((n for n in reference.children if n.kind == "ForceSeekTableHint"), None)
         columns = seek is not None and seek.get("ColumnValues") is not None
@@ -242,34 +273,47 @@ def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
             yield reference, "SQL Server takes index and forceseek only in the from clause"
         elif columns and is_changed(reference):
             yield reference, "SQL Server takes no forceseek with columns for what is changed"
-        if file.folder not in PINNED or is_named_again(reference):
+        is_pinned = file.folder in PINNED and table not in BY_KEY
+        if not (is_pinned or is_changed(reference)) or is_named_again(reference):
             continue
-        if reference.role == "Target" and "readpast" in hints(reference):
-            continue  # even a scan would wait for nobody
+        if (file.name, table) in WHOLE or file.name in COUNTS:
+            continue
         if seek is None or not (columns or "index" in hints(reference)):
             yield reference, "name the index and say forceseek"
         else:
-            yield from _seeks_well(file, reference, seek)
-        if reference.parent is not None and reference.parent.kind == "QualifiedJoin":
-            statement = statement_of(reference)
-            given = statement.net.OptimizerHints if statement is not None else ()
-            if not {"LoopJoin", "ForceOrder"} <= {str(hint.HintKind) for hint in given}:
-                yield reference, "say option (loop join, force order)"
+            yield from _seeks_well(file, reference, seek, table)
+        yield from _joins_well(reference, columns)
 
 
-def _seeks_well(file: File, reference: Node, seek: Node) -> Iterator[tuple[Node, str]]:
+def is_inserted(target: Node) -> bool:
+    return target.parent is not None and target.parent.kind == "InsertSpecification"
+
+
+def _seeks_well(file: File, reference: Node, seek: Node, table: str) -> Iterator[tuple[Node, str]]:
     """A seek that SQL Server cannot make is its error 8622, in each call."""
     named = next(reference.walk("IdentifierOrValueExpression"))
     index = indexes().get(name_of(named))
     columns = [name_of(one) for one in seek.children if one.role == "ColumnValues"]
     query = next(above for above in reference.above() if above.kind.endswith("Specification"))
-    if index is None or columns != index.columns[: len(columns)]:
-        yield reference, f"the queue has no index {name_of(named)} that begins with these columns"
+    if index is None or index.table != table or columns != index.columns[: len(columns)]:
+        yield reference, f"{table} has no index {name_of(named)} that begins with these columns"
     elif missing := [one for one in index.conditions if one not in file.text_of(query)]:
         yield (
             reference,
             f"{name_of(named)} has only rows where {' and '.join(missing)}: ask for them",
         )
+
+
+def _joins_well(reference: Node, columns: bool) -> Iterator[tuple[Node, str]]:
+    """A seek by the columns of a join leaves one plan; a seek of an index alone does not."""
+    statement = statement_of(reference)
+    given = getattr(statement and statement.net, "OptimizerHints", ())
+    said = {str(hint.HintKind) for hint in given}
+    is_joined = any(above.kind == "QualifiedJoin" for above in reference.above())
+    if is_joined and not columns and not {"LoopJoin", "ForceOrder"} <= said:
+        yield reference, "say option (loop join, force order), or forceseek with columns"
+    if is_changed(reference) and "MaxDop" not in said:
+        yield reference, "say option (maxdop 1): parallel threads lock rows in any order"
 
 
 def readpast_is_said(file: File) -> Iterator[tuple[Node, str]]:
@@ -388,6 +432,67 @@ def app_locks_are_answered(file: File) -> Iterator[tuple[Node, str]]:
             yield node, "say @DbPrincipal, or anybody may hold the lock"
 
 
+def calls_fit(file: File) -> Iterator[tuple[Node, str]]:
+    """SQL Server counts the arguments of a call only when the call is made."""
+    for node in file.tree.walk("ExecuteSpecification"):
+        params = parameters().get(called(node))
+        if params is None:
+            continue
+        given = list(node.walk("ExecuteParameter"))
+        names = list(params)
+        by_name = {
+            name_of_variable(one) or f"@{name}" for one, name in zip(given, names, strict=False)
+        }
+        if len(given) > len(names):
+            yield node, f"{called(node)} takes {len(names)} arguments, not {len(given)}"
+        for name in names:
+            if f"@{name}" not in by_name and not params[name].has_default:
+                yield node, f"{called(node)} needs {name}"
+        for one, name in zip(given, names, strict=False):
+            param = params.get(name_of_variable(one).removeprefix("@") or name)
+            if param is not None and one.net.IsOutput and not param.is_output:
+                yield node, f"{called(node)} has no output in {name}"
+
+
+class Parameter(NamedTuple):
+    has_default: bool
+    is_output: bool
+
+
+@cache
+def parameters() -> dict[str, dict[str, Parameter]]:
+    """The parameters of our procedures, in order."""
+    found = {}
+    for routine in load_routines("sqlserver").values():
+        code = "\n".join(line for line in routine.body.splitlines() if line[:2] != "--")
+        head = re.split(r"\n(?:as|returns)\b", code, maxsplit=1)[0]
+        found[routine.name] = {
+            name: Parameter("=" in rest, "output" in rest.lower())
+            for name, rest in re.findall(r"@(p_\w+)\s+([^@]*)", head)
+        }
+    return found
+
+
+def inserts_fit(file: File) -> Iterator[tuple[Node, str]]:
+    """As many values as columns: SQL Server looks only when a temporary table is there."""
+    for node in file.tree.walk("InsertSpecification"):
+        columns = [one for one in node.children if one.role == "Columns"]
+        for row in node.walk("RowValue", "QuerySpecification"):
+            if not _is_source_of(row, node):
+                continue
+            values = [one for one in row.children if one.role in ("ColumnValues", "SelectElements")]
+            if columns and len(values) != len(columns):
+                yield row, f"{len(columns)} columns, but {len(values)} values"
+
+
+def _is_source_of(row: Node, insert: Node) -> bool:
+    """Are its rows those that are inserted, and not those of a query within?"""
+    above = row.parent
+    while above is not None and above.kind == "BinaryQueryExpression":
+        above = above.parent
+    return above is not None and above.role == "InsertSource" and above.parent is insert
+
+
 def name_of_variable(parameter: Node) -> str:
     variable = parameter.net.Variable
     return "" if variable is None else str(variable.Name).lower()
@@ -437,6 +542,8 @@ RULES: tuple[Rule, ...] = (
     results_after_commit,
     literals_for_filtered_indexes,
     app_locks_are_answered,
+    calls_fit,
+    inserts_fit,
     every_t_sql_engine_has_it,
     names_have_schemas,
 )

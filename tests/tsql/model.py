@@ -116,7 +116,7 @@ def messages(scripts: dict[str, str]) -> Iterator[str]:
 
 
 def _tables(parse: scriptdom.Parse) -> Iterator[str]:
-    script = upgrade_sql("mssql", None)
+    script = scriptdom.known(upgrade_sql("mssql", None))
     tree, errors = parse(script)
     assert tree is not None, errors
     for batch in tree.net.Batches:

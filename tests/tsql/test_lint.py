@@ -51,7 +51,10 @@ update rowlease.Queue set LockToken = LockToken + 1
  inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
          on Queue.RequestId = c.RequestId
  where Queue.Status = 'Pending'
-option (loop join, force order);
+option (loop join, force order, maxdop 1);
+delete h from rowlease.QueueHistory as h with (index (queue_history_completed), forceseek, rowlock)
+ where h.CompletionTime < sysutcdatetime()
+option (maxdop 1);
 commit transaction;
 select w.RequestId as request_id from @claimed as w;
 """
@@ -87,6 +90,11 @@ BROKEN = {
                                          "update rowlease.Queue with (updlock, rowlock) set",
                                          "hints_on_the_queue_only_where_allowed"),
     "any plan": ("forceseek (queue_pending (QueueName)), ", "", "seeks_are_pinned"),
+    "any plan of the history": ("index (queue_history_completed), forceseek, ", "",
+                                "seeks_are_pinned"),
+    "an index of another table": ("index (queue_history_completed)", "index (queue_pkey)",
+                                  "seeks_are_pinned"),
+    "threads that lock in any order": ("()\noption (maxdop 1)", "()", "seeks_are_pinned"),
     "any plan of a change": ("index (queue_pkey), forceseek, ", "", "seeks_are_pinned"),
     "any index": ("index (queue_pkey), ", "", "seeks_are_pinned"),
     "any plan of a change without a from clause": (
@@ -125,6 +133,19 @@ BROKEN = {
     "a lock of anybody's": ("@DbPrincipal = N'rowlease_lock'", "@LockMode = 'Exclusive'",
                             "app_locks_are_answered"),
     "an answer unheard": ("exec @granted = sys", "exec sys", "app_locks_are_answered"),
+    "an argument that is not taken": (
+        "begin transaction;\n", "begin transaction;\nexec rowlease.schema_version 1;\n",
+        "calls_fit"),
+    "an argument that is missing": (
+        "begin transaction;\n", "begin transaction;\nexec rowlease.get_request;\n", "calls_fit"),
+    "an output that is none": (
+        "begin transaction;\n",
+        "begin transaction;\nexec rowlease.get_request @granted output;\n", "calls_fit"),
+    "a value without a column": ("select f.RequestId from found",
+                                 "select f.RequestId, 1 from found", "inserts_fit"),
+    "a column without a value": (
+        "insert into @claimed (RequestId) select f.RequestId from found as f",
+        "insert into @claimed (RequestId, B) values (1, 2), (3)", "inserts_fit"),
     "plus equals": ("LockToken = LockToken + 1", "LockToken += 1", "every_t_sql_engine_has_it"),
     "a star": ("select w.RequestId as request_id from @claimed as w", "select * from @claimed",
                "every_t_sql_engine_has_it"),

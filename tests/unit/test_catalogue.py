@@ -164,7 +164,8 @@ INDEX = row(
     name="rowlease.Queue.queue_pending", type_desc="NONCLUSTERED", is_primary_key=False,
     is_unique_constraint=False, is_unique=False, allow_page_locks=False, allow_row_locks=True,
     filter_definition="([Status]='Pending' AND [GroupBlocked]=(0))", ignore_dup_key=False,
-    is_disabled=False, keys="QueueName, Priority desc, DueTime, RequestId", included="GroupKey",
+    is_disabled=False, keys="QueueName, Priority desc, DueTime, RequestId",
+    included="GroupBlocked, GroupKey, Status",
 )  # fmt: skip
 KEY = row(
     name="rowlease.Queue.queue_pkey", type_desc="CLUSTERED", is_primary_key=True,

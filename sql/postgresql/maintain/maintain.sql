@@ -49,7 +49,7 @@ begin
   delete from rowlease.enqueue_receipt r
    where r.receipt_key = any(array(select o.receipt_key from rowlease.enqueue_receipt o
                                     where o.received_time < v_now - interval '1 day'
-                                    limit p_limit for update skip locked));
+                                    order by o.received_time limit p_limit for update skip locked));
   get diagnostics num_rows = row_count;
   if num_rows > 0 then return next; end if;
 

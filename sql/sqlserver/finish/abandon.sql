@@ -29,16 +29,18 @@ select q.RequestId, case when q.NumAbandons >= 9 then 1 else 0 end,
             then 1 else 0 end,
        q.CancelRequested
   from #held as h
-  join rowlease.Queue as q on q.RequestId = h.RequestId;
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId;
 insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
 select q.QueueName, q.Priority, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+  from @judged as j
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
  group by q.QueueName, q.Priority;
 insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
                               Outcome, ExpiresTime)
 select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),
        @now, 'abandoned', dateadd(day, 1, @now)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+  from @judged as j
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
  where q.StartedTime is not null or j.Counts = 1;
 exec rowlease_internal.trim_attempts @p_request_ids;
 update q
@@ -49,7 +51,9 @@ update q
        NumAttempts = q.NumAttempts - (1 - j.Counts),
        NumAbandons = case when j.Counts = 1 then 0 else q.NumAbandons + 1 end,
        LockedBy = null, LockExpiresTime = null, StartedTime = null, CancelRequested = 0
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+  from @judged as j
+  join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
+option (loop join, force order, maxdop 1);
 set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
                     from @judged as j where j.CancelRequested = 1);
 exec rowlease_internal.take_out @cancelled, null, @now;

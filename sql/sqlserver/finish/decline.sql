@@ -34,14 +34,17 @@ set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') 
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@p_request_ids) as g for json path);
 insert into #kinds (QueueName, Kind)
-select distinct q.QueueName, q.Kind from #held as h join rowlease.Queue as q on q.RequestId = h.RequestId;
+select distinct q.QueueName, q.Kind
+  from #held as h
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId;
 exec rowlease_internal.note_unknown @now;
 insert into @judged (RequestId, IsDead, CancelRequested, DelayMs, Error)
 select q.RequestId, case when k.Verdict is not null and q.CancelRequested = 0 then 1 else 0 end,
        q.CancelRequested, k.DelayMs, coalesce(k.Verdict, left(e.value, 8000))
   from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
   join #held as h on h.RequestId = g.request_id
-  join rowlease.Queue as q on q.RequestId = g.request_id and q.LockToken = g.lock_token
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+    on q.RequestId = g.request_id and q.LockToken = g.lock_token
   join #kinds as k on k.QueueName = q.QueueName and k.Kind = q.Kind
   left join openjson(@p_errors) as e on cast(e.[key] as int) = g.place
  where not exists (select 1 from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as o
@@ -49,7 +52,8 @@ select q.RequestId, case when k.Verdict is not null and q.CancelRequested = 0 th
                       and o.place < g.place);
 insert into rowlease.QueueDepth (QueueName, Priority, Processing, Scheduled, Failed, NumFailures)
 select q.QueueName, q.Priority, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead), sum(0 + j.IsDead)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+  from @judged as j
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
  group by q.QueueName, q.Priority;
 update q
    set Status = case when j.IsDead = 1 then 'Failed' else 'Scheduled' end,
@@ -58,7 +62,9 @@ update q
        CompletionTime = case when j.IsDead = 1 then @now end, LastError = j.Error,
        NumAttempts = q.NumAttempts - 1, LockedBy = null, LockExpiresTime = null,
        StartedTime = null, CancelRequested = 0
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+  from @judged as j
+  join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
+option (loop join, force order, maxdop 1);
 set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
                     from @judged as j where j.CancelRequested = 1);
 exec rowlease_internal.take_out @cancelled, null, @now;

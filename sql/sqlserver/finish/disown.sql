@@ -26,10 +26,11 @@ select distinct h.request_id, h.lock_token
  where h.request_id is not null and h.lock_token is not null;
 insert into @left (RequestId, LockToken)
 select q.RequestId, q.LockToken
-  from rowlease.Queue as q
+  from (select distinct cast(o.value as nvarchar(400)) collate Latin1_General_100_BIN2 as queue_name
+          from openjson(@p_queue_names) as o) as w
+  join rowlease.Queue as q with (forceseek (queue_expiring (QueueName)))
+    on q.QueueName = w.queue_name
  where q.Status = 'Processing' and q.LockedBy = @p_worker_id
-   and q.QueueName in (select n.value collate Latin1_General_100_BIN2
-                         from openjson(@p_queue_names) as n)
    and not exists (select 1 from @named as n
                     where n.RequestId = q.RequestId and n.LockToken = q.LockToken);
 select @ids = coalesce(N'[' + string_agg(cast(l.RequestId as nvarchar(max)), N',')

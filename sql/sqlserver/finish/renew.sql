@@ -29,23 +29,24 @@ select g.request_id, g.lock_token, max(case when s.value = 'false' then 0 else 1
  where g.request_id is not null and g.lock_token is not null
  group by g.request_id, g.lock_token;
 begin transaction;
-update rowlease.Queue with (rowlock, readpast)
+update rowlease.Queue
    set LockExpiresTime = rowlease_internal.add_ms(@now, coalesce(@p_lease_ms, 1000 * (
          select s.LeaseSeconds from rowlease.QueueSettings as s where s.QueueName = Queue.QueueName))),
-       StartedTime = coalesce(StartedTime, (
-         select @now from @given as g where g.RequestId = Queue.RequestId
-            and g.LockToken = Queue.LockToken and g.Started = 1))
+       StartedTime = coalesce(Queue.StartedTime, (
+         select @now from @given as n where n.RequestId = Queue.RequestId
+            and n.LockToken = Queue.LockToken and n.Started = 1))
 output inserted.RequestId, inserted.LockToken, inserted.LockExpiresTime, 0
   into @renewed (RequestId, LockToken, LockExpiresTime, CancelRequested)
- where LockedBy is not null
-   and exists (select 1 from @given as g
-                where g.RequestId = Queue.RequestId and g.LockToken = Queue.LockToken)
-   and QueueName in (select s.QueueName from rowlease.QueueSettings as s)
-option (maxdop 1);
-update @renewed set CancelRequested = 1
- where RequestId in (select q.RequestId from rowlease.Queue as q
-                      where q.CancelRequested = 1
-                        and q.RequestId in (select r.RequestId from @renewed as r));
+  from @given as g
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = g.RequestId and Queue.LockToken = g.LockToken
+ where Queue.LockedBy is not null
+   and Queue.QueueName in (select s.QueueName from rowlease.QueueSettings as s)
+option (loop join, force order, maxdop 1);
+update r set CancelRequested = 1
+  from @renewed as r
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = r.RequestId
+ where q.CancelRequested = 1;
 commit transaction;
 select o.request_id,
        case when r.CancelRequested = 1 then 'cancel_requested'
@@ -55,6 +56,7 @@ select o.request_id,
        r.LockExpiresTime as lock_expires_time
   from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, null) as o
   left join @renewed as r on r.RequestId = o.request_id and r.LockToken = o.lock_token
-  left join rowlease.Queue as q on r.RequestId is null and q.RequestId = o.request_id
+  left join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+         on r.RequestId is null and q.RequestId = o.request_id
                                and q.LockedBy is not null and q.LockToken = o.lock_token
  order by o.place;

@@ -27,7 +27,7 @@ select q.RequestId, q.LockToken, cast(f.value as float), left(coalesce(n.value, 
   from (select g.request_id, g.lock_token, max(g.place) as place
           from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
          group by g.request_id, g.lock_token) as g
-  join rowlease.Queue as q on q.RequestId = g.request_id
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.request_id
   join openjson(@p_fractions) as f on cast(f.[key] as int) = g.place
   join openjson(@p_notes) as n on cast(n.[key] as int) = g.place
  where q.LockToken = g.lock_token and q.LockedBy is not null

@@ -34,15 +34,17 @@ select q.RequestId,
        left(r.value, 2000), q.CancelRequested
   from (select p.*, row_number() over (partition by p.request_id order by p.place) as turn
           from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as p
-          join rowlease.Queue as h on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
+          join rowlease.Queue as h with (forceseek (queue_pkey (RequestId)))
+            on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
   join #held as i on i.RequestId = g.request_id
-  join rowlease.Queue as q on q.RequestId = g.request_id
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.request_id
   left join openjson(@p_delays_ms) as m on cast(m.[key] as int) = g.place
   left join openjson(@p_reasons) as r on cast(r.[key] as int) = g.place
  where g.turn = 1;
 insert into rowlease.QueueDepth (QueueName, Priority, Processing, Scheduled)
 select q.QueueName, q.Priority, -count(*), count(*)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+  from @judged as j
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
  group by q.QueueName, q.Priority;
 delete from rowlease.Attempt
  where Outcome = 'snoozed' and RequestId in (select j.RequestId from @judged as j);
@@ -50,7 +52,8 @@ insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, Sta
                               Outcome, Error, ExpiresTime)
 select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),
        @now, 'snoozed', j.Reason, dateadd(day, 1, @now)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+  from @judged as j
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId;
 exec rowlease_internal.trim_attempts @p_request_ids;
 update q
    set Status = 'Scheduled',
@@ -58,7 +61,9 @@ update q
                       else rowlease_internal.add_ms(@now, j.DelayMs) end,
        NumAttempts = q.NumAttempts - 1, NumAbandons = 0, LockedBy = null, LockExpiresTime = null,
        StartedTime = null, CancelRequested = 0
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+  from @judged as j
+  join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
+option (loop join, force order, maxdop 1);
 set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
                     from @judged as j where j.CancelRequested = 1);
 set @groups = (select g.queue_name as q, g.group_key as g

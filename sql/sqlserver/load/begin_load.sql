@@ -69,7 +69,9 @@ else
 begin
   if @run_by <> @by collate Latin1_General_100_BIN2
   begin
-    delete from rowlease.Staging where RunNumber = @run and LoadId = @p_load_id;
+    delete s from rowlease.Staging as s with (index (staging_run), forceseek)
+     where s.RunNumber = @run and s.LoadId = @p_load_id
+    option (maxdop 1);
     set @run = @run + @step;
     update rowlease.[Load]
        set RunNumber = @run, RunBy = @by, PastRuns = concat(RunBy, nchar(10), left(PastRuns, 10000)),

@@ -16,9 +16,10 @@ set transaction isolation level read committed;
 declare @dropped bigint;
 begin transaction;
 exec rowlease_internal.take_load @p_load_id, @p_run_number;
-delete from rowlease.Staging
- where RunNumber = @p_run_number and LoadId = @p_load_id
-   and RowId / 1073741824 not in (select cast(k.value as bigint) from openjson(@p_kept_parts) as k);
+delete s from rowlease.Staging as s with (index (staging_run), forceseek)
+ where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
+   and s.RowId / 1073741824 not in (select cast(k.value as bigint) from openjson(@p_kept_parts) as k)
+option (maxdop 1);
 set @dropped = rowcount_big();
 commit transaction;
 select @dropped as dropped;

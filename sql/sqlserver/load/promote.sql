@@ -37,7 +37,8 @@ if @status = 'Promoted'
 else
 begin
   select @rows = count(distinct s.RowId), @written = count(*)
-    from rowlease.Staging as s where s.RunNumber = @p_run_number and s.LoadId = @p_load_id;
+    from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
+   where s.RunNumber = @p_run_number and s.LoadId = @p_load_id;
   if @rows <> @p_expected_rows or @p_expected_rows is null
   begin
     set @says = concat(N'load "', @p_load_id, N'" has ', @rows, N' staged rows where ',
@@ -48,13 +49,13 @@ begin
     exec rowlease_internal.check_copies @p_load_id, @p_run_number;
   exec rowlease_internal.admit @queue, @p_expected_rows, 0, @now, @admitted output;
   select top (1) @kind = coalesce(s.Kind, @p_kind), @priority = s.Priority, @payload = s.Payload
-    from rowlease.Staging as s
+    from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
    where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
      and (coalesce(s.Kind, @p_kind, N'') = N'' or len(coalesce(s.Kind, @p_kind)) > 200
           or s.Priority < 0 or rowlease_internal.num_bytes(s.Payload) > 1048576);
   if @@rowcount > 0
     exec rowlease_internal.check_request @kind, @priority, @payload, null;
-  if exists (select 1 from rowlease.Staging as s
+  if exists (select 1 from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
               where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
                 and rowlease_internal.is_json(s.Payload) = 0)
   begin
@@ -62,7 +63,7 @@ begin
                        N'" has a payload that is not JSON; nothing was enqueued');
     throw 51011, @says, 1;
   end;
-  if exists (select 1 from rowlease.Staging as s
+  if exists (select 1 from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
               where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
                 and rowlease_internal.are_headers(s.Headers) = 0)
     throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
@@ -70,7 +71,7 @@ begin
                            @enqueued output;
   set @duplicates = @rows - @enqueued;
   select @clamped = @p_num_clamped + count(distinct s.RowId)
-    from rowlease.Staging as s
+    from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
    where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
      and s.Priority > (select q.MaxPriority from rowlease.QueueSettings as q
                         where q.QueueName = @queue);
@@ -79,7 +80,9 @@ begin
          NumDuplicates = @duplicates, NumClamped = @clamped
    where LoadId = @p_load_id;
 end;
-delete from rowlease.Staging where RunNumber = @p_run_number and LoadId = @p_load_id;
+delete s from rowlease.Staging as s with (index (staging_run), forceseek)
+ where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
+option (maxdop 1);
 if @outcome = 'ok' and rowcount_big() <> @written
 begin
   set @says = concat(N'rows of load "', @p_load_id, N'" were written while it was promoted; nothing ',

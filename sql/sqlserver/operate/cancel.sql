@@ -32,18 +32,19 @@ exec rowlease_internal.lock_groups @groups;
 while @id is not null
 begin
   set @id = (select min(i.RequestId) from @ids as i where i.RequestId > @id);
-  update rowlease.Queue with (rowlock)
-     set CancelRequested = case when LockedBy is null then 0 else 1 end
-   where RequestId = @id;
+  update q set CancelRequested = case when q.LockedBy is null then 0 else 1 end
+    from rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+   where q.RequestId = @id
+  option (maxdop 1);
 end;
-update @given set Outcome = 'cancel_requested'
- where RequestId in (select q.RequestId from rowlease.Queue as q
-                      where q.LockedBy is not null
-                        and q.RequestId in (select g.RequestId from @given as g));
-update @given set Outcome = 'ok'
- where RequestId in (select q.RequestId from rowlease.Queue as q
-                      where q.LockedBy is null
-                        and q.RequestId in (select g.RequestId from @given as g));
+update g set Outcome = 'cancel_requested'
+  from @given as g
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.RequestId
+ where q.LockedBy is not null;
+update g set Outcome = 'ok'
+  from @given as g
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.RequestId
+ where q.LockedBy is null;
 exec rowlease_internal.take_out @p_request_ids, @groups, @now;
 commit transaction;
 select g.RequestId as request_id, g.Outcome as outcome from @given as g order by g.Place;

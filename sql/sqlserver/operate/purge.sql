@@ -55,19 +55,27 @@ begin
     if @granted = 0
       delete from @chosen where RequestId = @id;
   end;
-  update rowlease.Queue with (rowlock, readpast) set LockToken = LockToken
+  update rowlease.Queue set LockToken = Queue.LockToken
   output inserted.RequestId into @purged (RequestId)
-   where RequestId in (select c.RequestId from @chosen as c)
-     and (Status = 'Scheduled' and @scheduled = 1 or Status = 'Pending' and @pending = 1
-          or Status = 'Failed' and @failed = 1)
-  option (maxdop 1);
+    from @chosen as c
+   inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+           on Queue.RequestId = c.RequestId
+   where Queue.Status = 'Scheduled' and @scheduled = 1 or Queue.Status = 'Pending' and @pending = 1
+      or Queue.Status = 'Failed' and @failed = 1
+  option (loop join, force order, maxdop 1);
   insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Failed)
   select @p_queue_name, q.Priority, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
          -sum(case when q.Status = 'Pending' then 1 else 0 end),
          -sum(case when q.Status = 'Failed' then 1 else 0 end)
-    from @purged as p join rowlease.Queue as q on q.RequestId = p.RequestId group by q.Priority;
+    from @purged as p
+    join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+      on q.RequestId = p.RequestId group by q.Priority;
   delete from rowlease.Attempt where RequestId in (select p.RequestId from @purged as p);
-  delete from rowlease.Queue where RequestId in (select p.RequestId from @purged as p);
+  delete q
+    from @purged as p
+   inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+           on q.RequestId = p.RequestId
+  option (loop join, force order, maxdop 1);
   set @count = @@rowcount;
   exec rowlease_internal.unblock_groups @groups;
 end;

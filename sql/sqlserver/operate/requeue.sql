@@ -57,10 +57,10 @@ select distinct g.RequestId from @given as g where g.RequestId is not null;
 while @id is not null
 begin
   set @id = (select min(i.RequestId) from @ids as i where i.RequestId > @id);
-  update rowlease.Queue with (rowlock) set LockToken = LockToken
+  update rowlease.Queue set LockToken = LockToken
   output inserted.RequestId, 0 into @held (RequestId, Chosen)
-   where RequestId = @id and Status = 'Failed'
-  option (maxdop 1);
+    from rowlease.Queue with (index (queue_pkey), forceseek, rowlock)
+   where RequestId = @id and Status = 'Failed' option (maxdop 1);
 end;
 -- If several dead letters have the same dedup key, only the first is requeued.
 update @held set Chosen = 1
@@ -75,13 +75,17 @@ update @held set Chosen = 1
          and l.Status <> 'Failed'));
 if @p_dry_run = 0
 begin
-  update rowlease.Queue
+  update q
      set Status = 'Pending', DueTime = @now, NumAttempts = 0, NumCrashes = 0, NumAbandons = 0,
          CompletionTime = null
-   where RequestId in (select h.RequestId from @held as h where h.Chosen = 1);
+    from @held as h
+   inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+           on q.RequestId = h.RequestId and h.Chosen = 1
+  option (loop join, force order, maxdop 1);
   insert into rowlease.QueueDepth (QueueName, Priority, Failed, Pending)
   select q.QueueName, q.Priority, -count(*), count(*)
-    from @held as h join rowlease.Queue as q on q.RequestId = h.RequestId
+    from @held as h
+    join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId
    where h.Chosen = 1 group by q.QueueName, q.Priority;
 end;
 commit transaction;

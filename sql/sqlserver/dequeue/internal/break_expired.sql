@@ -40,11 +40,13 @@ begin
     delete from @expired where RequestId = @id;
   update @expired set LockName = null where RequestId = @id;
 end;
-update rowlease.Queue with (rowlock, readpast) set LockToken = LockToken
+update rowlease.Queue set LockToken = Queue.LockToken
 output inserted.RequestId into @taken (RequestId)
- where RequestId in (select e.RequestId from @expired as e)
-   and Status = 'Processing' and LockExpiresTime <= @p_now
-option (loop join, maxdop 1);
+  from @expired as e
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = e.RequestId
+ where Queue.Status = 'Processing' and Queue.LockExpiresTime <= @p_now
+option (loop join, force order, maxdop 1);
 insert into @judged (RequestId, Started, CancelRequested, NumCrashes, NumAttempts, Verdict, Error)
 select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
        q.NumAttempts - 1 + x.Started,

@@ -22,11 +22,13 @@ select top (@p_limit) q.RequestId, q.Priority
 option (maxdop 1);
 if @@rowcount = 0
   return;
-update rowlease.Queue with (rowlock, readpast) set Priority = @p_max_priority, Returned = 1
+update rowlease.Queue set Priority = @p_max_priority, Returned = 1
 output inserted.RequestId into @lowered (RequestId)
- where RequestId in (select h.RequestId from @high as h)
-   and Status = 'Pending' and Priority > @p_max_priority
-option (loop join, maxdop 1);
+  from @high as h
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = h.RequestId
+ where Queue.Status = 'Pending' and Queue.Priority > @p_max_priority
+option (loop join, force order, maxdop 1);
 insert into rowlease.QueueDepth (QueueName, Priority, Pending)
 select @p_queue_name, c.Priority, sum(c.Pending)
   from (select h.Priority, -1 as Pending

@@ -22,11 +22,13 @@ option (maxdop 1);
 set @p_moved = @@rowcount;
 if @p_moved = 0
   return;
-update rowlease.Queue with (rowlock, readpast) set Status = 'Pending', Returned = 0
+update rowlease.Queue set Status = 'Pending', Returned = 0
 output inserted.RequestId, inserted.Priority into @moved (RequestId, Priority)
- where RequestId in (select d.RequestId from @due as d)
-   and Status = 'Scheduled' and DueTime <= @p_now
-option (loop join, maxdop 1);
+  from @due as d
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = d.RequestId
+ where Queue.Status = 'Scheduled' and Queue.DueTime <= @p_now
+option (loop join, force order, maxdop 1);
 set @p_moved = @@rowcount;
 insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending)
 select @p_queue_name, m.Priority, -count(*), count(*) from @moved as m group by m.Priority;

@@ -70,7 +70,8 @@ begin
   insert into @live (Place, RequestId)
   select g.Place, q.RequestId
     from @given as g
-    join rowlease.Queue as q on q.QueueName = @p_queue_name and q.DedupKey = g.DedupKey
+    join rowlease.Queue as q with (forceseek (queue_dedup (QueueName, DedupKey)))
+      on q.QueueName = @p_queue_name and q.DedupKey = g.DedupKey
    where q.DedupKey is not null and q.Status <> 'Failed';
 end;
 update @given

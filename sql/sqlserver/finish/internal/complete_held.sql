@@ -26,7 +26,7 @@ set @groups = (select g.queue_name as q, g.group_key as g
 insert into @done (RequestId, Result)
 select q.RequestId, max(g.Result)
   from #held as h
-  join rowlease.Queue as q on q.RequestId = h.RequestId
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId
   join @given as g on g.RequestId = q.RequestId and g.LockToken = q.LockToken
  group by q.RequestId;
 insert into rowlease.QueueHistory (
@@ -41,11 +41,16 @@ select q.RequestId, q.QueueName, q.Kind, 'Complete', q.Priority, q.RequestedTime
        case when coalesce(s.KeepHistory, 1) = 1 then q.Headers end, q.LastError, @now,
        q.CancelRequested, case when coalesce(s.KeepHistory, 1) = 1 then d.Result end
   from @done as d
-  join rowlease.Queue as q on q.RequestId = d.RequestId
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = d.RequestId
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
 insert into rowlease.QueueDepth (QueueName, Priority, Processing, NumFinished)
 select q.QueueName, q.Priority, -count(*), count(*)
-  from @done as d join rowlease.Queue as q on q.RequestId = d.RequestId
+  from @done as d
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = d.RequestId
  group by q.QueueName, q.Priority;
-delete from rowlease.Queue where RequestId in (select d.RequestId from @done as d);
+delete q
+  from @done as d
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+         on q.RequestId = d.RequestId
+option (loop join, force order, maxdop 1);
 exec rowlease_internal.unblock_groups @groups;

@@ -39,9 +39,10 @@ select q.RequestId,
        left(coalesce(e.value, N'no reason given'), 8000), t.value, b.value
   from (select p.*, row_number() over (partition by p.request_id order by p.place) as turn
           from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as p
-          join rowlease.Queue as h on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
+          join rowlease.Queue as h with (forceseek (queue_pkey (RequestId)))
+            on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
   join #held as i on i.RequestId = g.request_id
-  join rowlease.Queue as q on q.RequestId = g.request_id
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.request_id
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName
   left join openjson(@p_errors) as e on cast(e.[key] as int) = g.place
   left join openjson(@p_retries_ms) as m on cast(m.[key] as int) = g.place
@@ -55,14 +56,16 @@ select q.QueueName, q.Priority, -count(*),
        sum(case when j.IsDead = 0 and j.DelayMs > 0 then 1 else 0 end),
        sum(case when j.IsDead = 0 and j.DelayMs = 0 then 1 else 0 end),
        sum(cast(j.IsDead as int)), count(*)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId
+  from @judged as j
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
  group by q.QueueName, q.Priority;
 insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
                               Outcome, Error, ErrorType, Traceback, ExpiresTime)
 select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),
        @now, 'failed', left(j.Error, 2000), left(j.ErrorType, 200), right(j.Traceback, 6000),
        dateadd(day, 1, @now)
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+  from @judged as j
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId;
 exec rowlease_internal.trim_attempts @p_request_ids;
 update q
    set Status = case when j.IsDead = 1 then 'Failed' when j.DelayMs > 0 then 'Scheduled'
@@ -72,7 +75,9 @@ update q
        CompletionTime = case when j.IsDead = 1 then @now end,
        LastError = j.Error, NumAbandons = 0, LockedBy = null, LockExpiresTime = null,
        StartedTime = null, CancelRequested = 0
-  from @judged as j join rowlease.Queue as q on q.RequestId = j.RequestId;
+  from @judged as j
+  join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
+option (loop join, force order, maxdop 1);
 set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
                     from @judged as j where j.CancelRequested = 1);
 exec rowlease_internal.take_out @cancelled, null, @now;

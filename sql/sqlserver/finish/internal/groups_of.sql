@@ -11,5 +11,6 @@ as
 return
   select distinct q.QueueName as queue_name, q.GroupKey as group_key
     from openjson(@p_request_ids) as i
-    join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
+    join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+      on q.RequestId = cast(i.value as bigint)
    where q.GroupKey is not null;

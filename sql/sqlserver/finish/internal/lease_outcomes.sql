@@ -25,5 +25,7 @@ return
     from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
     left join (select distinct cast(i.value as bigint) as id from openjson(@p_done_ids) as i) as d
            on d.id = g.request_id
-    left join rowlease.Queue as q on q.RequestId = g.request_id
-    left join rowlease.QueueHistory as h on q.RequestId is null and h.RequestId = g.request_id;
+    left join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+           on q.RequestId = g.request_id
+    left join rowlease.QueueHistory as h with (forceseek (queue_history_request (RequestId)))
+           on q.RequestId is null and h.RequestId = g.request_id;

@@ -14,4 +14,5 @@ return
          cast(case when o.outcome in ('ok', 'repeat') and q.Status = 'Failed' then 1 else 0 end as bit)
            as dead
     from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, @p_done_ids) as o
-    left join rowlease.Queue as q on q.RequestId = o.request_id;
+    left join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+           on q.RequestId = o.request_id;

@@ -20,9 +20,10 @@ select distinct g.request_id, g.lock_token
  where g.request_id is not null and g.lock_token is not null;
 exec rowlease_internal.lock_groups @groups;
 delete from #held;
-update rowlease.Queue with (rowlock) set LockToken = LockToken
+update rowlease.Queue set LockToken = Queue.LockToken
 output inserted.RequestId into #held (RequestId)
- where LockedBy is not null
-   and exists (select 1 from @given as g
-                where g.RequestId = Queue.RequestId and g.LockToken = Queue.LockToken)
-option (maxdop 1);
+  from @given as g
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock)
+         on Queue.RequestId = g.RequestId and Queue.LockToken = g.LockToken
+ where Queue.LockedBy is not null
+option (loop join, force order, maxdop 1);

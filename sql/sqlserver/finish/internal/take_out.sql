@@ -15,7 +15,8 @@ declare @gone table (RequestId bigint not null primary key);
 insert into @gone (RequestId)
 select distinct q.RequestId
   from openjson(@p_request_ids) as i
-  join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+    on q.RequestId = cast(i.value as bigint)
  where q.LockedBy is null;
 insert into rowlease.QueueHistory (
   RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
@@ -28,13 +29,18 @@ select q.RequestId, q.QueueName, q.Kind, 'Cancelled', q.Priority, q.RequestedTim
        case when coalesce(s.KeepHistory, 1) = 1 then q.Payload end,
        case when coalesce(s.KeepHistory, 1) = 1 then q.Headers end, q.LastError, @p_now, 1
   from @gone as g
-  join rowlease.Queue as q on q.RequestId = g.RequestId
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.RequestId
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
 insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Failed)
 select q.QueueName, q.Priority, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
        -sum(case when q.Status = 'Pending' then 1 else 0 end),
        -sum(case when q.Status = 'Failed' then 1 else 0 end)
-  from @gone as g join rowlease.Queue as q on q.RequestId = g.RequestId
+  from @gone as g
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.RequestId
  group by q.QueueName, q.Priority;
-delete from rowlease.Queue where RequestId in (select g.RequestId from @gone as g);
+delete q
+  from @gone as g
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+         on q.RequestId = g.RequestId
+option (loop join, force order, maxdop 1);
 exec rowlease_internal.unblock_groups @p_groups;

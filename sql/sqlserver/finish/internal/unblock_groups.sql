@@ -17,11 +17,15 @@ select h.RequestId
   from openjson(@p_groups) with (q nvarchar(100), g nvarchar(200)) as g
  cross apply (
    select top (1) q.RequestId, q.GroupBlocked
-     from rowlease.Queue as q
+     from rowlease.Queue as q with (forceseek (queue_group (QueueName, GroupKey)))
     where q.QueueName = g.q collate Latin1_General_100_BIN2
       and q.GroupKey = g.g collate Latin1_General_100_BIN2
       and q.GroupKey is not null and q.Status <> 'Failed'
     order by q.RequestId) as h
  where h.GroupBlocked = 1;
-update rowlease.Queue set GroupBlocked = 0, Returned = 1
- where RequestId in (select h.RequestId from @head as h) and GroupBlocked = 1;
+update q set GroupBlocked = 0, Returned = 1
+  from @head as h
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+         on q.RequestId = h.RequestId
+ where q.GroupBlocked = 1
+option (loop join, force order, maxdop 1);

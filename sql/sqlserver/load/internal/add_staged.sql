@@ -30,7 +30,7 @@ select s.RowId, coalesce(s.Kind, @p_kind),
        case when s.DueTime > @p_now then s.DueTime else @p_now end,
        s.DedupKey, s.GroupKey, coalesce(s.Payload, N'{}'), s.Headers
   from (select t.*, row_number() over (partition by t.RowId order by t.RowId) as copy
-          from rowlease.Staging as t
+          from rowlease.Staging as t with (forceseek (staging_run (RunNumber)))
          where t.RunNumber = @p_run_number and t.LoadId = @p_load_id) as s
   join rowlease.QueueSettings as q on q.QueueName = @p_queue_name
  where s.copy = 1;
@@ -47,7 +47,8 @@ begin
   delete from #new
    where RowId in (select n.RowId
                      from #new as n
-                     join rowlease.Queue as q on q.QueueName = @p_queue_name and q.DedupKey = n.DedupKey
+                     join rowlease.Queue as q with (forceseek (queue_dedup (QueueName, DedupKey)))
+                       on q.QueueName = @p_queue_name and q.DedupKey = n.DedupKey
                     where q.DedupKey is not null and q.Status <> 'Failed')
       or RowId in (select d.RowId
                      from (select n.RowId, row_number() over (partition by n.DedupKey

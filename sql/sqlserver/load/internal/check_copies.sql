@@ -18,7 +18,7 @@ if not exists (
                  s.GroupKey collate Latin1_General_100_BIN2 as GroupKey,
                  s.Payload collate Latin1_General_100_BIN2 as Payload,
                  s.Headers collate Latin1_General_100_BIN2 as Headers
-            from rowlease.Staging as s
+            from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
            where s.RunNumber = @p_run_number and s.LoadId = @p_load_id) as d
    group by d.RowId having count(*) > 1)
   return;

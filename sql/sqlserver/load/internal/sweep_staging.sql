@@ -29,20 +29,26 @@ begin
 end;
 while 1 = 1
 begin
-  set @run = (select min(s.RunNumber) from rowlease.Staging as s with (readpast, readcommittedlock)
+  set @run = (select min(s.RunNumber)
+                from rowlease.Staging as s
+                  with (forceseek (staging_run (RunNumber)), readpast, readcommittedlock)
                where s.RunNumber > @run);
   if @run is null
     break;
-  set @id = (select min(s.LoadId) from rowlease.Staging as s with (readpast, readcommittedlock)
+  set @id = (select min(s.LoadId)
+               from rowlease.Staging as s
+                 with (forceseek (staging_run (RunNumber)), readpast, readcommittedlock)
               where s.RunNumber = @run);
   set @lock = rowlease_internal.lock_name(N'load', N'', @id);
   exec rowlease_internal.try_lock @lock, @granted output;
   if @granted = 1
   begin
-    delete top (@p_limit) from rowlease.Staging with (rowlock, readpast)
-     where RunNumber = @run and LoadId = @id
+    delete top (@p_limit) s
+      from rowlease.Staging as s with (index (staging_run), forceseek, readpast, rowlock)
+     where s.RunNumber = @run and s.LoadId = @id
        and not exists (select 1 from rowlease.[Load] as l
-                        where l.LoadId = @id and l.RunNumber = @run and l.Status = 'Staging');
+                        where l.LoadId = @id and l.RunNumber = @run and l.Status = 'Staging')
+    option (maxdop 1);
     set @p_dropped = @p_dropped + rowcount_big();
   end;
 end;

@@ -24,10 +24,14 @@ insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Proces
 output inserted.DepthId into @folded (DepthId)
 select d.QueueName, d.Priority, sum(d.Scheduled), sum(d.Pending), sum(d.Processing), sum(d.Failed),
        sum(d.NumFinished), sum(d.NumFailures)
-  from rowlease.QueueDepth as d
- where d.DepthId in (select o.DepthId from @old as o)
+  from @old as o
+  join rowlease.QueueDepth as d with (forceseek (queue_depth_pkey (DepthId))) on d.DepthId = o.DepthId
  group by d.QueueName, d.Priority
 having sum(d.Scheduled) <> 0 or sum(d.Pending) <> 0 or sum(d.Processing) <> 0 or sum(d.Failed) <> 0
     or sum(d.NumFinished) <> 0 or sum(d.NumFailures) <> 0;
-delete from rowlease.QueueDepth where DepthId in (select o.DepthId from @old as o);
+delete d
+  from @old as o
+ inner join rowlease.QueueDepth as d with (index (queue_depth_pkey), forceseek, rowlock)
+         on d.DepthId = o.DepthId
+option (loop join, force order, maxdop 1);
 set @p_folded = @@rowcount;

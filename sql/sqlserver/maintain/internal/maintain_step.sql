@@ -21,22 +21,28 @@ set @p_what = case @p_step
   when 6 then N'staged rows dropped' when 7 then N'waiters expired' when 8 then N'history dropped'
   when 9 then N'counts corrected' when 10 then N'counts folded' end;
 if @p_step = 2
-  delete top (@p_limit) from rowlease.EnqueueReceipt with (rowlock, readpast)
-   where ReceivedTime < dateadd(day, -1, @p_now);
+  delete top (@p_limit) r
+    from rowlease.EnqueueReceipt as r
+      with (index (enqueue_receipt_received), forceseek, rowlock, readpast)
+   where r.ReceivedTime < dateadd(day, -1, @p_now)
+  option (maxdop 1);
 else if @p_step = 3
   delete from rowlease.Worker with (rowlock, readpast)
    where HeartbeatTime < dateadd(hour, -1, @p_now);
 else if @p_step = 4
   delete top (@p_limit) from rowlease.Progress with (rowlock, readpast)
-   where not exists (select 1 from rowlease.Queue as q
+   where not exists (select 1 from rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
                       where q.RequestId = Progress.RequestId and q.LockToken = Progress.LockToken
                         and q.LockedBy is not null);
 else if @p_step = 7
   delete from rowlease.QueueWaiter with (rowlock, readpast)
    where ExpiresTime < dateadd(minute, -1, @p_now);
 else if @p_step = 8
-  delete top (@p_limit) from rowlease.QueueHistory with (rowlock, readpast)
-   where CompletionTime < dateadd(day, -@days, @p_now);
+  delete top (@p_limit) h
+    from rowlease.QueueHistory as h
+      with (index (queue_history_completed), forceseek, rowlock, readpast)
+   where h.CompletionTime < dateadd(day, -@days, @p_now)
+  option (maxdop 1);
 set @p_rows = @@rowcount;
 if @p_step = 0
 begin

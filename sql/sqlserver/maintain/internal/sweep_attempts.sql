@@ -16,9 +16,12 @@ declare @due table (RequestId bigint not null, LockToken bigint not null, Needed
                     primary key (RequestId, LockToken));
 insert into @due (RequestId, LockToken, Needed)
 select top (@p_limit) a.RequestId, a.LockToken,
-       case when exists (select 1 from rowlease.Queue as q where q.RequestId = a.RequestId) then @p_now
+       case when exists (
+         select 1 from rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+          where q.RequestId = a.RequestId) then @p_now
             else (select dateadd(day, @days, max(h.CompletionTime))
-                    from rowlease.QueueHistory as h where h.RequestId = a.RequestId) end
+                    from rowlease.QueueHistory as h with (forceseek (queue_history_request (RequestId)))
+                   where h.RequestId = a.RequestId) end
   from rowlease.Attempt as a with (readpast, readcommittedlock)
  where a.ExpiresTime <= @p_now order by a.ExpiresTime;
 update a set ExpiresTime = dateadd(day, 1, case when d.Needed > @p_now then d.Needed else @p_now end)

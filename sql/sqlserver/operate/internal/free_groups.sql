@@ -22,11 +22,14 @@ select f.RequestId
  where f.turn = 1 and f.GroupBlocked = 1;
 if @@rowcount = 0
   return;
-update rowlease.Queue with (rowlock, readpast) set GroupBlocked = 0, Returned = 1
+update rowlease.Queue set GroupBlocked = 0, Returned = 1
 output inserted.RequestId, inserted.Priority, inserted.QueueName
   into @freed (RequestId, Priority, QueueName)
- where RequestId in (select f.RequestId from @first as f) and GroupBlocked = 1
-option (maxdop 1);
+  from @first as f
+ inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+         on Queue.RequestId = f.RequestId
+ where Queue.GroupBlocked = 1
+option (loop join, force order, maxdop 1);
 insert into #corrected (QueueName, Priority, Counter, Was, Actual)
 select f.QueueName, f.Priority, 'group_blocked', count(*), 0
   from @freed as f group by f.QueueName, f.Priority order by f.QueueName, f.Priority desc;
