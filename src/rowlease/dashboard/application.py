@@ -164,6 +164,7 @@ class Dashboard:
             shown = {"action": action, "form": form, "back": back}
             if form.get("confirmed") == "yes":
                 done = action.run(self._store, form)
+                self._samples.expire()
                 log.info("dashboard: %s", done)
                 return self._render(request, "done.html", {**shown, "done": done})
             preview = action.preview(self._store, form)

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from rowlease.dashboard import samples as figures
 from rowlease.dashboard.samples import Sample
-from rowlease.dashboard.texts import milliseconds, number, rate
+from rowlease.dashboard.texts import milliseconds, number, rate, span
 from rowlease.theme import colour_of
 
 #: The size of the drawing, in its own units. The page stretches it.
 WIDTH, HEIGHT = 600.0, 100.0
+#: The number of samples that fill the width at least. More samples fill it with less for each.
+FEWEST = 24
 #: The number of rows of the table that says the same as the chart.
 ROWS = 12
 
@@ -38,14 +40,21 @@ class Series(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart. `grid` has the labels of the y axis, with their heights from the top."""
+    """A chart.
+
+    Attributes:
+        empty: the sentence that replaces a chart without values.
+        grid: the labels of the y axis, with their heights from the top.
+        begin: the label of the left end.
+        heads, rows: a table with some of the values.
+    """
 
     name: str
     title: str
     empty: str
     series: list[Series]
     grid: list[tuple[float, str]]
-    begin: datetime | None
+    begin: str
     heads: list[str]
     rows: list[tuple[datetime, list[str]]]
 
@@ -189,7 +198,7 @@ def _chart(
         empty,
         [one for one in series if one.path],
         grid,
-        samples[0].time if samples else None,
+        f"{span(max(FEWEST, len(samples)) * figures.INTERVAL)} ago",
         [one.name for one in series],
         rows if series else [],
     )
@@ -204,8 +213,8 @@ def _last(values: Values) -> float | None:
 
 
 def _places(values: Values) -> list[tuple[float, float | None]]:
-    """Each value with its place on the x axis, of which the last is at the right end."""
-    step = WIDTH / (figures.KEPT - 1)
+    """Each value with its place on the x axis. The last is at the right end."""
+    step = WIDTH / (max(FEWEST, len(values)) - 1)
     return [(WIDTH - (len(values) - 1 - n) * step, value) for n, value in enumerate(values)]
 
 

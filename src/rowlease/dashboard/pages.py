@@ -25,7 +25,7 @@ LISTED = 50
 #: Seconds after which the search for a page's requests is interrupted. A link continues it.
 SEARCH = 1.0
 #: The maximum number of rows of the other tables.
-ROWS = 200
+ROWS = 100
 #: Seconds for which the findings of the whole database are kept.
 EXAMINED = 30.0
 

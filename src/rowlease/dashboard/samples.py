@@ -73,6 +73,7 @@ class Samples:
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_stale = False
         #: What is wrong with the queues, as the routine `diagnose` says.
         self.findings: list[Finding] = []
 
@@ -83,7 +84,8 @@ class Samples:
             StoreError: the database refused or failed a call.
         """
         with self._lock:
-            if not self._kept or monotonic() - self._kept[-1].at > 2 * INTERVAL:
+            is_late = not self._kept or monotonic() - self._kept[-1].at > 2 * INTERVAL
+            if is_late or self._is_stale:
                 self._take()
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -91,6 +93,10 @@ class Samples:
                 )
                 self._thread.start()
             return self._kept[-1]
+
+    def expire(self) -> None:
+        """Have the next page take a sample, because something was changed."""
+        self._is_stale = True
 
     def all(self) -> list[Sample]:
         """The samples that are kept, the oldest first."""
@@ -120,6 +126,7 @@ class Samples:
 
     def _take(self) -> None:
         last = self._kept[-1] if self._kept else None
+        self._is_stale = False
         queues, at = self._store.list_queues(), monotonic()
         waits = self._store.measure_waits(within=window(last, queues, at), look=LOOK)
         sample = Sample(
