@@ -10,12 +10,11 @@ import pytest
 from rich.console import Console
 
 from rowlease.durations import written as duration
-from rowlease.errors import StoreError, StoreUnavailable
+from rowlease.errors import StoreError
 from rowlease.model import Depth, QueueState, WorkerState
 from rowlease.store import Store
 from rowlease.top.frame import Frame
 from rowlease.top.sample import Queue, Sampler, TopSample
-from rowlease.top.screen import again
 
 QUEUES = [
     Queue("mail", False, {9: 12, 0: 12_045}, 120, 31, 4, 812.4, 1.2, 3.4),
@@ -127,10 +126,11 @@ def test_rates_are_taken_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rowlease.top.sample.monotonic", lambda: next(clock))
     sampler = Sampler(cast("Store", Counting()))
     (first,) = sampler.sample().queues
-    assert first == Queue("mail", False, {9: 12}, 2, 4, 5, None, None, 2.5)
+    assert first == Queue("mail", False, {9: 12}, 2, 4, 5, None, None, 2.5, (12,))
     for _ in range(20):
         (last,) = sampler.sample().queues
         assert (last.finished_rate, last.failed_rate) == (50.0, 1.0)
+    assert last.history == (12,) * 21
 
 
 def test_a_sample_is_data_for_programs() -> None:
@@ -138,16 +138,3 @@ def test_a_sample_is_data_for_programs() -> None:
     assert data["queues"][0]["pending"] == {9: 12}
     assert data["workers"][1]["silent_seconds"] == 77.0
     assert "silent" not in data["workers"][1]
-
-
-def test_a_database_that_is_away_leaves_the_last_frame_with_an_error() -> None:
-    store = Counting()
-    sampler = Sampler(cast("Store", store))
-    last = sampler.sample()
-    store.error = StoreUnavailable("cannot reach it\nnow")
-    sample, answered = again(sampler, last)
-    assert sample is last
-    assert answered.endswith("cannot reach it")
-    store.error = StoreError("never")
-    with pytest.raises(StoreError):
-        again(sampler, last)

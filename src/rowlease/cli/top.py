@@ -18,11 +18,15 @@ APART = 1.0
 @dsn_option
 @json_option
 def top(dsn: str | None, as_json: bool, once: bool) -> None:
-    """Show queues and workers live. Press q to leave.
+    """Show queues and workers live, and what is in them.
 
-    Once a second the command reads counters and small tables, but never the queue itself. With
-    --json it prints one frame. It needs the role rowlease_reader, rowlease_operator or
-    rowlease_worker.
+    The last line shows the keys: select a queue and open it, then a request; find requests by a
+    filter; see errors, schedules and loads; sort; quit with q.
+
+    Once a second the command reads counters and small tables, but never the queue itself; the pages
+    of a queue and of a search read at most 200 rows of each table. With --json it prints one frame.
+    It needs the role rowlease_reader, rowlease_operator or rowlease_worker; pages other than the
+    first need one of the first two.
     """
     from rich.console import Console
 
@@ -33,14 +37,14 @@ def top(dsn: str | None, as_json: bool, once: bool) -> None:
     if not (once or as_json or console.is_terminal):
         raise ConfigError("stdout is not a terminal; use --once or --json")
     with connect(dsn, application_name="rowlease top") as store:
-        sampler = Sampler(store)
         if once or as_json:
+            sampler = Sampler(store)
             sampler.sample()
             time.sleep(APART)
             sample = sampler.sample()
             show_json(sample.as_json()) if as_json else console.print(Frame(sample, store.where))
             return
         try:
-            watch(sampler, store.where, console)
+            watch(store, console)
         except KeyboardInterrupt:
             return  # Ctrl-C is the usual way to leave

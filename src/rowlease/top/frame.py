@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -19,24 +22,60 @@ SMALL, MEDIUM, WIDE = 56, 70, 100
 FURNITURE = 8
 
 
-class Frame:
-    """Shows a sample in a rich console. `error` is an error message to show, or empty."""
+#: The values by which the queues of the overview are sorted, in the order of the columns.
+ORDERS: tuple[tuple[str, Callable[[Queue], Any]], ...] = (
+    ("queue", lambda queue: queue.name),
+    ("waiting", lambda queue: sum(queue.pending.values())),
+    ("oldest", lambda queue: queue.oldest_seconds or 0.0),
+    ("done/s", lambda queue: queue.finished_rate or 0.0),
+    ("fail/s", lambda queue: queue.failed_rate or 0.0),
+    ("running", lambda queue: queue.processing),
+    ("dead", lambda queue: queue.failed),
+    ("scheduled", lambda queue: queue.scheduled),
+)
+BARS = "▁▂▃▄▅▆▇█"
+#: The number of characters of a sparkline.
+SPARKS = 20
 
-    def __init__(self, sample: TopSample, where: str, error: str = "") -> None:
+
+class Frame:
+    """Shows a sample in a rich console.
+
+    Args:
+        error: an error message to show, or empty.
+        selected: the number of the selected queue; None: no queue is selected.
+        sorted_by: the name of the column by which the queues are sorted, or empty.
+        spare: the number of lines to leave free at the end.
+    """
+
+    def __init__(
+        self,
+        sample: TopSample,
+        where: str,
+        error: str = "",
+        *,
+        selected: int | None = None,
+        sorted_by: str = "",
+        spare: int = 0,
+    ) -> None:
         self._sample = sample
         self._where = where
         self._error = error
+        self._selected = selected
+        self._sorted_by = sorted_by
+        self._spare = spare
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        rows = (options.height or console.height) - FURNITURE if console.is_terminal else 10**6
+        height = (options.height or console.height) - self._spare
+        rows = height - FURNITURE if console.is_terminal else 10**6
         # Each table may fill half of the rows, and the rows that the other table does not need.
         half = max(1, rows // 2)
         many = max(half, rows - len(self._sample.workers))
         few = max(half, rows - len(self._sample.queues))
         yield Group(*self._head(width))
         yield Text("")
-        yield queues_table(self._sample.queues, width, many)
+        yield queues_table(self._sample.queues, width, many, self._selected, self._sorted_by)
         yield Text("")
         yield workers_table(self._sample.workers, width, few)
 
@@ -57,19 +96,29 @@ class Frame:
         return [head, *([Text(self._error, style="bold red")] if self._error else [])]
 
 
-def queues_table(queues: list[Queue], width: int, room: int) -> Table:
+def queues_table(
+    queues: list[Queue], width: int, room: int, selected: int | None = None, sorted_by: str = ""
+) -> Table:
     """The table of queues: waiting requests, the longest wait, and rates."""
     table = plain_table()
-    table.add_column("queue")
+
+    def head(name: str) -> Text:
+        return Text(name, style="bold underline" if name == sorted_by else "")
+
+    table.add_column(head("queue"))
     heads = ["waiting", "oldest", "done/s", "fail/s"]
     heads += ["running"] if width >= SMALL else []
     heads += ["dead"] if width >= MEDIUM else []
     heads += ["scheduled"] if width >= WIDE else []
     for name in heads:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(head(name), justify="right", no_wrap=True)
+    has_history = width >= WIDE and any(len(queue.history) > 1 for queue in queues)
+    if has_history:
+        table.add_column("last minute", no_wrap=True)
     if width >= MEDIUM:
         table.add_column(cut("by priority"))
-    for queue in queues[:room]:
+    first = first_shown(len(queues), room, selected)
+    for place, queue in enumerate(queues[first : first + room], first):
         late = (queue.oldest_seconds or 0) >= LATE
         cells: list[RenderableType] = [
             cut(("paused ", "yellow") if queue.paused else "", (queue.name, "bold")),
@@ -84,10 +133,12 @@ def queues_table(queues: list[Queue], width: int, room: int) -> Table:
             cells.append(number(queue.failed, "red"))
         if width >= WIDE:
             cells.append(number(queue.scheduled))
+        if has_history:
+            cells.append(Text(sparkline(queue.history), style="" if place == selected else "cyan"))
         if width >= MEDIUM:
             pairs = (f"{priority}: {count:,}" for priority, count in queue.pending.items())
             cells.append(cut(("  ".join(pairs), "dim")))
-        table.add_row(*cells)
+        table.add_row(*cells, style="reverse" if place == selected else "")
     return left_out(table, len(queues) - room)
 
 
@@ -122,6 +173,26 @@ def workers_table(workers: list[WorkerState], width: int, room: int) -> Table:
     return left_out(table, len(workers) - room)
 
 
+def first_shown(count: int, room: int, selected: int | None) -> int:
+    """The number of the first row to show, so that the selected row is visible."""
+    last = max(0, count - room)
+    return min(last, max(0, (selected or 0) - room + 1))
+
+
+def sparkline(values: Sequence[int]) -> str:
+    """The values as bars, the newest on the right. The largest value has the highest bar."""
+    # Of several samples for one bar, the largest is shown.
+    size = -(-len(values) // SPARKS) or 1
+    heights = [max(values[max(0, end - size) : end]) for end in range(len(values), 0, -size)][::-1]
+    most = max(heights, default=0)
+    return "".join(BARS[(len(BARS) - 1) * height // most if most else 0] for height in heights)
+
+
+def printable(text: str) -> str:
+    """The text with a dot for each character that could control the terminal."""
+    return "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in text)
+
+
 def plain_table() -> Table:
     return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
 
@@ -132,7 +203,11 @@ def cut(*parts: str | tuple[str, str]) -> Text:
     rich makes only those columns narrower that are not `no_wrap`. Columns of numbers are `no_wrap`,
     so numbers are never cut.
     """
-    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+    safe = (
+        printable(part) if isinstance(part, str) else (printable(part[0]), part[1])
+        for part in parts
+    )
+    return Text.assemble(*safe, no_wrap=True, overflow="ellipsis")
 
 
 def left_out(table: Table, count: int) -> Table:

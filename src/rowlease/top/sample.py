@@ -11,6 +11,8 @@ from rowlease.store import Reading
 
 #: Seconds over which a rate is measured.
 RATE_WINDOW = 5.0
+#: The number of samples of which each queue keeps the number of pending requests.
+HISTORY = 60
 
 
 class Queue(NamedTuple):
@@ -22,6 +24,7 @@ class Queue(NamedTuple):
             earlier sample can be compared.
         oldest_seconds: the longest time that a waiting request has been due; None if no request
             waits.
+        history: how many requests were pending at the last samples, the oldest first.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Queue(NamedTuple):
     finished_rate: float | None
     failed_rate: float | None
     oldest_seconds: float | None
+    history: tuple[int, ...] = ()
 
 
 class TopSample(NamedTuple):
@@ -57,6 +61,7 @@ class Sampler:
     def __init__(self, store: Reading) -> None:
         self._store = store
         self._totals: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
+        self._histories: dict[str, deque[int]] = {}
 
     def sample(self) -> TopSample:
         """The present counts, and the rates since earlier samples.
@@ -76,6 +81,8 @@ class Sampler:
         for state in states:
             found = depths.get(state.queue_name, [])
             finished, failed = self._rates(state.queue_name)
+            history = self._histories.setdefault(state.queue_name, deque(maxlen=HISTORY))
+            history.append(sum(one.pending for one in found))
             queues.append(
                 Queue(
                     state.queue_name,
@@ -87,6 +94,7 @@ class Sampler:
                     finished,
                     failed,
                     None if state.oldest is None else state.oldest.total_seconds(),
+                    tuple(history),
                 )
             )
         return TopSample(queues, self._store.list_workers())

@@ -1,59 +1,165 @@
-"""Shows a frame each second in the terminal, until q is pressed."""
+"""Shows the pages of `rowlease top` in the terminal, until the user quits."""
 
 from __future__ import annotations
 
-import os
-import select
 import signal
-import sys
-import termios
 import threading
 import time
-import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from rowlease.errors import StoreError
-from rowlease.top.frame import Frame
+from rowlease.store import Store
+from rowlease.top.frame import ORDERS, Frame, cut, first_shown, plain_table
+from rowlease.top.keys import Keys, keys
+from rowlease.top.navigation import SHOWN, Navigation, View
+from rowlease.top.pages import Listing, listing
 from rowlease.top.sample import Sampler, TopSample
 
-#: Seconds between two samples.
+#: Seconds between two readings of the database.
 INTERVAL = 1.0
-#: The keys that quit: q, Ctrl-C, Ctrl-D and Escape.
-QUIT = (b"q", b"Q", b"\x03", b"\x04", b"\x1b")
+#: The time limit of each call, so that keys do not wait for long.
+CALL_TIMEOUT = timedelta(seconds=5)
+#: Lines of a page that are neither rows nor notes.
+FURNITURE = 5
 
 
-def watch(sampler: Sampler, where: str, console: Console) -> None:
-    """Show a frame each second until q or Ctrl-C is pressed.
+def watch(store: Store, console: Console) -> None:
+    """Show pages until q or Ctrl-C is pressed, and read the database each second.
 
     Raises:
-        StoreError: the first sample failed, or a later sample failed with an error that is not
+        StoreError: the first reading failed, or a later one failed with an error that is not
             transient.
     """
-    sample, error = sampler.sample(), ""
+    screen = Screen(store)
+    screen.read()
     with (
         interrupted() as leave,
         keys() as pressed,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
-            live.update(Frame(sample, where, error), refresh=True)
-            if leave.is_set() or pressed(INTERVAL) or leave.is_set():
+            live.update(screen.shown(console), refresh=True)
+            if leave.is_set() or screen.follow(pressed) or leave.is_set():
                 return
-            sample, error = again(sampler, sample)
 
 
-def again(sampler: Sampler, last: TopSample) -> tuple[TopSample, str]:
-    """The next sample. After a transient error, the last sample and the error."""
-    try:
-        return sampler.sample(), ""
-    except StoreError as error:
-        if not error.transient:
-            raise
-        return last, f"{time.strftime('%H:%M:%S')}  {error}".splitlines()[0]
+class Screen:
+    """The current page, and what the database returned for it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store.within(CALL_TIMEOUT)
+        self._sampler = Sampler(self._store)
+        self._sample = TopSample([], [])
+        self._listing: Listing | None = None
+        self._read_at = 0.0
+        self._error = ""
+        self.navigation = Navigation()
+
+    def follow(self, pressed: Keys, clock: Callable[[], float] = time.monotonic) -> bool:
+        """Wait for keys or the time of the next reading. True if the user has quit."""
+        before = self.navigation.view
+        for key in pressed.wait(self._read_at + INTERVAL - clock()):
+            self.press(key)
+            if self.navigation.is_over:
+                return True
+        view = self.navigation.view
+        is_new = (view.page, view.subject, view.filter, view.order, view.reverse) != (
+            *(before.page, before.subject, before.filter, before.order, before.reverse),
+        )
+        if is_new or clock() >= self._read_at + INTERVAL:
+            self.read()
+            self._read_at = clock()
+        return False
+
+    def press(self, key: str) -> None:
+        """Act on a key."""
+        if self._listing is None:
+            opens = [View("queue", queue.name) for queue in self._sample.queues]
+            self.navigation.press(key, opens, len(ORDERS))
+        else:
+            rows = [row.opens for row in self._listing.rows]
+            self.navigation.press(key, rows, len(self._listing.columns))
+
+    def read(self) -> None:
+        """Read the database for the current page. After a transient error, keep the last values."""
+        view = self.navigation.view
+        try:
+            if view.page == "overview":
+                self._sample = in_order(self._sampler.sample(), view)
+                self._listing = None
+            else:
+                self._listing = listing(self._store, view)
+            self._error = ""
+        except StoreError as error:
+            if not error.transient:
+                raise
+            self._error = f"{time.strftime('%H:%M:%S')}  {error}".splitlines()[0]
+
+    def shown(self, console: Console) -> RenderableType:
+        """The page, and the keys in the last line."""
+        view, last = self.navigation.view, self._last_line(console.width)
+        if self._listing is None:
+            sorted_by = ORDERS[view.order][0] if view.order is not None else ""
+            frame = Frame(
+                self._sample,
+                self._store.where,
+                self._error,
+                selected=min(view.selected, max(0, len(self._sample.queues) - 1)),
+                sorted_by=sorted_by,
+                spare=2,
+            )
+            return Group(frame, Text(""), last)
+        return Group(*page(self._listing, view, console.height, self._error), Text(""), last)
+
+    def _last_line(self, width: int) -> Text:
+        if self.navigation.typed is not None:
+            prompt = "find: "
+            room = max(1, width - len(prompt) - 1)
+            return Text.assemble(
+                (prompt, "bold"), self.navigation.typed[-room:], ("\N{FULL BLOCK}", "blink")
+            )
+        shown = Text()
+        for key, what in SHOWN:
+            found = Text.assemble("  " if shown else "", (key, "bold"), (f" {what}", "dim"))
+            if shown.cell_len + found.cell_len <= width:
+                shown += found
+        return shown
+
+
+def in_order(sample: TopSample, view: View) -> TopSample:
+    """The sample with its queues in the order of the view."""
+    if view.order is None:
+        return sample
+    queues = sorted(sample.queues, key=ORDERS[view.order][1], reverse=view.reverse)
+    return sample._replace(queues=queues)
+
+
+def page(listing: Listing, view: View, height: int, error: str = "") -> list[RenderableType]:
+    """The title, the notes and the table of a page, cut to the height of the terminal."""
+    title = cut(("rowlease top", "bold"), f"  {listing.title}")
+    notes = [cut(note) for note in listing.notes][: max(1, height - FURNITURE - 2)]
+    table = plain_table()
+    for place, name in enumerate(listing.columns):
+        style = "bold underline" if place == view.order else ""
+        is_number = name.startswith(">")
+        table.add_column(
+            Text(name.removeprefix(">"), style=style),
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+        )
+    room = max(1, height - FURNITURE - len(notes) - bool(error))
+    selected = min(view.selected, max(0, len(listing.rows) - 1))
+    first = first_shown(len(listing.rows), room, selected)
+    for number, row in enumerate(listing.rows[first : first + room], first):
+        table.add_row(*map(cut, row.cells), style="reverse" if number == selected else "")
+    errors = [Text(error, style="bold red")] if error else []
+    return [title, *errors, *notes, Text(""), table]
 
 
 @contextmanager
@@ -73,36 +179,3 @@ def interrupted() -> Iterator[threading.Event]:
         yield leave
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def keys() -> Iterator[Key]:
-    """Yields a function that waits for a key that quits."""
-    fd = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else None
-    before = termios.tcgetattr(fd) if fd is not None else None
-    try:
-        if fd is not None:
-            tty.setcbreak(fd)
-        yield Key(fd)
-    finally:
-        if fd is not None and before is not None:
-            termios.tcsetattr(fd, termios.TCSADRAIN, before)
-
-
-class Key:
-    """Waits for a key that quits."""
-
-    def __init__(self, fd: int | None) -> None:
-        self._fd = fd
-
-    def __call__(self, seconds: float) -> bool:
-        """Wait up to `seconds`. True if a key that quits was pressed."""
-        until = time.monotonic() + seconds
-        while self._fd is not None:
-            left = max(0.0, until - time.monotonic())
-            if not select.select([self._fd], [], [], left)[0]:
-                return False
-            if (pressed := os.read(self._fd, 1)) in QUIT or not pressed:
-                return True
-        time.sleep(seconds)
-        return False
