@@ -46,6 +46,7 @@ create table rowlease.queue_settings (
   unknown_kind_seconds integer      not null default 600,    -- an unknown kind is failed after this time
   constraint queue_settings_pkey primary key (queue_name),
   constraint queue_settings_name check (queue_name <> ''),
+  constraint names_end_in_no_blank check (queue_name not like '% '),
   constraint queue_settings_max_priority check (max_priority between 0 and 255),
   constraint queue_settings_capacity check (capacity > 0),
   constraint queue_settings_lease check (lease_seconds between 1 and 86400),
@@ -110,6 +111,8 @@ create table rowlease.queue (
     least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
     and lock_token >= 0),
   constraint queue_says_what check (kind <> '' and payload is not null),
+  constraint names_end_in_no_blank check (
+    kind not like '% ' and dedup_key not like '% ' and group_key not like '% '),
   -- Nor 'infinity', which no client's calendar holds.
   constraint queue_due check (
     due_time between '0001-01-01 00:00+00' and '9999-12-31 00:00+00'),
@@ -243,6 +246,7 @@ create table rowlease.lane (
   constraint lane_pkey primary key (run_number, priority, part, request_id),
   constraint lane_priority check (priority between 0 and 255),
   constraint lane_kind check (kind <> ''),
+  constraint names_end_in_no_blank check (kind not like '% '),
   constraint lane_payload check (octet_length(payload::text) <= 1048576),
   constraint lane_headers check (
     octet_length(headers::text) <= 8192 and json_typeof(headers) = 'object')
@@ -288,6 +292,7 @@ create table rowlease.load (
   rows_per_second double precision generated always as (  -- staged, since it was started
     num_staged / nullif(extract(epoch from reported_time - started_time), 0)) stored,
   constraint load_pkey primary key (load_id),
+  constraint names_end_in_no_blank check (load_id not like '% '),
   constraint load_status check (status = any('{Staging,Promoted}'::text[])),
   constraint load_promoted check ((status = 'Promoted') = (promoted_time is not null)),
   constraint load_in_lane check (
@@ -321,6 +326,7 @@ create table rowlease.schedule (
   lock_token        bigint       not null default 0,       -- names the last lease of it
   constraint schedule_pkey primary key (schedule_name),
   constraint schedule_says_its_name check (schedule_name <> ''),
+  constraint names_end_in_no_blank check (schedule_name not like '% ' and kind not like '% '),
   constraint schedule_cron check (cron like '_% _% _% _% _%'),
   constraint schedule_time_zone check (time_zone <> ''),
   constraint schedule_says_what check (kind <> ''),
@@ -374,7 +380,8 @@ create table rowlease.enqueue_receipt (
   receipt_key   varchar(100) not null,  -- the key that the producer gave
   request_ids   bigint[]     not null,  -- the requests of that call, in its order
   received_time timestamptz  not null,  -- when the call was made
-  constraint enqueue_receipt_pkey primary key (receipt_key)
+  constraint enqueue_receipt_pkey primary key (receipt_key),
+  constraint names_end_in_no_blank check (receipt_key not like '% ')
 );
 create index enqueue_receipt_received on rowlease.enqueue_receipt (received_time);
 

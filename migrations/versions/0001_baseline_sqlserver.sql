@@ -41,6 +41,8 @@ create table rowlease.QueueSettings (
   UnknownKindSeconds int           not null default 600,
   constraint queue_settings_pkey primary key (QueueName),
   constraint queue_settings_name check (QueueName <> ''),
+  constraint queue_settings_names_end_in_no_blank check (
+    datalength(rtrim(QueueName)) = datalength(QueueName)),
   constraint queue_settings_max_priority check (MaxPriority between 0 and 255),
   constraint queue_settings_capacity check (Capacity > 0),
   constraint queue_settings_lease check (LeaseSeconds between 1 and 86400),
@@ -102,6 +104,9 @@ create table rowlease.Queue (
     MaxAttempts >= 1 and NumAttempts >= 0 and NumCrashes >= 0 and NumAbandons >= 0
     and LockToken >= 0 and coalesce(RetryBaseMs, 0) >= 0),
   constraint queue_says_what check (Kind <> '' and Payload is not null),
+  constraint queue_names_end_in_no_blank check (
+    datalength(rtrim(Kind)) = datalength(Kind) and datalength(rtrim(DedupKey)) = datalength(DedupKey)
+    and datalength(rtrim(GroupKey)) = datalength(GroupKey)),
   constraint queue_due check (DueTime <= '9999-12-31'),
   constraint queue_group check (GroupBlocked = 0 or GroupKey is not null),
   constraint queue_only_waiting_have_a_place check (
@@ -246,6 +251,7 @@ create table rowlease.[Load] (
   RowsPerSecond as
     cast(NumStaged * 1000.0 / nullif(datediff_big(millisecond, StartedTime, ReportedTime), 0) as float),
   constraint load_pkey primary key (LoadId),
+  constraint load_names_end_in_no_blank check (datalength(rtrim(LoadId)) = datalength(LoadId)),
   constraint load_status check (Status in ('Staging', 'Promoted')),
   constraint load_promoted check (
     (Status = 'Promoted' and PromotedTime is not null)
@@ -277,6 +283,8 @@ create table rowlease.Schedule (
   LockToken       bigint        not null default 0,
   constraint schedule_pkey primary key (ScheduleName),
   constraint schedule_says_its_name check (ScheduleName <> ''),
+  constraint schedule_names_end_in_no_blank check (
+    datalength(rtrim(ScheduleName)) = datalength(ScheduleName) and datalength(rtrim(Kind)) = datalength(Kind)),
   constraint schedule_cron check (Cron like '_% _% _% _% _%'),
   constraint schedule_time_zone check (TimeZone <> ''),
   constraint schedule_says_what check (Kind <> ''),
@@ -330,7 +338,9 @@ create table rowlease.EnqueueReceipt (
   ReceiptKey   nvarchar(100) collate Latin1_General_100_BIN2 not null,
   RequestIds   nvarchar(max) not null,
   ReceivedTime datetime2(6)  not null,
-  constraint enqueue_receipt_pkey primary key (ReceiptKey)
+  constraint enqueue_receipt_pkey primary key (ReceiptKey),
+  constraint enqueue_receipt_names_end_in_no_blank check (
+    datalength(rtrim(ReceiptKey)) = datalength(ReceiptKey))
 );
 go
 create index enqueue_receipt_received on rowlease.EnqueueReceipt (ReceivedTime);

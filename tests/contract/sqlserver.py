@@ -31,7 +31,7 @@ from rowlease.store.sqlserver.connection import odbc_string, pyodbc
 from rowlease.store.sqlserver.procedures import result
 from rowlease.store.sqlserver.store import OwnConnection, SqlServerStore
 from tests.conftest import docker_answers
-from tests.contract.sessions import TABLES, Measured, Session
+from tests.contract.sessions import IGNORES_HINTS, TABLES, Measured, Session
 
 T = TypeVar("T")
 
@@ -151,7 +151,8 @@ def apply(dsn: str) -> None:
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(migrate_sqlserver, "_run", run_rewritten))
-        if spoken:  # what the migrations themselves say
+        if spoken:  # it calls itself version 12; and what the migrations themselves say
+            stack.enter_context(patch.object(migrate_sqlserver, "check_server", lambda *_: None))
             heard = (sa.Engine, "before_cursor_execute", reworded)
             sa.event.listen(*heard, retval=True)
             stack.callback(sa.event.remove, *heard)
@@ -269,6 +270,8 @@ class MssqlSession(SqlServerStore, Session):
         try:
             yield
         except pyodbc().Error as error:
+            if self._is_babelfish and "canceling statement due to lock timeout" in str(error):
+                pytest.skip(IGNORES_HINTS)  # nor does its TRY catch what then happens
             self._raise(error)
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:

@@ -94,6 +94,12 @@ def test_texts_arrive_as_they_were_sent_and_answers_in_their_order(
         assert (found.kind, found.payload) == (request.kind, request.payload)
 
 
+def test_a_receipt_with_a_blank_at_its_end_is_not_another_one(store: Session) -> None:
+    store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
+    with pytest.raises(InvalidRequest, match="ends in a blank"):
+        store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call ")
+
+
 def test_an_empty_call_has_a_receipt_too(store: Session) -> None:
     assert store.enqueue_many("default", [], receipt_key="call") == []
     assert store.enqueue_many("default", [], receipt_key="call") == []

@@ -38,9 +38,10 @@ WEIGHTS = (
     "priority 1 and so on"
 )
 SCHEDULE = (
-    "a schedule needs a name, a cron expression of five fields (minute hour day month weekday), a "
-    "time zone and a catch-up of 1 to 1000 firings"
+    "a schedule needs a name without a blank at its end, a cron expression of five fields (minute "
+    "hour day month weekday), a time zone and a catch-up of 1 to 1000 firings"
 )
+BLANK = "a name or key ends in a blank; leave the blank out"
 RANGE = 'a setting of queue "default" is out of range'
 FULL = (
     'queue "default" is full: 1 of 2 places are taken; 2 more do not fit; wait for workers, or '
@@ -123,6 +124,15 @@ def enqueue_before_another(store: Session) -> Any:
     store.put()
     store.enqueue_many("default", [NewRequest(kind="a")] * 2, wait=timedelta(seconds=9))
     return store.put()
+
+
+def enqueue_the_key_of_another_with_a_blank(store: Session) -> Any:
+    store.put(dedup_key="order-7")
+    return store.put(dedup_key="order-7 ")
+
+
+def by_inbox_with_a_blank(store: Session) -> None:
+    store.insert("inbox", queue_name="default", kind="a", dedup_key="order-7 ")
 
 
 def complete_with(result: str) -> Callable[[Session], Any]:
@@ -224,6 +234,22 @@ REFUSED = [
         'load "x" has a payload that is not JSON; nothing was enqueued'),
     Bad("", enqueue(dedup_key="k" * 401), InvalidRequest, "a name or key is too long"),
     Bad("", enqueue(group_key="g" * 201), InvalidRequest, "a name or key is too long"),
+    Bad("", enqueue(dedup_key="order-7 "), InvalidRequest, BLANK),
+    Bad("", enqueue_two(group_key="customer "), InvalidRequest, BLANK),
+    Bad("", enqueue(kind="resize "), InvalidRequest, BLANK),
+    Bad("", promote(dedup_key="order-7 "), InvalidRequest, BLANK),
+    Bad("", promote(kind="resize "), InvalidRequest, BLANK),
+    Bad("", enqueue_the_key_of_another_with_a_blank, InvalidRequest, BLANK),
+    Bad("", by_inbox_with_a_blank, InvalidRequest, BLANK),
+    Bad("RL002", enqueue("default "), InvalidRequest, NO_QUEUE.replace("nowhere", "default ")),
+    Bad("RL002", dequeue("one", ["default "], 1), InvalidRequest,
+        NO_QUEUE.replace("nowhere", "default ")),
+    Bad("RL010", lambda s: s.configure_queue("images "), InvalidRequest,
+        "the name of a queue must not end in a blank"),
+    Bad("RL001", lambda s: s.begin_load("x ", "default", "one"), RoutineError,
+        "a load id has 1 to 100 characters and no blank at its end, and the name of its run has "
+        "1 to 200"),
+    Bad("RL013", lambda s: s.put_schedule("nightly ", "0 0 * * *", "a"), InvalidRequest, SCHEDULE),
     Bad("", enqueue(due_time=datetime(9999, 12, 31, 12, tzinfo=UTC)), InvalidRequest,
         "a number, time or delay is out of range"),
     Bad("", enqueue(dedup_key="a\0b"), InvalidRequest,

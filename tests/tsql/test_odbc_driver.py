@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.model import Held
 from rowlease.store import Store, migrate, open_store
 from rowlease.store.error_messages import TABLE
 from rowlease.store.routines import Routine, load_routines, scripts
+from rowlease.store.sqlserver import migrate as sqlserver_migrate
 from rowlease.store.sqlserver.connection import driver, odbc_string, pyodbc
 from rowlease.store.sqlserver.procedures import ProcedureCall
 from tests.tsql.fake_server import Cut, Failure, FakeServer, Rows
@@ -26,6 +28,8 @@ except ConfigError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 ROUTINES = load_routines("sqlserver")
+#: What `migrate` asks first: edition, version, compatibility level, row versions, the name.
+SERVER_2022 = Rows((3, 16, 160, True, "[db]"))
 DEPTH = ("default", 0, 0, 5, 0, 0)
 #: The errors of the server's that the table knows, and the class of each.
 ERRORS = {code: entry.error for entry in TABLE for code in entry.codes if isinstance(code, int)}
@@ -212,7 +216,40 @@ def test_a_callers_transaction_that_an_error_ended_cannot_be_committed(
 # -- migrate -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("edition", "version", "level", "says"),
+    [
+        (3, 14, 140, r"is SQL Server version 14; rowlease needs version 15 \(SQL Server 2019\)"),
+        (3, 16, 120, r"compatibility level 120.*: alter database \[db\] set compatibility_level"),
+        (5, 12, 120, "compatibility level 120"),
+    ],
+)
+def test_migrate_refuses_a_server_that_is_too_old(
+    server: FakeServer, edition: int, version: int, level: int, says: str
+) -> None:
+    server.answer("sp_getapplock", Rows([0]))
+    server.answer("EngineEdition", Rows((edition, version, level, True, "[db]")))
+    with pytest.raises(ConfigError, match=says):
+        migrate(server.dsn)
+    assert not [text for text in sent(server) if "create" in text.lower()]
+
+
+@pytest.mark.parametrize(
+    ("server_is", "says"), [((5, 12, 150, True), None), ((3, 15, 150, False), "set read_committed")]
+)
+def test_migrate_looks_at_how_readers_wait(
+    server: FakeServer, server_is: tuple[object, ...], says: str | None
+) -> None:
+    server.answer("EngineEdition", Rows((*server_is, "[db]")))
+    with closing(sqlserver_migrate._connection(odbc_string(server.dsn, "test"))) as own:
+        engine = sa.create_engine("mssql+pyodbc://", creator=lambda: own)
+        with engine.connect() as connection:
+            advice = sqlserver_migrate.check_server(connection, "here")
+    assert advice is None if says is None else says in str(advice)
+
+
 def test_migrate_is_one_transaction_behind_its_lock(server: FakeServer) -> None:
+    server.answer("EngineEdition", SERVER_2022)
     version = Rows(["0001", "0001", "0", "hash"])
     server.answer("from rowlease.alembic_version as v", version)
     server.answer("object_id\\(N'rowlease.alembic_version'\\)", Rows([None]), Rows([1]))

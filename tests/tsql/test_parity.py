@@ -38,8 +38,9 @@ SAME = {
     r"\bdouble precision\b": "float",
     r"^(nothing|no rows)$": "void",
 }
-#: An error of SQL Server only: a named lock was not granted in time.
-ONLY_THERE = {"51012"}
+#: Errors of SQL Server only: a named lock was not granted in time; a name or key ends in a blank,
+#: which a constraint of the table refuses on PostgreSQL.
+ONLY_THERE = {"51012", "51019"}
 #: An error of PostgreSQL's own (22P02), which a header may leave unsaid; 51011 on SQL Server.
 NOT_JSON = "not JSON"
 MAX_LINES = 80

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -53,7 +54,7 @@ class Records:
 
     def wait(self, pause: float) -> bool:
         self.time += pause
-        return len(self.rounds) == self.most
+        return self.most in (len(self.rounds), len(self.beats))
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_it_maintains_every_second_and_less_often_when_idle(
 def test_it_sends_a_heartbeat_every_five_seconds_and_removes_the_worker_at_the_end(
     store: Records,
 ) -> None:
-    keeping(store).run()
+    keeping(store).run_heartbeats()
     first, second, *_ = store.beats
     assert first["at"] == 1000.0
     assert 4.5 <= second["at"] - first["at"] <= 6.7
@@ -125,6 +126,21 @@ def test_it_sends_a_heartbeat_every_five_seconds_and_removes_the_worker_at_the_e
     assert (first["host"], first["pid"]) == (socket.gethostname(), os.getpid())
     assert store.calls[0] == "heartbeat"
     assert store.calls[-1] == "bye"
+
+
+def test_a_maintain_that_is_not_answered_delays_no_heartbeat(
+    store: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(store, "maintain", lambda: answered.wait(60))
+    house = keeping(store)
+    maintaining = threading.Thread(target=house.run)
+    maintaining.start()
+    house.run_heartbeats()
+    assert len(store.beats) == 12
+    assert maintaining.is_alive()
+    answered.set()
+    maintaining.join(60)
 
 
 def test_a_call_that_fails_in_an_outage_is_repeated_at_its_next_time(store: Records) -> None:
@@ -165,17 +181,16 @@ def test_a_refusal_caused_by_one_row_is_reported_once(store: Records) -> None:
 
 def test_schedules_are_checked_at_the_time_they_return(store: Records) -> None:
     for every, gap in ((0.25, 0.25), (5.0, 5.0)):
-        store.rounds, store.calls = [], []
+        store.beats, store.calls = [], []
         due = Due(store, every)
-        keeping(store, schedules=due).run()
+        keeping(store, schedules=due).run_heartbeats()
         # Another call may be due just before; then the schedules follow after the shortest pause.
         assert due.steps[1] - due.steps[0] == pytest.approx(gap, abs=SHORTEST_PAUSE)
-        assert store.calls.index("schedules") < store.calls.index("maintain")  # schedules first
 
 
 def test_a_schedule_that_is_always_due_causes_no_busy_loop(store: Records) -> None:
     due = Due(store, 0.0)
-    keeping(store, schedules=due).run()
+    keeping(store, schedules=due).run_heartbeats()
     assert due.steps[-1] - due.steps[0] >= 0.02 * (len(due.steps) - 2)
 
 
@@ -185,7 +200,7 @@ def test_schedules_cause_no_busy_loop_in_an_outage(store: Records) -> None:
     due.every = 0.5
     house = keeping(store, schedules=due)
     store.wait = lambda pause: _later(store, due, pause)  # type: ignore[method-assign]
-    house.run()
+    house.run_heartbeats()
     gaps = [later - earlier for earlier, later in pairwise(due.steps[1:])]
     assert min(gaps) >= 0.8
     assert len(due.steps) == 10

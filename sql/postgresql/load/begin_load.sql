@@ -29,9 +29,11 @@ declare
   v_load     rowlease.load;
   v_settings rowlease.queue_settings;
 begin
-  if (length(p_load_id) between 1 and 100 and length(p_run_by) between 1 and 200) is not true then
+  if (length(p_load_id) between 1 and 100 and p_load_id not like '% '
+      and length(p_run_by) between 1 and 200) is not true then
     raise exception using errcode = 'RL001',
-      message = 'a load id has 1 to 100 characters, and the name of its run 1 to 200';
+      message = 'a load id has 1 to 100 characters and no blank at its end, '
+                'and the name of its run has 1 to 200';
   end if;
   v_settings := rowlease_internal.settings_of(p_queue_name);
   insert into rowlease.load as l (load_id, queue_name, status, num_rows, columns, run_number, run_by,

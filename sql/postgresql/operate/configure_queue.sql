@@ -17,6 +17,9 @@ declare
   v_settings rowlease.queue_settings;
   v_max      integer;
 begin
+  if p_queue_name like '% ' then
+    raise exception using errcode = 'RL010', message = 'the name of a queue must not end in a blank';
+  end if;
   select k into v_unknown from json_object_keys(p_settings) k
    where k not in (select a.attname from pg_attribute a
                     where a.attrelid = 'rowlease.queue_settings'::regclass and a.attnum > 0

@@ -32,10 +32,12 @@ begin
   perform rowlease_internal.check_request(p_kind, p_priority, p_payload, null);
   perform rowlease_internal.check_headers(p_headers);
   if (coalesce(p_schedule_name, '') <> '' and length(p_schedule_name) <= 200
+      and p_schedule_name not like '% '
       and v_cron ~ '^\S+( \S+){4}$' and length(v_cron) <= 200 and coalesce(p_time_zone, '') <> ''
       and length(p_time_zone) <= 100 and p_catch_up between 1 and 1000) is not true then
     raise exception using errcode = 'RL013',
-      message = 'a schedule needs a name, a cron expression of five fields (minute hour day month '
+      message = 'a schedule needs a name without a blank at its end, a cron expression of five fields '
+                '(minute hour day month '
                 'weekday), a time zone and a catch-up of 1 to 1000 firings';
   end if;
   insert into rowlease.schedule (schedule_name, cron, time_zone, queue_name, kind, payload,

@@ -9,7 +9,7 @@
 --           (null, 'full')
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1, RL016 bad headers; 51011 a payload that is
---           not JSON
+--           not JSON, 51019 a name or key ends in a blank
 -- locks:    the receipt's key; the queue's admission lock if it has a capacity; as add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
 --           first call. If an array is null, every request has the default. An error would roll the
@@ -32,6 +32,8 @@ declare @count int = (select count(*) from openjson(@p_kinds));
 declare @priority int = (select max(coalesce(cast(p.value as int), 0))
                            from openjson(coalesce(@p_priorities, N'[0]')) as p);
 create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
+if datalength(@p_receipt_key) > datalength(rtrim(@p_receipt_key))
+  throw 51019, N'a name or key ends in a blank; leave the blank out', 1;
 begin transaction;
 if @p_receipt_key is not null
 begin

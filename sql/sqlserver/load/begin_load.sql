@@ -31,8 +31,9 @@ declare @run bigint, @run_by nvarchar(500), @past nvarchar(max);
 declare @status varchar(10), @columns nvarchar(max);
 declare @rows bigint, @enqueued bigint, @duplicates bigint, @clamped bigint;
 if @p_load_id is null or len(@p_load_id) not between 1 and 100
+   or datalength(@p_load_id) > datalength(rtrim(@p_load_id))
    or @p_run_by is null or len(@p_run_by) not between 1 and 200
-  throw 51001, N'a load id has 1 to 100 characters, and the name of its run 1 to 200', 1;
+  throw 51001, N'a load id has 1 to 100 characters and no blank at its end, and the name of its run has 1 to 200', 1;
 exec rowlease_internal.check_queue @p_queue_name;
 begin transaction;
 exec rowlease_internal.take_lock @lock;

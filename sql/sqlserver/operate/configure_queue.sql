@@ -13,6 +13,8 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int;
+if datalength(@p_queue_name) > datalength(rtrim(@p_queue_name))
+  throw 51010, N'the name of a queue must not end in a blank', 1;
 select top (1) @unknown = j.[key] from openjson(@p_settings) as j
  where j.[key] not in (
    'max_priority', 'capacity', 'lease_seconds', 'max_attempts', 'max_crashes', 'retry_base_ms',

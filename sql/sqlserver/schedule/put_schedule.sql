@@ -31,12 +31,14 @@ exec rowlease_internal.check_queue @p_queue_name;
 exec rowlease_internal.check_request @p_kind, @p_priority, @p_payload, null;
 if rowlease_internal.are_headers(@p_headers) = 0
   throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
-if coalesce(@p_schedule_name, N'') = N'' or len(@p_schedule_name) > 200 or @cron is null
+if coalesce(@p_schedule_name, N'') = N'' or datalength(@p_schedule_name) > datalength(rtrim(@p_schedule_name))
+   or len(@p_schedule_name) > 200 or @cron is null
    or len(@cron) - len(replace(@cron, N' ', N'')) <> 4 or len(@cron) > 200
    or coalesce(@p_time_zone, N'') = N'' or len(@p_time_zone) > 100 or @p_catch_up is null
    or @p_catch_up not between 1 and 1000
 begin
-  set @says = N'a schedule needs a name, a cron expression of five fields (minute hour day month '
+  set @says = N'a schedule needs a name without a blank at its end, a cron expression of five fields '
+              + N'(minute hour day month '
               + N'weekday), a time zone and a catch-up of 1 to 1000 firings';
   throw 51013, @says, 1;
 end;

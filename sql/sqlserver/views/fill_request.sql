@@ -2,7 +2,8 @@
 -- params:   none -- a trigger on rowlease.Inbox
 -- returns:  trigger
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL016 bad headers; 51011 a payload that is not JSON
+--           RL006 no kind, RL016 bad headers; 51011 a payload that is not JSON, 51019 a name or
+--           key ends in a blank
 -- locks:    the queue's admission lock if it has a capacity; the dedup keys; held to the caller's commit
 -- why:      a program that writes to the inbox gives only the columns of that view. SQL Server has
 --           no triggers before an insert, so this trigger is on the view, and rows that routines
@@ -24,6 +25,9 @@ select coalesce(i.QueueName, N'default'), i.Kind, coalesce(i.Priority, 0),
        case when i.DueTime > @now then 'Scheduled' else 'Pending' end,
        i.DedupKey, i.GroupKey, coalesce(i.Payload, N'{}'), i.Headers
   from inserted as i;
+if exists (select 1 from @rows as r cross apply (values (r.Kind), (r.DedupKey), (r.GroupKey)) as x (Name)
+            where datalength(x.Name) > datalength(rtrim(x.Name)))
+  throw 51019, N'a name or key ends in a blank; leave the blank out', 1;
 set @queue = N'';
 while @queue is not null
 begin

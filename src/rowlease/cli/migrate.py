@@ -56,6 +56,8 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
     with database(dsn) as found:
         done = bring_up(found, on_retry=lambda _: click.echo(WAITS, err=True))
     where = redact(found)
+    if done.advice:
+        click.echo(f"{where}: {done.advice}", err=True)
     if as_json:
         show_json({**done._asdict(), "database": where})
     elif done.changed:

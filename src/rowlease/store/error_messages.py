@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 #: serialization failure, a cancelled query.
 CONFLICT = Entry(
     StoreConflict,
-    ("40", "55P03", "57014", 1204, 1205, 1222, 3960, 51012),
+    ("40", "55P03", "57014", 601, 1203, 1204, 1205, 1222, 2021, 3948, 3950, 3960, 3966, 51012),
     "{text}",
     "{text} at {where}; run `rowlease migrate` again",
 )
@@ -84,9 +84,10 @@ LOST = Entry(
     StoreUnavailable,
     (
         "08", "57", "58", "HYT00", "HYT01",
-        2, 53, 64, 121, 233, 596, 4060, 4064, 6005, 10053, 10054, 10060, 10061, 17142, 17187, 17197,
-        17892, 18401, 18452, 18456, 18470, 18486, 18487, 18488, 40143, 40197, 40501, 40613, 40615,
-        49918, 49919, 49920,
+        2, 53, 64, 121, 233, 596, 615, 921, 922, 927, 941, 942, 952, 988, 4060, 4064, 6005, 10053,
+        10054, 10060, 10061, 17142, 17187, 17197, 17892, 18401, 18452, 18456, 18470, 18486, 18487,
+        18488, 40143, 40197, 40501, 40549, 40550, 40551, 40552, 40553, 40613, 40615, 49918, 49919,
+        49920, 49983,
     ),
     "cannot reach the database at {where}: {text}; check the DSN and that the server is up",
 )  # fmt: skip
@@ -107,7 +108,7 @@ TABLE = (
         (
             REJECTED, "RL002", "RL003", "RL004", "RL006", "RL007", "RL009", "RL010",
             "RL013", "RL015", "RL016",
-            51002, 51003, 51004, 51006, 51007, 51009, 51010, 51011, 51013, 51015, 51016,
+            51002, 51003, 51004, 51006, 51007, 51009, 51010, 51011, 51013, 51015, 51016, 51019,
         ),
         "{text}",
     ),
@@ -126,6 +127,11 @@ TABLE = (
         InvalidRequest,
         ("lane_headers",),
         "headers must be a JSON object of strings, of at most 8192 bytes",
+    ),
+    Entry(
+        InvalidRequest,
+        ("names_end_in_no_blank",),
+        "a name or key ends in a blank; leave the blank out",
     ),
     Entry(
         InvalidRequest,
@@ -195,7 +201,7 @@ TABLE = (
     ),
     Entry(
         StoreUnavailable,
-        ("53300", 10928, 10929, 17300, 17809),
+        ("53300", 10928, 10929, 10930, 10936, 17189, 17300, 17809),
         "the database at {where} accepts no more connections: {text}",
     ),
     Entry(StoreUnavailable, ("53",), "the database at {where} has reached a limit: {text}"),

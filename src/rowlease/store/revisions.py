@@ -42,6 +42,7 @@ class Migrated(NamedTuple):
         routines: the number of files in sql/ for this engine.
         changed: whether this call changed anything.
         newer: whether the database was left unchanged because a newer release has migrated it.
+        advice: a setting of the database that should be changed; None if there is none.
     """
 
     from_revision: str | None
@@ -49,6 +50,7 @@ class Migrated(NamedTuple):
     routines: int
     changed: bool
     newer: bool = False
+    advice: str | None = None
 
 
 class Schema(NamedTuple):

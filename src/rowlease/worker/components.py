@@ -39,6 +39,7 @@ class Components:
         threads.start("receiver", self.receiver.run)
         threads.start("sender", self.outcome_sender.run)
         threads.start("leases", self.leases.run, self.dispatcher.lost, self.receiver.go_on)
+        threads.start("heartbeats", self.housekeeping.run_heartbeats)
         threads.start("housekeeping", self.housekeeping.run)
         if self.listener:
             threads.start("listener", self.listener.run, self.receiver)

@@ -1,4 +1,4 @@
-"""Sends heartbeats, fires schedules and calls `maintain`, in a thread of its own."""
+"""Sends heartbeats and fires schedules in one thread, and calls `maintain` in another."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ SHORTEST_PAUSE = 0.02
 
 class Housekeeping:
     """Calls `worker_heartbeat` and `maintain` at jittered intervals, at the end `remove_worker`.
+
+    `run` and `run_heartbeats` have a thread each: a `maintain` that takes long must not delay
+    heartbeats, which decide about consumer priorities, and the firing of schedules.
 
     Args:
         busy: a function that returns the number of slots that run tasks.
@@ -65,15 +68,28 @@ class Housekeeping:
         self.answered_at = now()
 
     def run(self) -> None:
-        """Make the calls until stopped. A call that fails is repeated about a second later.
+        """Call `maintain` until stopped. A call that fails is repeated about a second later.
 
         Raises:
-            ConfigError: the settings of a task with a schedule are wrong.
             AccessDenied, SchemaMismatch: the database refused the first call, or has refused calls
                 for a minute.
         """
+        self._repeat(self._maintain)
+
+    def run_heartbeats(self) -> None:
+        """Send heartbeats and fire schedules until stopped; then remove the worker.
+
+        Raises:
+            ConfigError: the settings of a task with a schedule are wrong.
+            AccessDenied, SchemaMismatch: as `run`.
+        """
         schedules = [self._schedules.step] if self._schedules else []
-        chores = [self._send_heartbeat, *schedules, self._maintain]
+        self._repeat(self._send_heartbeat, *schedules)
+        with suppress(RowleaseError):
+            self._store.remove_worker(self._worker_id)
+
+    def _repeat(self, *chores: Callable[[], float]) -> None:
+        """Make the calls until stopped. Each returns the seconds until its next call."""
         policies = [CallRetryPolicy() for _ in chores]
         due = [0.0] * len(chores)
         pause = 0.0
@@ -92,11 +108,9 @@ class Housekeeping:
                     elif not policies[place].tolerates(error):
                         raise
             pause = max(SHORTEST_PAUSE, min(due) - now())
-        with suppress(RowleaseError):
-            self._store.remove_worker(self._worker_id)
 
     def stop(self) -> None:
-        """Ask `run` to remove the worker from the database and end."""
+        """Ask both threads to end."""
         self._stopped.set()
 
     def _report(self, error: str) -> None:

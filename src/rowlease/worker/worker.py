@@ -7,7 +7,8 @@ Each component that waits has its own thread::
     receiver      receiver        decides when to claim; the exchanger makes the calls
     sender        outcome_sender  delivers outcomes while the receiver waits for a claim
     leases        leases          renews leases and writes the progress of tasks
-    housekeeping  housekeeping    sends heartbeats, fires schedules and calls `maintain`
+    heartbeats    housekeeping    sends heartbeats and fires schedules
+    housekeeping  housekeeping    calls `maintain`
     listener      listener        waits for notifications (not in burst mode)
 
 Requests pass from the exchanger to the receiver, the dispatcher and a slot. Outcomes pass from the
@@ -252,7 +253,7 @@ class Worker:
         if threads.has_ended("receiver", until - now() + 1.0):
             components.deliver_rest()
         components.stop()
-        for name in ("sender", "leases", "housekeeping", "listener"):
+        for name in ("sender", "leases", "heartbeats", "housekeeping", "listener"):
             threads.has_ended(name, WORKER_SHUTDOWN)
 
     def _summary(self, components: Components, num_deaths: int, seconds: float) -> Summary:

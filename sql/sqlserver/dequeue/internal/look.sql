@@ -35,4 +35,5 @@ return
               then 1 else 0 end as is_plain
     from (select cast(o.value as nvarchar(400)) collate Latin1_General_100_BIN2 as queue_name
             from openjson(@p_queue_names) as o where cast(o.[key] as int) = @p_place) as n
-    left join rowlease.QueueSettings as s on s.QueueName = n.queue_name;
+    left join rowlease.QueueSettings as s
+           on s.QueueName = n.queue_name and datalength(rtrim(n.queue_name)) = datalength(n.queue_name);

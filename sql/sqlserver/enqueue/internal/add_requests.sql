@@ -7,7 +7,8 @@
 -- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (with a
 --           null id if the earlier request has just been finished)
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
---           RL016 bad headers; 51011 a payload that is not JSON
+--           RL016 bad headers; 51011 a payload that is not JSON, 51019 a name or
+--           key ends in a blank
 -- locks:    the dedup keys, as lock_keys
 -- why:      one statement inserts the whole batch. If several requests of a call have the same
 --           dedup key, only the first is inserted. Ids are assigned in the order of the insert, so
@@ -53,6 +54,9 @@ select cast(k.[key] as int), k.value, coalesce(p.value, N'{}'), coalesce(cast(r.
   left join openjson(@p_headers) as h on h.[key] = k.[key]
 option (hash join);
 
+if exists (select 1 from @given as g cross apply (values (g.Kind), (g.DedupKey), (g.GroupKey)) as x (Name)
+            where datalength(x.Name) > datalength(rtrim(x.Name)))
+  throw 51019, N'a name or key ends in a blank; leave the blank out', 1;
 select top (1) @kind = g.Kind, @payload = g.Payload, @priority = g.Priority, @attempts = g.MaxAttempts
   from @given as g
  where coalesce(g.Kind, N'') = N'' or len(g.Kind) > 200 or g.Priority < 0 or g.MaxAttempts < 1

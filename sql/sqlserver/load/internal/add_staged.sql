@@ -3,7 +3,7 @@
 --           p_run_number bigint, p_kind nvarchar(max) (for rows that name none),
 --           p_expected_rows bigint, p_added bigint output
 -- returns:  p_added -- how many are new; the others' dedup keys are live already, or came twice
--- errors:   51012 rows came since they were counted
+-- errors:   51012 rows came since they were counted, 51019 a name or key ends in a blank
 -- locks:    all dedup keys of the queue if the load has any; rows of its own
 -- why:      of equal row ids one counts: a Spark task may have written its rows twice. A lock for
 --           each key of a million rows is too much, so one lock covers all. The first request of a
@@ -41,6 +41,9 @@ begin
                      N'was enqueued, promote it again');
   throw 51012, @says, 1;
 end;
+if exists (select 1 from #new as n cross apply (values (n.Kind), (n.DedupKey), (n.GroupKey)) as x (Name)
+            where datalength(x.Name) > datalength(rtrim(x.Name)))
+  throw 51019, N'a name or key ends in a blank; leave the blank out', 1;
 if exists (select 1 from #new as n where n.DedupKey is not null)
 begin
   exec rowlease_internal.lock_keys @p_queue_name, null;

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rowlease.errors import AccessDenied, StoreConflict
+from rowlease.errors import AccessDenied, ConfigError, StoreConflict
 from rowlease.store.calls import milliseconds
 from rowlease.store.comments import MADE
 from rowlease.store.deadlines import MIGRATE
@@ -44,6 +44,18 @@ KINDS = {
     "P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view",
     "TR": "trigger",
 }  # fmt: skip
+#: The editions of Azure SQL Database, Managed Instance and Edge, whose version says nothing.
+AZURE = (5, 8, 9)
+#: SQL Server 2019, the first with the UTF-8 collation that measures payloads.
+OLDEST_SERVER = 15
+#: The compatibility level from which on OPENJSON exists.
+OLDEST_LEVEL = 130
+SERVER = """
+    select cast(serverproperty('EngineEdition') as int) as edition,
+           cast(serverproperty('ProductMajorVersion') as int) as version,
+           d.compatibility_level as level, d.is_read_committed_snapshot_on as has_snapshot,
+           quotename(d.name) as name
+      from sys.databases as d where d.database_id = db_id()"""
 #: The rank of procedures (see `_rank`), which may refer to objects that do not exist yet.
 BOUND_LATER = 2
 
@@ -52,7 +64,34 @@ def migrate(dsn: str) -> Migrated:
     """See `rowlease.store.migrate`."""
     with _connected(dsn) as connection:
         _take_turns(connection)
-        return bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
+        advice = check_server(connection, redact(dsn))
+        done = bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
+        return done._replace(advice=advice)
+
+
+def check_server(connection: sa.Connection, where: str) -> str | None:
+    """Check what the routines need of the server. Return advice about its settings, or None.
+
+    Raises:
+        ConfigError: the server is too old, or the database's compatibility level is too low.
+    """
+    edition, version, level, has_snapshot, name = connection.exec_driver_sql(SERVER).one()
+    if edition not in AZURE and version < OLDEST_SERVER:
+        raise ConfigError(
+            f"the server at {where} is SQL Server version {version}; rowlease needs version "
+            f"{OLDEST_SERVER} (SQL Server 2019) or newer, or Azure SQL"
+        )
+    if level < OLDEST_LEVEL:
+        raise ConfigError(
+            f"the database at {where} has the compatibility level {level}, but OPENJSON needs "
+            f"{OLDEST_LEVEL}: alter database {name} set compatibility_level = 150"
+        )
+    if has_snapshot:
+        return None
+    return (
+        f"READ_COMMITTED_SNAPSHOT is off, so readers of a row wait for its writers; while no other "
+        f"session uses the database: alter database {name} set read_committed_snapshot on"
+    )
 
 
 def migration_sql(dsn: str) -> str:
