@@ -38,7 +38,7 @@ if exists (select 1 from openjson(@p_settings) as j
                    or j.[key] = 'max_priority' and try_cast(j.value as smallint) is null
                    or j.[key] <> 'capacity' and try_cast(j.value as int) is null))
 begin
-  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range, or is not a whole number');
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it must be a whole number that the setting can hold');
   throw 51010, @says, 1;
 end;
 begin try
