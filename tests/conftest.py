@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
 from rowlease.store import Store, migrate, open_store
+from tests.servers import embedded_server
 from tests.turns import Turns, longest_first
 
 #: No test fails because the machine is busy: an example may take as long as it takes.
@@ -29,8 +30,6 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 #: For a server whose data is not needed after the run.
-UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-
 #: Replaces the routine `now`: `set rowlease.frozen_now = '...'` stops the clock of a connection.
 FROZEN_CLOCK = """
 create or replace function rowlease.now() returns timestamptz language sql volatile
@@ -59,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_dsn() -> Iterator[str]:
     """A PostgreSQL server on which databases may be created."""
     if given := os.environ.get("ROWLEASE_TEST_PG_DSN"):
         yield given
@@ -71,10 +70,7 @@ def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with PostgresContainer("postgres:17-alpine", driver=None) as container:
             yield container.get_connection_url()
     else:
-        from rowlease.embedded import embedded
-
-        home = tmp_path_factory.mktemp("server")
-        with embedded(home, settings=UNSAFE_BUT_FAST) as dsn:
+        with embedded_server() as dsn:
             yield dsn
 
 

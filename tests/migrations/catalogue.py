@@ -13,15 +13,13 @@ import json
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
 
-from rowlease.embedded import embedded
 from rowlease.store import migrate
 from rowlease.store.postgresql.catalogue import DAILY, read
 from rowlease.store.routines import packaged
+from tests.servers import embedded_server
 
 __all__ = ["DAILY", "declared", "snapshot"]
 
@@ -50,7 +48,7 @@ def declared() -> dict[str, str]:
 
 
 def main() -> None:
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder, embedded(Path(folder)) as dsn:
+    with embedded_server() as dsn:
         migrate(dsn)
         with closing(psycopg.connect(dsn, autocommit=True)) as connection:
             write("postgresql", read(connection))

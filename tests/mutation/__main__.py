@@ -25,8 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rowlease.embedded import embedded
-from tests.conftest import UNSAFE_BUT_FAST
+from tests.servers import embedded_server
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -116,10 +115,7 @@ def one_server() -> Iterator[None]:
     if VARIABLE in os.environ:
         yield
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="rowlease-mutation-") as folder,
-        embedded(Path(folder), settings=UNSAFE_BUT_FAST) as dsn,
-    ):
+    with embedded_server() as dsn:
         os.environ[VARIABLE] = dsn
         yield
         del os.environ[VARIABLE]

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from rowlease.embedded import embedded
 from rowlease.embedded import root as embedded_root
 from rowlease.store import migrate
-from tests.conftest import UNSAFE_BUT_FAST, free_port
+from rowlease.testing.plugin import UNSAFE_BUT_FAST
+from tests.conftest import free_port
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 #: Seconds between two looks at what another process does.
