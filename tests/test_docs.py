@@ -303,6 +303,20 @@ def test_every_environment_variable_is_in_the_operations_page(repository: Path) 
     assert [name for name in sorted(read) if f"`{name}`" not in page] == []
 
 
+def test_the_settings_file_of_the_page_is_read(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (page,) = code_blocks(repository / "docs" / "operations.md", "toml")
+    (tmp_path / "rowlease.toml").write_text(page.replace("/run/secrets/", f"{tmp_path}/"))
+    (tmp_path / "rowlease").write_text("postgresql://user:secret@db/app")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROWLEASE_DSN", raising=False)
+    ran = CliRunner().invoke(cli, ["config", "show"])
+    assert ran.exit_code == 0, ran.output
+    for setting in ("dsn = postgresql://user:***@db/app", "worker.grace = 40s", "worker.tasks ="):
+        assert setting in ran.output
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)

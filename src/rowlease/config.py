@@ -1,9 +1,11 @@
-"""Finds the DSN of the database: an argument, or a setting in the environment."""
+"""Finds the settings: arguments first, then the environment, then a TOML file, then defaults."""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from rowlease.errors import ConfigError
 
@@ -11,36 +13,126 @@ from rowlease.errors import ConfigError
 DSN_VARIABLE = "ROWLEASE_DSN"
 #: The environment variable with the path of a file that contains the DSN.
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
+#: The environment variable with the path of the settings file.
+CONFIG_VARIABLE = "ROWLEASE_CONFIG"
 ADVICE = "set it to the path of a file that contains the DSN"
+#: The settings file, and the file whose table [tool.rowlease] has the same content.
+OWN_FILE, PROJECT_FILE = "rowlease.toml", "pyproject.toml"
+#: The keys at the top of the file. Every other key is a table with the name of a command.
+TOP_KEYS = ("dsn", "dsn_file")
+
+
+class Settings(NamedTuple):
+    """The content of the settings file.
+
+    Attributes:
+        file: the path of the file; None if there is no file.
+        values: the keys of the file.
+    """
+
+    file: Path | None
+    values: dict[str, Any]
+
+
+class Dsn(NamedTuple):
+    """The configured DSN, and the place that it comes from."""
+
+    value: str
+    place: str
+
+
+def settings() -> Settings:
+    """The settings file: the one that ROWLEASE_CONFIG names, or else the nearest one.
+
+    The nearest one is `rowlease.toml`, or a `pyproject.toml` with a table `[tool.rowlease]`, in the
+    working directory or in a folder above it.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or has a wrong key at its top.
+    """
+    if named := os.environ.get(CONFIG_VARIABLE):
+        file = Path(named)
+        found = _read(file, f"{CONFIG_VARIABLE} is {named}, which")
+        return _checked(file, _own(file, found) or {})
+    folder = Path.cwd()
+    for each in (folder, *folder.parents):
+        for name in (OWN_FILE, PROJECT_FILE):
+            file = each / name
+            if file.is_file() and (own := _own(file, _read(file, str(file)))) is not None:
+                return _checked(file, own)
+    return Settings(None, {})
 
 
 def configured_dsn(given: str | None = None) -> str | None:
     """The configured DSN. None means that the embedded server is used.
 
-    The DSN is the first of these that is set: the argument, ROWLEASE_DSN, and the content of the
-    file that ROWLEASE_DSN_FILE names (for mounted secrets).
+    The DSN is the first of these that is set: the argument; ROWLEASE_DSN; the content of the file
+    that ROWLEASE_DSN_FILE names (for mounted secrets); `dsn` or `dsn_file` in the settings file.
 
     Raises:
-        ConfigError: `given` is not a string, or the file cannot be read or is empty.
+        ConfigError: `given` is not a string, or a file cannot be read or is empty.
     """
+    found = dsn_with_place(given)
+    return None if found is None else found.value
+
+
+def dsn_with_place(given: str | None = None) -> Dsn | None:
+    """The same as `configured_dsn`, with the place that the DSN comes from."""
     if not isinstance(given, str | None):
         raise ConfigError(
             f"dsn is {given!r}; it must be a string such as postgresql://user@host/database"
         )
-    if given or (given := os.environ.get(DSN_VARIABLE)):
-        return given
+    if given:
+        return Dsn(given, "argument")
+    if given := os.environ.get(DSN_VARIABLE):
+        return Dsn(given, f"environment variable {DSN_VARIABLE}")
     if path := os.environ.get(DSN_FILE_VARIABLE):
-        try:
-            text = Path(path).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ConfigError(
-                f"{DSN_FILE_VARIABLE} is {path}, which cannot be read: {error.strerror}; {ADVICE}"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(
-                f"{DSN_FILE_VARIABLE} is {path}, which is not UTF-8 text; {ADVICE}"
-            ) from error
-        if not text:
-            raise ConfigError(f"{DSN_FILE_VARIABLE} is {path}, which is empty; {ADVICE}")
-        return text
+        value = _content(Path(path), f"{DSN_FILE_VARIABLE} is {path}, which")
+        return Dsn(value, f"environment variable {DSN_FILE_VARIABLE}: {path}")
+    file, values = settings()
+    if file is None:
+        return None
+    if given := values.get("dsn"):
+        return Dsn(given, f"{file}: dsn")
+    if path := values.get("dsn_file"):
+        value = _content(file.parent / path, f"dsn_file in {file} is {path}, which")
+        return Dsn(value, f"{file}: dsn_file")
     return None
+
+
+def _content(path: Path, subject: str) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"{subject} cannot be read: {error.strerror}; {ADVICE}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{subject} is not UTF-8 text; {ADVICE}") from error
+    if not text:
+        raise ConfigError(f"{subject} is empty; {ADVICE}")
+    return text
+
+
+def _read(file: Path, subject: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{subject} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{subject} is not valid TOML: {error}") from error
+
+
+def _own(file: Path, found: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings in a file; None if it is a pyproject.toml without settings."""
+    if file.name != PROJECT_FILE:
+        return found
+    tool = found.get("tool", {})
+    return tool.get("rowlease") if isinstance(tool, dict) else None
+
+
+def _checked(file: Path, values: dict[str, Any]) -> Settings:
+    for key in TOP_KEYS:
+        if not isinstance(values.get(key, ""), str):
+            raise ConfigError(f"{key} in {file} must be a string")
+    if "dsn" in values and "dsn_file" in values:
+        raise ConfigError(f"{file} has both dsn and dsn_file; keep one of them")
+    return Settings(file, values)

@@ -36,6 +36,7 @@ COPIED = (
     "tests",
     "benchmarks",
     "deploy",
+    "docs",
     "pyproject.toml",
     "alembic.ini",
 )

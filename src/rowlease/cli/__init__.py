@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from rowlease.cli.config import config, defaults, name_variables, place_of_error
 from rowlease.cli.dashboard import dashboard
 from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
@@ -40,7 +41,8 @@ Exit codes:
 
 @click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rowlease")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """A job queue in one SQL table.
 
     \b
@@ -62,7 +64,9 @@ def cli() -> None:
       rowlease schedule list                    list schedules and their next firings
       rowlease psql                             open the database in psql
       rowlease url                              print the URL of the database
+      rowlease config show                      show settings, and where they come from
     """
+    context.default_map = defaults(cli)
 
 
 for command in (
@@ -82,8 +86,10 @@ for command in (
     psql,
     url,
     demo,
+    config,
 ):
     cli.add_command(command)
+name_variables(cli)
 
 
 def main() -> NoReturn:
@@ -96,7 +102,8 @@ def main() -> NoReturn:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "rowlease"
-        say(f"Error: {error.format_message().rstrip('.')}; see `{command} --help`")
+        place = place_of_error(error) if isinstance(error, click.BadParameter) else ""
+        say(f"Error: {error.format_message().rstrip('.')}{place}; see `{command} --help`")
         sys.exit(error.exit_code)
     except WrongFilter as error:
         click.echo(f"Error: {error}", err=True)  # three lines: the last two point at a part

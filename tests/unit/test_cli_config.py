@@ -1,0 +1,186 @@
+"""Options come from arguments, the environment or a TOML file, in this order; errors say where."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rowlease.cli import cli
+from rowlease.cli.config import commands, settable, variable
+from rowlease.config import CONFIG_VARIABLE, configured_dsn
+from rowlease.errors import ConfigError, RowleaseError
+
+#: Commands that print no data, or the output of another program.
+WITHOUT_JSON = {("dashboard",), ("exporter",), ("psql",), ("url",)}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("ROWLEASE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> str:
+    ran = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    return ran.output
+
+
+def shown(*arguments: str) -> dict[str, tuple[object, str]]:
+    """What `config show` prints: value and place by setting."""
+    rows = json.loads(run("config", "show", "--json", *arguments))
+    return {row["setting"]: (row["value"], row["source"]) for row in rows}
+
+
+def test_each_value_says_where_it_comes_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "rowlease.toml"
+    file.write_text(
+        'dsn = "postgresql://me:hunter2@db/app"\n[worker]\nconcurrency = 3\nprefetch = 4\n'
+        "[requests.list]\nlimit = 7\n[spark-enqueue]\nwriters = 2\n"
+    )
+    monkeypatch.setenv("ROWLEASE_WORKER_PREFETCH", "5")
+    found = shown()
+    assert found["worker.concurrency"] == (3, f"{file}: worker.concurrency")
+    assert found["worker.prefetch"] == ("5", "environment variable ROWLEASE_WORKER_PREFETCH")
+    assert found["requests.list.limit"] == (7, f"{file}: requests.list.limit")
+    assert found["spark-enqueue.writers"] == (2, f"{file}: spark-enqueue.writers")
+    assert found["dsn"] == ("postgresql://me:***@db/app", f"{file}: dsn")
+    assert "hunter2" not in run("config", "show", "--all")
+    assert shown("--all")["worker.executor"][1] == "default"
+
+
+@pytest.mark.parametrize(
+    ("argument", "environment", "file", "used"),
+    [
+        ("2", "3", "4", 2),
+        (None, "3", "4", 3),
+        (None, None, "4", 4),
+        (None, "", "4", 4),
+        (None, None, None, 50),
+    ],
+)
+def test_arguments_win_over_the_environment_and_that_over_the_file(
+    argument: str | None,
+    environment: str | None,
+    file: str | None,
+    used: int,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if file:
+        (folder / "rowlease.toml").write_text(f"[requests.list]\nlimit = {file}\n")
+    if environment is not None:
+        monkeypatch.setenv("ROWLEASE_REQUESTS_LIST_LIMIT", environment)
+    seen: list[int] = []
+    (command,) = [each for path, each in commands(cli) if path == ("requests", "list")]
+    monkeypatch.setattr(command, "callback", lambda **given: seen.append(given["limit"]))
+    run("requests", "list", *(["--limit", argument] if argument else []))
+    assert seen == [used]
+
+
+def test_the_table_of_a_pyproject_above_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pyproject.toml").write_text('[tool.rowlease]\ndsn = "postgresql://db/above"\n')
+    below = folder / "a" / "b"
+    below.mkdir(parents=True)
+    (below / "pyproject.toml").write_text("[tool.other]\n")
+    monkeypatch.chdir(below)
+    assert configured_dsn() == "postgresql://db/above"
+    (below / "rowlease.toml").write_text('dsn = "postgresql://db/here"\n')
+    assert configured_dsn() == "postgresql://db/here"
+    (folder / "mine.toml").write_text('dsn_file = "secret"\n')
+    (folder / "secret").write_text("postgresql://db/secret\n")
+    monkeypatch.setenv(CONFIG_VARIABLE, str(folder / "mine.toml"))
+    assert configured_dsn() == "postgresql://db/secret"
+    monkeypatch.setenv("ROWLEASE_DSN_FILE", str(folder / "secret"))
+    monkeypatch.setenv("ROWLEASE_DSN", "postgresql://db/environment")
+    assert configured_dsn() == "postgresql://db/environment"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[worker\n", "is not valid TOML"),
+        ("[worker]\nconcurency = 3\n", "worker.concurency .* did you mean concurrency"),
+        ("[workers]\n", "workers .* did you mean worker"),
+        ("[requests.lists]\n", "requests.lists .* did you mean list"),
+        ("worker = 3\n", r"worker .* must be a table: \[worker\]"),
+        ("[worker]\nburst = 1\n", "worker.burst .* it must be true or false"),
+        ("[worker]\nconcurrency = true\n", "worker.concurrency .* a string or a number"),
+        ("[enqueue]\nheader = 'a=b'\n", "enqueue.header .* it must be a list"),
+        ("[worker]\ndsn = 'x'\n", "worker.dsn .* belongs at the top"),
+        ("dsn = 3\n", "dsn .* must be a string"),
+        ("dsn = 'a'\ndsn_file = 'b'\n", "has both dsn and dsn_file"),
+    ],
+)
+def test_an_error_names_the_file_and_the_key(text: str, message: str, folder: Path) -> None:
+    file = folder / "rowlease.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=message) as raised:
+        run("config", "show")
+    assert str(file) in str(raised.value)
+
+
+def test_a_file_that_is_named_and_missing_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONFIG_VARIABLE, str(folder / "none.toml"))
+    with pytest.raises(RowleaseError, match=r"ROWLEASE_CONFIG is .*none\.toml, .* cannot be"):
+        run("depth")
+
+
+def rowlease(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from rowlease.cli import main; main()", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def test_a_value_that_an_option_refuses_says_where_it_comes_from(folder: Path) -> None:
+    (folder / "rowlease.toml").write_text('[requests.list]\nlimit = "many"\n')
+    ran = rowlease(folder, "requests", "list")
+    assert ran.returncode == 2
+    assert f"(from requests.list.limit in {folder / 'rowlease.toml'})" in ran.stderr
+    ran = rowlease(folder, "requests", "list", ROWLEASE_REQUESTS_LIST_LIMIT="0")
+    assert "(from the environment variable ROWLEASE_REQUESTS_LIST_LIMIT)" in ran.stderr
+    assert rowlease(folder, "requests", "list", "--limit", "0").stderr.count("(from") == 0
+
+
+def test_a_shell_completes_commands_and_options(folder: Path) -> None:
+    complete = {
+        "_ROWLEASE_COMPLETE": "bash_complete",
+        "COMP_CWORD": "1",
+        "COMP_WORDS": "rowlease sch",
+    }
+    assert rowlease(folder, **complete).stdout.strip() == "plain,schedule"
+    complete |= {"COMP_CWORD": "2", "COMP_WORDS": "rowlease depth --js"}
+    assert rowlease(folder, **complete).stdout.strip() == "plain,--json"
+
+
+def test_every_option_has_a_variable_of_its_own() -> None:
+    names = [variable(path, each) for path, command in commands(cli) for each in settable(command)]
+    assert len(names) == len(set(names)) > 100
+
+
+def test_every_command_that_prints_data_can_print_json() -> None:
+    without = {
+        path
+        for path, command in commands(cli)
+        if not any("--json" in each.opts for each in command.params)
+    }
+    assert without == WITHOUT_JSON
+    assert isinstance(cli, click.Group)
