@@ -1,0 +1,1 @@
+"""Connects rowlease with frameworks. Each module needs its framework, and imports nothing else."""

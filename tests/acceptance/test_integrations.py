@@ -1,0 +1,348 @@
+"""The integrations, run with the real frameworks.
+
+Frameworks that need another interpreter run there: ROWLEASE_TEST_DJANGO6_PYTHON (with Django 6) and
+ROWLEASE_TEST_AIRFLOW_PYTHON (with Airflow 3) name one that has rowlease installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import fastapi
+import httpx
+import pytest
+
+from rowlease import AsyncClient, task
+from rowlease.integrations.fastapi import Rowlease
+from rowlease.testing import drain_async
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+def interpreter(variable: str, framework: str) -> str:
+    """The interpreter that has a framework; else the test is skipped."""
+    found = os.environ.get(variable)
+    if not found:
+        pytest.skip(f"{variable} names no Python with {framework}")
+    return found
+
+
+def run(python: str, folder: Path, *arguments: str, **environment: str) -> str:
+    """Run Python in a folder; what it prints."""
+    ran = subprocess.run(
+        [python, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+# -- FastAPI ---------------------------------------------------------------------------------------
+
+
+@task
+async def double(number: int) -> int:
+    return 2 * number
+
+
+def test_an_application_opens_the_client_and_endpoints_get_it(dsn: str) -> None:
+    rowlease = Rowlease(dsn)
+    app = fastapi.FastAPI(lifespan=rowlease.lifespan)
+
+    # The parameter has a default, because FastAPI cannot resolve an annotation with a local name.
+    @app.post("/double/{number}")
+    async def ask(number: int, client: AsyncClient = fastapi.Depends(rowlease)) -> int:  # noqa: B008
+        handle = await client.enqueue(double, number)
+        await drain_async(client, [double])
+        return await handle.result()
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://app") as browser,
+        ):
+            answer = await browser.post("/double/21")
+            assert (answer.status_code, answer.json()) == (200, 42)
+
+    asyncio.run(main())
+
+
+# -- Django ----------------------------------------------------------------------------------------
+
+SETTINGS = """
+    from importlib.util import find_spec
+    import os
+    from urllib.parse import urlsplit, unquote
+
+    url = urlsplit(os.environ["SITE_DSN"])
+    DATABASES = {"default": {
+        "ENGINE": "django.db.backends.postgresql", "NAME": url.path[1:], "HOST": url.hostname,
+        "PORT": url.port, "USER": unquote(url.username), "PASSWORD": unquote(url.password or ""),
+    }}
+    INSTALLED_APPS = ["shop"] + ([] if find_spec("django.tasks") else ["django_tasks"])
+    USE_TZ = True
+    SECRET_KEY = "x"
+    TASKS = {"default": {
+        "BACKEND": "rowlease.integrations.django_tasks.RowleaseBackend",
+        "QUEUES": ["default", "mail"],
+    }}
+"""
+TASKS = """
+    try:
+        from django.tasks import task
+    except ModuleNotFoundError:
+        from django_tasks import task
+
+
+    @task
+    def add(a, b=1):
+        return {"sum": a + b}
+
+
+    @task(priority=100, queue_name="mail")
+    async def send(to):
+        return f"sent to {to}"
+
+
+    @task(takes_context=True)
+    def fail(context, why):
+        if context.attempt >= 1:
+            raise ValueError(why)
+"""
+PROGRAM = """
+    import json, sys
+    from datetime import timedelta
+    import django
+    django.setup()
+    from django.core.management import call_command
+    from django.db import transaction
+    from django.utils import timezone
+    from shop.tasks import add, fail, send
+
+    call_command("check", stdout=sys.stderr)
+    if sys.argv[1] == "enqueue":
+        results = [add.enqueue(2, b=3), send.enqueue("a@b.c"), fail.enqueue("no luck")]
+        later = add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1)
+        with transaction.atomic():
+            add.enqueue(4)
+            transaction.set_rollback(True)
+        with transaction.atomic():
+            results.append(add.enqueue(5))
+        results.append(later)
+        assert [str(each.status) for each in results] == ["READY"] * 5
+        print(json.dumps([each.id for each in results]))
+    else:
+        tasks = [add, send, fail, add, add]
+        found = [one.get_result(id) for one, id in zip(tasks, json.loads(sys.argv[2]))]
+        print(json.dumps([{
+            "status": str(each.status), "attempts": each.attempts,
+            "value": each.return_value if each.status == "SUCCESSFUL" else None,
+            "errors": [error.exception_class.__name__ for error in each.errors],
+            "finished": each.finished_at is not None, "args": each.args, "kwargs": each.kwargs,
+        } for each in found]))
+        for wrong in ("999999", "no number"):
+            try:
+                add.get_result(wrong)
+            except Exception as error:
+                assert type(error).__name__ == "TaskResultDoesNotExist", error
+            else:
+                raise AssertionError(wrong)
+"""
+
+
+@pytest.mark.parametrize("django", ["5.2", "6"])
+def test_djangos_tasks_are_requests(django: str, tmp_path: Path, dsn: str, sql: Sql) -> None:
+    if django == "6":
+        python = interpreter("ROWLEASE_TEST_DJANGO6_PYTHON", "Django 6")
+    else:
+        pytest.importorskip("django_tasks")
+        python = sys.executable
+    app = tmp_path / "shop"
+    app.mkdir()
+    for file, text in {
+        "shop/__init__.py": "",
+        "shop/tasks.py": TASKS,
+        "site_settings.py": SETTINGS,
+        "program.py": PROGRAM,
+    }.items():
+        (tmp_path / file).write_text(dedent(text))
+    environment = {"DJANGO_SETTINGS_MODULE": "site_settings", "SITE_DSN": dsn, "ROWLEASE_DSN": dsn}
+    sql("select rowlease.configure_queue('default', '{\"max_attempts\": 1}')")
+    sql("select rowlease.configure_queue('mail')")
+    ids = run(python, tmp_path, "program.py", "enqueue", **environment)
+    assert sql(
+        "select payload ->> 'task', priority, queue_name from rowlease.queue order by 1, 2"
+    ) == [
+        ("shop.tasks.add", 4, "default"),
+        ("shop.tasks.add", 4, "default"),
+        ("shop.tasks.add", 4, "default"),
+        ("shop.tasks.fail", 4, "default"),
+        ("shop.tasks.send", 9, "mail"),
+    ]
+    module = "rowlease.integrations.django_tasks"
+    worker = (
+        "-m",
+        "rowlease",
+        "worker",
+        module,
+        "--queue",
+        "default",
+        "--queue",
+        "mail",
+        "--burst",
+    )
+    run(python, tmp_path, *worker, **environment)
+    added, sent, failed, again, later = json.loads(
+        run(python, tmp_path, "program.py", "read", ids, **environment)
+    )
+    assert (added["status"], added["value"], added["args"], added["kwargs"]) == (
+        "SUCCESSFUL",
+        {"sum": 5},
+        [2],
+        {"b": 3},
+    )
+    assert (sent["status"], sent["value"]) == ("SUCCESSFUL", "sent to a@b.c")
+    assert (failed["status"], failed["errors"], failed["attempts"]) == ("FAILED", ["ValueError"], 1)
+    assert (again["value"], later["status"]) == ({"sum": 6}, "READY")
+    assert [each["finished"] for each in (added, failed, later)] == [True, True, False]
+
+
+# -- Airflow ---------------------------------------------------------------------------------------
+
+DAG = """
+    import asyncio, json, sys, threading
+    from types import SimpleNamespace
+    from airflow.sdk.exceptions import TaskDeferred
+    from airflow.exceptions import AirflowException
+    from rowlease import Client, Worker, task
+    from rowlease.integrations.airflow import EnqueueOperator, ResultTrigger
+
+    @task
+    def double(number: int) -> int:
+        if number < 0:
+            raise ValueError("too small")
+        return 2 * number
+
+    def context(name):
+        instance = SimpleNamespace(dag_id="d", run_id="r", task_id=name, map_index=-1)
+        return {"ti": instance}
+
+    def work():
+        with Client() as client:
+            Worker(client.store, [double], executor="thread", burst=True).run()
+
+    def operator(name, number, **options):
+        return EnqueueOperator(
+            task_id=name, kind="double", payload={"number": number}, max_attempts=1, **options
+        )
+
+    async def first(trigger):
+        async for event in trigger.run():
+            return event.payload
+
+    enqueued = operator("once", 1, wait=False)
+    ids = [enqueued.execute(context("once")) for _ in range(2)]
+    assert ids[0] == ids[1], ids  # a second try finds the first one's request
+
+    deferred = operator("later", 4, deferrable=True)
+    try:
+        deferred.execute(context("later"))
+    except TaskDeferred as stop:
+        path, arguments = stop.trigger.serialize()
+        assert path == "rowlease.integrations.airflow.ResultTrigger", path
+        trigger = ResultTrigger(**arguments)
+    bad = operator("bad", -1, deferrable=True)
+    try:
+        bad.execute(context("bad"))
+    except TaskDeferred as stop:
+        bad_trigger = stop.trigger
+
+    threading.Timer(0.1, work).start()
+    event = asyncio.run(first(trigger))
+    assert deferred.execute_complete({}, event) == 8, event
+    event = asyncio.run(first(bad_trigger))
+    try:
+        bad.execute_complete({}, event)
+    except AirflowException as error:
+        assert "too small" in str(error), error
+    else:
+        raise AssertionError(event)
+    waiting = operator("wait", 21)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(waiting.execute(context("wait"))))
+    thread.start()
+    while thread.is_alive():
+        work()
+    assert answers == [42], answers
+    killed = operator("killed", 1, wait=False)
+    killed.execute(context("killed"))
+    killed.on_kill()
+    with Client() as client:
+        print(client.get(killed._request_id).status())
+"""
+
+
+def test_airflows_operator_enqueues_once_and_waits(tmp_path: Path, dsn: str, sql: Sql) -> None:
+    python = interpreter("ROWLEASE_TEST_AIRFLOW_PYTHON", "Airflow 3")
+    (tmp_path / "program.py").write_text(dedent(DAG))
+    environment = {"ROWLEASE_DSN": dsn, "AIRFLOW_HOME": str(tmp_path / "airflow")}
+    printed = run(python, tmp_path, "program.py", **environment)
+    assert printed.splitlines()[-1] == "Cancelled"
+    assert sql("select dedup_key from rowlease.requests order by request_id limit 1") == [
+        ("airflow/d/r/once/-1",)
+    ]
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_the_programs_of_the_page_run(repository: Path, tmp_path: Path, dsn: str, sql: Sql) -> None:
+    page = (repository / "docs" / "integrations.md").read_text()
+    web, _, images, flights, events = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    compile(flights, "flights.py", "exec")  # it needs a provider of Airflow
+    for name, text in {"web": web, "events": events, "images": images}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    ask = """
+        from fastapi.testclient import TestClient
+        from web import app
+        with TestClient(app) as browser:
+            assert browser.post("/images/a.png").json() == 1
+    """
+    insert = """
+        import os
+        import sqlalchemy as sa
+        from sqlalchemy.orm import Session
+        from events import Base, Image, client
+        engine = sa.create_engine(os.environ["ROWLEASE_DSN"].replace(":", "+psycopg:", 1))
+        Base.metadata.create_all(engine)
+        with client:
+            for path, commits in (("b.png", True), ("c.png", False)):
+                with Session(engine) as session:
+                    session.add(Image(path=path))
+                    session.flush()
+                    session.commit() if commits else session.rollback()
+    """
+    for program in (ask, insert):
+        run(sys.executable, tmp_path, "-c", dedent(program), ROWLEASE_DSN=dsn)
+    assert sql("select kind, payload ->> 'path' from rowlease.queue order by request_id") == [
+        ("resize", "a.png"),
+        ("index", "b.png"),
+    ]
+    if python := os.environ.get("ROWLEASE_TEST_AIRFLOW_PYTHON"):
+        home = str(tmp_path / "airflow")
+        code = "import images; d = images.images(); assert list(d.task_ids) == ['resize']"
+        run(python, tmp_path, "-c", code, AIRFLOW_HOME=home)
