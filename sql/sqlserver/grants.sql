@@ -7,6 +7,7 @@
 --           tables because everything has one owner (ownership chaining), and no role can use what
 --           is not granted here.
 grant select, insert on rowlease.Inbox to rowlease_producer;
+grant select, insert on rowlease.StagingInbox to rowlease_producer;
 grant insert on rowlease.Staging to rowlease_producer;
 grant execute on rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.contract import sqlserver
 from tests.spark.jvm import LEAN
 
 
@@ -34,7 +33,7 @@ def spark(event_log: Path) -> Iterator[Any]:
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": event_log.as_uri(),
             },
-            dsn=None if sqlserver.missing() else "mssql://localhost/any",
+            dsn="mssql://localhost/any",  # for its driver, beside PostgreSQL's
         )
     except ConfigError as error:
         pytest.skip(f"Spark cannot start here: {error}")

@@ -35,7 +35,7 @@ def staged(frame: Any, dsn: str) -> tuple[str, Any]:
     if "due_time" in frame.columns:
         frame = frame.withColumn("due_time", _utc_wall_clock("due_time"))
     names = {name: "".join(part.capitalize() for part in name.split("_")) for name in frame.columns}
-    return "rowlease.Staging", frame.withColumnsRenamed(names)
+    return "rowlease.StagingInbox", frame.withColumnsRenamed(names)
 
 
 def _utc_wall_clock(column: str) -> Any:

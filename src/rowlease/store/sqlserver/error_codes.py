@@ -31,6 +31,18 @@ LOCK_TIMEOUT = 1222
 RECORD = re.compile(
     r"\[(\w{5})\] ((?:\[[^\]]*\])*)(.*?) \((-?\d+)\)(?: \((SQL\w+)\))?(?=; \[\w{5}\] |$)", re.DOTALL
 )
+#: What the server says in some errors, and their numbers. Microsoft's JDBC driver reports an error
+#: of a bulk copy by its text alone, without SQLSTATE and number.
+TEXTS = {
+    "deadlock victim": DEADLOCK,
+    "Lock request time out period exceeded": LOCK_TIMEOUT,
+    "permission was denied": 229,
+    "transaction log for database": 9002,
+    "Could not allocate space": 1105,
+    "would be truncated": 2628,
+    "Connection reset": 64,
+    "connection is closed": 64,
+}
 
 
 class OdbcError(NamedTuple):
@@ -109,6 +121,8 @@ def our_error(error: BaseException, where: str, *, migrating: bool = False) -> R
 
 def jdbc_error(state: str, number: int, text: str, where: str) -> RowleaseError:
     """The exception for an error of the JDBC driver, from its codes and first line."""
+    if not state and not number:
+        number = next((TEXTS[said] for said in TEXTS if said in text), 0)
     return _our_error(OdbcError(state, number, text, in_connecting=False), where)
 
 
