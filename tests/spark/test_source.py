@@ -240,10 +240,36 @@ def test_what_was_written_is_read_back(
     row = history.orderBy("request_id").first()
     assert (row.payload, row.result, row.num_attempts) == ('{"id":0}', '{"done": true}', 1)
     assert row.completion_time >= row.requested_time
-    with pytest.raises(
-        PySparkException, match="option table is 'nope'; the tables are queue, history"
+    assert read(status="Complete, Pending", columns="kind, status").dtypes == [
+        ("kind", "string"), ("status", "string"),
+    ]  # fmt: skip
+    assert read(status="Complete, Pending", load_id="x").count() == 1000
+    for option, value, says in (
+        ("table", "nope", "option table is 'nope'; the tables are queue, history"),
+        ("columns", "kind, nope", "requests have no column 'nope'; they have request_id,"),
+        ("status", "Done", "'Done' is not a status; the statuses are Scheduled"),
     ):
-        read(table="nope")
+        with pytest.raises(PySparkException, match=says):
+            read(**{option: value}).count()
+
+
+def test_values_are_read_back_as_they_are(spark: Any, dsn: str, sql: Sql) -> None:
+    """Among them what CSV and time zones could change."""
+    texts = ["", "\\N", "null", 'a"b,c', "line\nbreak\r\n", "北京 \U0001f6eb", "\\.", None]
+    for text in texts:
+        sql(
+            "insert into rowlease.queue (queue_name, kind, status, priority, requested_time,"
+            " due_time, max_attempts, dedup_key, payload) values ('default', 'k', 'Scheduled', 3,"
+            " '1969-12-31 23:59:59.999999+00', '2026-03-29 03:30:00.123456+02', 5, %s, %s)",
+            (text, json.dumps({"t": text})),
+        )
+    rows = spark.read.format("rowlease").options(dsn=dsn, partitions=2).load()
+    found = rows.orderBy("request_id").collect()
+    assert [row.dedup_key for row in found] == texts
+    assert [json.loads(row.payload)["t"] for row in found] == texts
+    times = rows.selectExpr("unix_micros(requested_time)", "unix_micros(due_time)").first()
+    assert list(times) == [-1, 1774747800123456]
+    assert (found[0].priority, found[0].group_blocked, found[0].locked_time) == (3, False, None)
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["the lane", "staging"])

@@ -15,7 +15,7 @@ FETCH_SIZE = 10_000
 #: The statuses of requests in the queue.
 LIVE_STATUSES = ("Scheduled", "Pending", "Processing", "Failed")
 #: The statuses of requests in the history.
-FINAL_STATUSES = ("Complete", "Cancelled")
+FINAL_STATUSES = frozenset({"Complete", "Cancelled"})
 
 
 def read_requests(
@@ -103,18 +103,28 @@ def _selection(
         conditions.append(f"load_id = {literal(load_id)}")
     if status is None:
         return "rowlease.requests", conditions
-    wanted = {status} if isinstance(status, str) else set(status)
-    if unknown := wanted - set(LIVE_STATUSES) - set(FINAL_STATUSES):
-        known = ", ".join((*LIVE_STATUSES, *FINAL_STATUSES))
-        raise InvalidRequest(f"{min(unknown)!r} is not a status; the statuses are {known}")
-    if not wanted:
-        raise InvalidRequest("status is empty; leave it out to read all requests")
+    wanted = statuses([status] if isinstance(status, str) else status)
     conditions.append(f"status in ({', '.join(literal(word) for word in sorted(wanted))})")
     # The history alone has all finished requests.
     return (
-        "rowlease.queue_history" if wanted <= set(FINAL_STATUSES) else "rowlease.requests",
+        "rowlease.queue_history" if wanted <= FINAL_STATUSES else "rowlease.requests",
         conditions,
     )
+
+
+def statuses(given: Iterable[str]) -> set[str]:
+    """The statuses, which must exist.
+
+    Raises:
+        InvalidRequest: there is none, or one is unknown.
+    """
+    wanted = set(given)
+    if unknown := wanted - set(LIVE_STATUSES) - FINAL_STATUSES:
+        known = ", ".join((*LIVE_STATUSES, *sorted(FINAL_STATUSES)))
+        raise InvalidRequest(f"{min(unknown)!r} is not a status; the statuses are {known}")
+    if not wanted:
+        raise InvalidRequest("status is empty; leave it out to read all requests")
+    return wanted
 
 
 def _query(spark: Any, options: dict[str, str], query: str) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from rowlease.spark.arrow_csv import from_csv
 from rowlease.store import IdRange, Window, bulk_store
 
 _COLUMNS = {
@@ -23,15 +24,12 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _schema(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-
-
-#: The columns of the tables that can be read. `requests` is the queue and the history together.
-SCHEMAS = {
-    "queue": _schema(_COLUMNS),
-    "history": _schema({**_COLUMNS, "result": "string"}),
-    "requests": _schema({**_COLUMNS, "result": "string"}),
+#: The columns of the tables that can be read, with their types. `requests` is the queue and the
+#: history together.
+COLUMNS = {
+    "queue": _COLUMNS,
+    "history": {**_COLUMNS, "result": "string"},
+    "requests": {**_COLUMNS, "result": "string"},
 }
 TABLES = {"queue": "queue", "history": "queue_history", "requests": "requests"}
 APPLICATION = "rowlease spark"
@@ -42,9 +40,10 @@ class RequestReader(DataSourceReader):
 
     Args:
         table: a key of `SCHEMAS`.
-        equal: the value that rows must have in each of these columns.
+        schema: the columns to read, a StructType.
+        equal: for each of these columns, the values that a row may have.
         count: the number of ranges of ids.
-        columns: SQL expressions to read; None means all columns.
+        expressions: SQL for columns that the table does not have under their names.
         window: the range of times to read; None means all times.
     """
 
@@ -52,18 +51,19 @@ class RequestReader(DataSourceReader):
         self,
         dsn: str,
         table: str,
-        equal: Mapping[str, str],
+        schema: Any,
+        equal: Mapping[str, Collection[str]],
         count: int,
-        columns: Sequence[str] | None = None,
+        expressions: Mapping[str, str] | None = None,
         window: Window | None = None,
     ) -> None:
         self._dsn = dsn
         self._table = TABLES[table]
+        self._schema = schema
         self._equal = dict(equal)
         self._count = count
-        names = [*_COLUMNS, *([] if table == "queue" else ["result"])]
-        texts = ("payload", "headers", "result")
-        self._columns = columns or [f"{n}::text" if n in texts else n for n in names]
+        known = expressions or {}
+        self._columns = [known.get(name, f'"{name}"') for name in schema.names]
         self._window = window
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -71,7 +71,11 @@ class RequestReader(DataSourceReader):
             found = store.id_ranges(self._table, self._equal, self._count, self._window)
         return [InputPartition(tuple(each)) for each in found]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow batches: Spark takes them as they are, where it converts tuples one by one."""
+        part = IdRange(*partition.value)
         with closing(bulk_store(self._dsn, APPLICATION)) as store:
-            part = IdRange(*partition.value)
-            yield from store.read_range(self._table, self._columns, self._equal, part, self._window)
+            for block in store.read_range(
+                self._table, self._columns, self._equal, part, self._window
+            ):
+                yield from from_csv(block, self._schema)

@@ -16,19 +16,14 @@ from rowlease.spark.source_reader import RequestReader
 from rowlease.store import Window
 
 OPTIONS = {"dsn", "table", "queue", "since", "until", "partitions"}
-#: The type of each column, and the SQL expression for it. Only the first line of an error is read.
-COLUMNS = {
-    "queue_name": ("string", "queue_name"),
-    "kind": ("string", "kind"),
-    "status": ("string", "status"),
-    "priority": ("int", "priority"),
-    "requested_time": ("timestamp", "requested_time"),
-    "due_time": ("timestamp", "due_time"),
-    "locked_time": ("timestamp", "locked_time"),
-    "completion_time": ("timestamp", "completion_time"),
-    "num_attempts": ("int", "num_attempts"),
-    "error": ("string", "left(split_part(last_error, chr(10), 1), 300)"),
-}
+#: The columns.
+SCHEMA = (
+    "queue_name string, kind string, status string, priority int, requested_time timestamp,"
+    " due_time timestamp, locked_time timestamp, completion_time timestamp, num_attempts int,"
+    " error string"
+)
+#: SQL for columns that are not in the table. Only the first line of an error is read.
+EXPRESSIONS = {"error": "left(split_part(last_error, chr(10), 1), 300)"}
 
 
 def register_times(spark: Any) -> None:
@@ -44,7 +39,7 @@ class TimesSource(RowleaseSource):
         return "rowlease-times"
 
     def schema(self) -> str:
-        return ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
+        return SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Options: dsn, table (queue or history), queue, since, until, partitions."""
@@ -56,8 +51,9 @@ class TimesSource(RowleaseSource):
         return RequestReader(
             self._dsn(),
             table,
-            {} if queue is None else {"queue_name": queue},
+            schema,
+            {} if queue is None else {"queue_name": [queue]},
             int(self.options.get("partitions", "8")),
-            [expression for _, expression in COLUMNS.values()],
+            EXPRESSIONS,
             Window(self.options.get("since"), self.options.get("until")),
         )

@@ -1,15 +1,15 @@
 """Writes and reads many rows at once, without routines.
 
-Rows are written to the tables `lane` and `staging` by COPY, and read with cursors. No worker sees
+Rows are written to the tables `lane` and `staging` by COPY, and read by COPY, too. No worker sees
 the rows of a load before `promote`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rowlease.store.store import Store
 
@@ -56,20 +56,31 @@ class BulkStore(Store):
 
     @abstractmethod
     def id_ranges(
-        self, table: str, equal: Mapping[str, str], count: int, window: Window | None = None
+        self,
+        table: str,
+        equal: Mapping[str, Collection[str]],
+        count: int,
+        window: Window | None = None,
     ) -> list[IdRange]:
-        """Divide the ids of matching requests into ranges of about equal size."""
+        """Divide the ids of matching requests into ranges of about equal size.
+
+        Args:
+            equal: for each of these columns, the values that a row may have.
+        """
 
     @abstractmethod
     def read_range(
         self,
         table: str,
         columns: Sequence[str],
-        equal: Mapping[str, str],
+        equal: Mapping[str, Collection[str]],
         part: IdRange,
         window: Window | None = None,
-    ) -> Iterator[tuple[Any, ...]]:
-        """The rows of one range, read in one snapshot and fetched in blocks."""
+    ) -> Iterator[bytes]:
+        """The rows of one range, read in one snapshot, as CSV; each block has whole rows.
+
+        A null is an empty field, and an empty string is quoted. Times are in UTC.
+        """
 
     @abstractmethod
     def now(self) -> datetime:

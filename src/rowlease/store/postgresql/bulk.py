@@ -1,8 +1,8 @@
-"""Writes and reads many rows at once on PostgreSQL, by COPY and server-side cursors."""
+"""Writes and reads many rows at once on PostgreSQL, by COPY."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, cast
@@ -16,8 +16,8 @@ from rowlease.store.bulk import BulkStore, IdRange, Window
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
 
-#: The number of rows that one fetch reads.
-FETCHED = 5_000
+#: The size from which a block that is read is passed on, in bytes.
+BLOCK = 1 << 20
 #: The condition for unfinished requests in the view `requests`, which also has the history.
 UNFINISHED = "status in ('Scheduled', 'Pending', 'Processing', 'Failed')"
 #: The time of a request that a `Window` selects by, for each table. For the history it must be the
@@ -41,7 +41,11 @@ class PostgresBulkStore(PostgresStore, BulkStore):
                 raise InvalidRequest("a payload is not JSON; nothing was enqueued") from error
 
     def id_ranges(
-        self, table: str, equal: Mapping[str, str], count: int, window: Window | None = None
+        self,
+        table: str,
+        equal: Mapping[str, Collection[str]],
+        count: int,
+        window: Window | None = None,
     ) -> list[IdRange]:
         ends = ["min(request_id)", "max(request_id)"]
         query, values = _selection(table, ends, equal, IdRange(0, None), window)
@@ -56,16 +60,25 @@ class PostgresBulkStore(PostgresStore, BulkStore):
         self,
         table: str,
         columns: Sequence[str],
-        equal: Mapping[str, str],
+        equal: Mapping[str, Collection[str]],
         part: IdRange,
         window: Window | None = None,
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[bytes]:
         if part.first is None:
             return
         query, values = _selection(table, columns, equal, part, window)
-        with self._bulk() as connection, connection.cursor("rowlease") as cursor:
-            cursor.itersize = FETCHED
-            yield from cursor.execute(query, values)
+        command = sql.SQL("copy ({}) to stdout (format csv)").format(query)
+        block = bytearray()
+        with self._bulk() as connection:
+            connection.execute("set local timezone = 'UTC'")
+            connection.execute("set local datestyle = 'ISO'")
+            with connection.cursor().copy(command, values) as rows:
+                for row in rows:
+                    block += row
+                    if len(block) >= BLOCK:
+                        yield bytes(block)
+                        block.clear()
+        yield bytes(block)
 
     def now(self) -> datetime:
         ((now,),) = self._call("now")
@@ -79,7 +92,7 @@ class PostgresBulkStore(PostgresStore, BulkStore):
 def _selection(
     table: str,
     expressions: Sequence[str],
-    equal: Mapping[str, str],
+    equal: Mapping[str, Collection[str]],
     part: IdRange,
     window: Window | None,
 ) -> tuple[sql.Composed, dict[str, Any]]:
@@ -94,13 +107,15 @@ def _selection(
     if part.last is not None:
         conditions.append(sql.SQL("request_id <= %(last)s"))
     named = [
-        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in equal
+        sql.SQL("{} = any({})").format(sql.Identifier(name), sql.Placeholder(name))
+        for name in equal
     ]
     query = sql.SQL("select {} from rowlease.{} where {}").format(
         sql.SQL(", ").join(sql.SQL(each) for each in expressions),
         sql.Identifier("requests" if table == "queue" else table),
         sql.SQL(" and ").join([*conditions, *named]),
     )
+    values = {name: list(allowed) for name, allowed in equal.items()}
     return query, {
-        **equal, "first": part.first, "last": part.last, "since": since, "until": until,
+        **values, "first": part.first, "last": part.last, "since": since, "until": until,
     }  # fmt: skip
