@@ -302,6 +302,8 @@ create table rowlease.load (
 );
 -- Few loads are not promoted, but the table of all loads only grows.
 create index load_staging on rowlease.load (reported_time) where status = 'Staging';
+create index load_stream on rowlease.load (promoted_time)
+  where columns like 'query %' and not in_lane;
 create index load_in_lane on rowlease.load (queue_name) where in_lane;
 create unique index load_live_run on rowlease.load (run_number) where status = 'Staging' or in_lane;
 

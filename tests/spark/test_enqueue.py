@@ -467,3 +467,20 @@ def test_headers_are_a_dict_or_a_column(keyed: bool, spark: Any, dsn: str, sql: 
     ]
     with pytest.raises(InvalidRequest, match="headers"):
         enqueue(rows, dsn, queue="default", kind="k", headers="id")
+
+
+def test_times_of_a_payload_keep_their_microseconds(spark: Any, dsn: str, sql: Sql) -> None:
+    frame = spark.sql(
+        "select timestamp'1969-12-31 23:59:59.999999Z' as at,"
+        " timestamp_ntz'2026-03-29 01:30:00.123456' as local, 12345678901234567890 as id"
+    )
+    enqueue(frame, dsn, queue="default", kind="k", dedup_key="id", load_id="x")
+    assert sql("select payload::text, dedup_key from rowlease.queue") == [
+        (
+            '{"at":"1969-12-31T23:59:59.999999Z","local":"2026-03-29T01:30:00.123456",'
+            '"id":12345678901234567890}',
+            "12345678901234567890",
+        )
+    ]
+    with pytest.raises(InvalidRequest, match=r"was enqueued from other columns: .* kind 'k', not"):
+        enqueue(frame, dsn, queue="default", kind="other", dedup_key="id", load_id="x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -251,6 +252,15 @@ def test_what_was_written_is_read_back(
     ):
         with pytest.raises(PySparkException, match=says):
             read(**{option: value}).count()
+
+
+def test_a_new_session_and_a_thread_find_the_format_unregistered(spark: Any, dsn: str) -> None:
+    def count() -> int:
+        rows = spark.newSession().read.format("rowlease").options(dsn=dsn, partitions=1)
+        return int(rows.load().count())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(count).result() == 0
 
 
 def test_values_are_read_back_as_they_are(spark: Any, dsn: str, sql: Sql) -> None:

@@ -80,6 +80,31 @@ def test_the_formats_own_stream_writer_enqueues_each_batch_once(
     assert sql("select count(*) from rowlease.staging") == [(0,)]
 
 
+@pytest.mark.parametrize("way", ["format", "batch_sink"])
+def test_a_stream_with_a_new_checkpoint_is_refused(
+    spark: Any, dsn: str, sql: Sql, tmp_path: Path, way: str
+) -> None:
+    """Its first batch has the number of a batch that was enqueued; its rows would be lost."""
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.json").write_text('{"payload": "{}"}\n')
+
+    def run(checkpoint: str) -> None:
+        writer = spark.readStream.schema("payload string").json(source.as_uri()).writeStream
+        given = {"dsn": dsn, "queue": "default", "kind": "k", "stream": "numbers"}
+        if way == "format":
+            writer = writer.format("rowlease").options(**given)
+        else:
+            writer = writer.foreachBatch(batch_sink(**given))
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run("one")
+    with pytest.raises(Exception, match="give the stream another name, or go on with its old che"):
+        run("two")
+    assert sql("select count(*) from rowlease.requests") == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("options", "overwrite", "says"),
     [

@@ -15,6 +15,15 @@ from rowlease.store.bulk import LANE
 #: The largest priority that the column can store. `promote` clamps to the queue's maximum.
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+#: The types that a key may have.
+KEYS = ("string", *INTEGERS, "decimal")
+#: How a payload is written as JSON. It becomes keyword arguments, so it must include nulls. By
+#: default, Spark would cut times to milliseconds.
+AS_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 #: The columns that rows of the lane can have. A frame with other columns goes into `staging`.
 FOR_LANE = {"kind", "priority", "payload", "headers"}
 
@@ -48,8 +57,8 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
     if given.priority is not None:
         columns.append(priority_column(df, given.priority))
     for argument, source, types in (
-        ("dedup_key", given.dedup_key, ("string", *INTEGERS)),
-        ("group_key", given.group_key, ("string", *INTEGERS)),
+        ("dedup_key", given.dedup_key, KEYS),
+        ("group_key", given.group_key, KEYS),
         ("due_time", given.due_time, ("timestamp",)),
     ):
         if source is not None:
@@ -119,8 +128,7 @@ def payload_column(df: Any, given: Any) -> Any:
     column = payload_source(df, given)
     if type_name(df, column) == "string":
         return column
-    # The payload becomes keyword arguments, so it must include nulls.
-    return F.to_json(column, {"ignoreNullFields": "false"}).alias("payload")
+    return F.to_json(column, AS_JSON).alias("payload")
 
 
 def payload_source(df: Any, given: Any) -> Any:
@@ -135,14 +143,15 @@ def payload_source(df: Any, given: Any) -> Any:
     return checked(df, "payload", whole, ("struct",))
 
 
-def described(df: Any, payload: Any, columns: list[Any]) -> str:
+def described(df: Any, payload: Any, columns: list[Any], kind: Any) -> str:
     """The columns and types of a load, as a string that is the same in every run."""
-    return schema_text(df.select(payload_source(df, payload), *columns[1:]).schema)
+    return schema_text(df.select(payload_source(df, payload), *columns[1:]).schema, kind)
 
 
-def schema_text(schema: Any) -> str:
-    """The columns and types of a schema."""
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+def schema_text(schema: Any, kind: Any) -> str:
+    """The columns and types of a schema, and the kind if it is the same for all rows."""
+    columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema]
+    return ", ".join([*columns, *([f"kind {kind!r}"] if isinstance(kind, str) else [])])
 
 
 def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:

@@ -138,3 +138,17 @@ def _is_sql_exception(kind: Any) -> bool:
             return True
         kind = kind.getSuperclass()
     return False
+
+
+def check_session(spark: Any) -> None:
+    """Check that a session has a JVM of its own, before anything is begun.
+
+    Raises:
+        ConfigError: it is a session of Spark Connect.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise ConfigError(
+            "this is a session of Spark Connect, which has no JVM of its own; write with "
+            'df.write.format("rowlease") and read with spark.read.format("rowlease"), or start '
+            "a session that is not remote"
+        )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
-from rowlease.spark.jdbc import connection_options, database_errors, literal
+from rowlease.spark.jdbc import check_session, connection_options, database_errors, literal
 from rowlease.store import is_sqlserver
 
 #: The number of rows in one fetch. By default, PostgreSQL's driver reads a whole partition into
@@ -57,6 +57,7 @@ def read_requests(
     """
     from pyspark.sql import functions as F
 
+    check_session(spark)
     partitions = spark.sparkContext.defaultParallelism if partitions is None else partitions
     if partitions < 1:
         raise ConfigError(f"partitions must be 1 or more, not {partitions}")

@@ -25,7 +25,13 @@ from rowlease.spark.columns import (
     in_the_lane,
     staging_columns,
 )
-from rowlease.spark.jdbc import connection_options, database_errors, staged, writing_options
+from rowlease.spark.jdbc import (
+    check_session,
+    connection_options,
+    database_errors,
+    staged,
+    writing_options,
+)
 from rowlease.spark.progress import reported
 from rowlease.spark.promotion import Staged, heard, promoted
 from rowlease.store import Producing, is_sqlserver, open_store
@@ -105,11 +111,12 @@ def enqueue(
         QueueFull: the load does not fit into the queue's capacity. Nothing was enqueued.
         LoadLost: a later run with this load id has taken the load over. Nothing of this run was
             enqueued.
-        ConfigError: the DSN cannot be read, or the session has no JDBC driver.
+        ConfigError: the DSN cannot be read, or the session has no JDBC driver or no JVM.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: the database refused a call or
             cannot be reached. Nothing was enqueued, unless the answer to the promotion was lost
             three times: call again with the same load id.
     """
+    check_session(df.sparkSession)
     if not isinstance(queue, str) or not queue:
         raise InvalidRequest("queue must be the name of a queue")
     if writers is not None and (isinstance(writers, bool) or writers < 1):
@@ -129,7 +136,7 @@ def enqueue(
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(closing(open_store(dsn, application_name="rowlease spark")))
-        opened, made_of = store, described(df, payload, columns)
+        opened, made_of = store, described(df, payload, columns, kind)
 
         def staged_and_promoted() -> Promoted:
             run_by = new_run()

@@ -21,6 +21,7 @@ from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
+from rowlease.spark.jdbc import check_session
 from rowlease.spark.job import Job
 from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress, log_progress
 from rowlease.store import Store, open_store
@@ -101,6 +102,7 @@ def work(
         StoreError: the driver or the executors cannot work with the database.
         RowleaseError: Spark ended the job. Its requests run again when the leases have run out.
     """
+    check_session(spark)
     place = configured_dsn(dsn)
     if place is None:
         raise ConfigError(

@@ -34,7 +34,7 @@ WRITTEN = {
     "group_key": ("string",),
     "headers": ("string",),
 }
-WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id"}
+WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id", "query_id"}
 STREAM_OPTIONS = {"dsn", "queue", "kind", "stream", "checkpointlocation"}
 #: The maximum length of a stream's name. The load id is this name, `/` and a batch's number.
 MAX_STREAM = 80
@@ -42,7 +42,10 @@ READ_OPTIONS = {"dsn", "table", "columns", "queue", "load_id", "status", "partit
 
 
 def register(spark: Any) -> None:
-    """Register the format `rowlease` in a session. Safe to call again."""
+    """Register the format `rowlease` in a session, where rowlease is not installed but shipped.
+
+    Where it is installed, Spark finds the format by itself. Safe to call again.
+    """
     spark.dataSource.register(RowleaseSource)
 
 
@@ -80,12 +83,16 @@ class RowleaseSource(DataSource):
         return RequestReader(self._dsn(), table, schema, equal, int(given))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """Options: dsn, queue, kind (for rows without one), load_id."""
+        """Options: dsn, queue, kind (for rows without one), load_id, query_id (of batch_sink)."""
         self._check(WRITE_OPTIONS)
         if overwrite:
             raise ConfigError('requests can only be added; write with .mode("append")')
         parts = self._parts(schema)
-        return ArrowParts(parts, named_load(self.options.get("load_id")), schema_text(schema))
+        load_id = named_load(self.options.get("load_id"))
+        made_of = schema_text(schema, self.options.get("kind"))
+        if query := self.options.get("query_id"):
+            made_of = f"query {query}: {made_of}"
+        return ArrowParts(parts, load_id, made_of)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         """Options: dsn, queue, kind (for rows without one), stream (the name of the stream)."""

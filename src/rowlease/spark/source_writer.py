@@ -32,6 +32,12 @@ APPLICATION = "rowlease spark"
 IDS = ("load_id", "run_number", "row_id")
 #: The local property in which Spark sets the number of a micro-batch.
 BATCH = "streaming.sql.batchId"
+#: The local property with the id of the streaming query, which is kept in its checkpoint.
+QUERY = "sql.streaming.queryId"
+NEW_CHECKPOINT = (
+    "A stream with a new checkpoint is a new query, and counts its batches from 0 again: give the "
+    "stream another name, or go on with its old checkpoint"
+)
 
 
 @dataclass
@@ -66,9 +72,18 @@ class Parts:
         self._columns = list(columns)
 
     def begin(self, load_id: str, run_by: str, described: str | None = None) -> Begun | None:
-        """Take a load over; None if it was promoted before."""
+        """Take a load over; None if it was promoted before.
+
+        Raises:
+            InvalidRequest: it was promoted from other columns, or by another streaming query.
+        """
         with self.store() as store:
-            begun = heard(lambda: store.begin_load(load_id, self._queue, run_by, described))
+            try:
+                begun = heard(lambda: store.begin_load(load_id, self._queue, run_by, described))
+            except InvalidRequest as error:
+                if described is None or not described.startswith("query "):
+                    raise
+                raise InvalidRequest(f"{error}. {NEW_CHECKPOINT}") from None
             return None if isinstance(begun, Promoted) else begun
 
     def stage(self, load_id: str, run: Begun, task: Any, batches: Iterator[Any]) -> Part:
@@ -214,7 +229,7 @@ class StreamParts(DataSourceStreamArrowWriter):
                 f"Spark has not set the number of the batch ({BATCH}); use batch_sink"
             )
         load_id = f"{self._stream}/{number}"
-        run = self._parts.begin(load_id, self._run_by)
+        run = self._parts.begin(load_id, self._run_by, f"query {task.getLocalProperty(QUERY)}")
         return Part() if run is None else self._parts.stage(load_id, run, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

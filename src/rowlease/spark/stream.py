@@ -8,6 +8,7 @@ from typing import Any
 from rowlease.errors import InvalidRequest
 from rowlease.spark.columns import RequestColumns, staging_columns
 from rowlease.spark.source import MAX_STREAM, register
+from rowlease.spark.source_writer import QUERY
 
 
 def batch_sink(
@@ -27,8 +28,8 @@ def batch_sink(
 
     The load id of a batch is the stream's name, `/` and the number of the batch. So a batch that is
     replayed after a crash changes nothing. With a new checkpoint, Spark numbers the batches from 0
-    again. In that case give the stream another name, or its new batches would count as replayed and
-    not be enqueued. PostgreSQL only.
+    again. Such a batch is refused if the stream has enqueued one of this number before. In that
+    case give the stream another name. PostgreSQL only.
 
     Args:
         dsn, queue, kind, priority, payload, dedup_key, group_key, due_time, headers: the same
@@ -60,6 +61,10 @@ def batch_sink(
         options = {"dsn": dsn, "queue": queue, "load_id": f"{stream}/{number}"}
         if isinstance(kind, str):
             options["kind"] = kind
+        # Spark Connect hides the query's id.
+        context = getattr(batch.sparkSession, "_sc", None)
+        if query := context and context.getLocalProperty(QUERY):
+            options["query_id"] = query
         register(batch.sparkSession)
         batch.select(*columns).write.format("rowlease").options(**options).mode("append").save()
 

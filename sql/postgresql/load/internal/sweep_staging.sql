@@ -1,11 +1,14 @@
--- sweep_staging: delete staged rows that will never be promoted.
+-- sweep_staging: delete staged rows that will never be promoted, and old loads of streams.
 -- params:   p_now timestamptz, p_limit integer -- how many loads, and rows of each run
 -- returns:  bigint -- how many rows were dropped
 -- errors:   none
 -- locks:    rows of load, and of staging, skipping locked ones
 -- why:      a run is in the ledger before its rows are staged. So staged rows without a run there
 --           belong to a load that is promoted, that another run has taken over, or that had no
---           report for a day, whose id is free again. Runs are looked up in their index, one step
+--           report for a day, whose id is free again. A batch of a stream is a load, and its columns
+--           begin with the id of the streaming query. Spark repeats only the last batch, so such
+--           loads are deleted after the retention of the history. Other loads are kept for ever,
+--           because a driver may run again at any time. Runs are looked up in their index, one step
 --           each, without reading the rows. While a snapshot is held open, dead entries of promoted
 --           runs slow this down: then it runs less often, as in keep_floor.
 create or replace function rowlease_internal.sweep_staging(p_now timestamptz, p_limit integer) returns bigint
@@ -29,6 +32,12 @@ begin
                                 where o.status = 'Staging'
                                   and o.reported_time < p_now - interval '1 day'
                                 limit p_limit for update skip locked));
+  delete from rowlease.load l
+   where l.load_id = any(array(
+           select o.load_id from rowlease.load o
+            where o.columns like 'query %' and not o.in_lane and o.promoted_time
+                  < p_now - (select max(s.retention_days) from rowlease.queue_settings s) * interval '1 day'
+            limit p_limit for update skip locked));
   loop
     v_started := clock_timestamp();
     select s.run_number, s.load_id into v_run, v_id

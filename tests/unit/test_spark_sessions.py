@@ -1,0 +1,44 @@
+"""What cannot work is refused before anything is begun. No JVM is needed here."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+import rowlease.spark
+from rowlease.errors import ConfigError
+from rowlease.spark import enqueue, read_requests, work
+
+DSN = "postgresql://127.0.0.1:1/nowhere"
+
+
+class Remote:
+    """A session, and a frame, of Spark Connect."""
+
+    sparkSession: Any
+
+
+Remote.__module__ = "pyspark.sql.connect.session"
+Remote.sparkSession = Remote()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda spark: enqueue(spark, DSN, queue="q", kind="k"),
+        lambda spark: read_requests(spark, DSN),
+        lambda spark: work(spark, "app", dsn=DSN),
+    ],
+    ids=["enqueue", "read_requests", "work"],
+)
+def test_a_session_of_spark_connect_is_told_what_works_there(call: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Spark Connect.*format\(\"rowlease\"\)"):
+        call(Remote())
+
+
+def test_an_old_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.0.1")
+    with pytest.raises(ConfigError, match=r"PySpark 4\.1 or newer; this is 4\.0\.1"):
+        importlib.reload(rowlease.spark)
