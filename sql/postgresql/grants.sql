@@ -59,7 +59,7 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, ro
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlease.diagnose,
-                          rowlease.diagnose_server, rowlease.diagnose_sessions, rowlease.list_requests,
+                          rowlease.diagnose_server, rowlease.diagnose_sessions,
                           rowlease.get_request, rowlease.find_requests, rowlease.listen_finished,
                           rowlease.list_schedules, rowlease.list_queues, rowlease.show_queue,
                           rowlease.list_workers, rowlease.list_ready, rowlease.list_leases,

@@ -380,7 +380,7 @@ class Attempt(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request, in the column order of the routines `list_requests` and `get_request`.
+    """A request, in the column order of the routine `get_request`.
 
     Attributes:
         locked_by: the worker that runs the request, or has completed it.

@@ -168,7 +168,7 @@ def test_texts_arrive_as_they_were_sent_whatever_encoding_the_role_has(
         store.enqueue_many("default", [NewRequest(kind="x", payload='"5 €"')])
         (leased,) = store.dequeue("w", ["default"], 1).requests
         store.complete([leased], ['"6 €"'])
-        assert (leased.payload, store.list_requests()[0].result) == ('"5 €"', '"6 €"')
+        assert (leased.payload, store.find_requests().requests[0].result) == ('"5 €"', '"6 €"')
 
 
 def test_requests_without_a_dedup_key_are_not_duplicates_of_one_another(
@@ -195,7 +195,7 @@ def test_a_database_without_an_encoding_is_migrated_and_used(server_dsn: str) ->
             with closing(open_store(dsn)) as store:
                 store.check_schema()
                 store.enqueue_many("default", [NewRequest(kind="x", payload='"5 €"')])
-                assert store.list_requests()[0].payload == '"5 €"'
+                assert store.find_requests().requests[0].payload == '"5 €"'
         finally:
             connection.execute(f"drop database {name} with (force)")
 

@@ -143,7 +143,6 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "claim_schedules": claimed_schedules,
     "fire_schedule": fired,
     "list_queues": lambda s: [(q.queue_name, q.paused) for q in s.list_queues()],
-    "list_requests": lambda s: (leased(s), [r.kind for r in s.list_requests()])[1],
     "find_requests": lambda s: (leased(s), [r.kind for r in s.find_requests().requests])[1],
     "get_request": lambda s: (r := s.get_request(leased(s).request_id)) and r.kind,
     "list_schedules": listed_schedules,

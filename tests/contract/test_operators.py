@@ -50,7 +50,8 @@ def test_a_request_is_shown_whatever_its_status(store: Session, clock: Clock) ->
         found = store.get_request(request)
         assert found
         assert (found.request_id, found.status, found.last_error) == (request, status, error)
-    assert store.list_requests() == [store.get_request(each) for each in (dead, running, waiting)]
+    found_all = store.find_requests().requests
+    assert found_all == [store.get_request(each) for each in (waiting, running, dead)]
     store.complete(store.claim(limit=1), ['{"b":2}'])
     found = store.get_request(waiting)
     assert found

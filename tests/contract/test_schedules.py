@@ -160,7 +160,7 @@ def test_a_firing_is_a_request_with_its_scheduled_time(store: Session, clock: Cl
     assert fire(store) == 0
     clock.advance(seconds=0.4)
     assert fire(store) == 1
-    (row,) = store.list_requests()
+    (row,) = store.find_requests().requests
     assert (row.kind, row.status, row.priority) == ("tidy", "Pending", 4)
     assert row.payload == '{"at": "2026-01-01T13:00:00Z", "n": 1}'
     assert row.dedup_key == "nightly@2026-01-01T13:00:00Z"
@@ -394,7 +394,7 @@ def test_what_is_removed_is_gone_and_what_it_has_enqueued_is_not(
     fire(store)
     assert store.remove_schedule("s") == "ok"
     assert store.list_schedules() == []
-    assert len(store.list_requests()) == 1
+    assert len(store.find_requests().requests) == 1
     assert store.remove_schedule("s") == "not_found"
     assert store.pause_schedule("s") == store.resume_schedule("s") == "not_found"
     assert store.fire_schedule("s") == [(None, "not_found")]
@@ -455,10 +455,10 @@ def test_a_worker_fires_only_the_schedules_whose_task_it_knows(
     store.put_schedule("other", HOURLY, "other")
     clock.advance(hours=1)
     assert fire(store) == 1
-    assert [row.kind for row in store.list_requests()] == ["tidy"]
+    assert [row.kind for row in store.find_requests().requests] == ["tidy"]
     knows = Registry([Task(tidy.function, "other")])
     Schedules(store, "two", knows, Events()).step()
-    assert [row.kind for row in store.list_requests()] == ["tidy", "other"]
+    assert [row.kind for row in store.find_requests().requests] == ["other", "tidy"]
 
 
 def test_a_worker_registers_the_schedules_of_its_tasks_and_fires_them(
@@ -476,7 +476,7 @@ def test_a_worker_registers_the_schedules_of_its_tasks_and_fires_them(
         ("report", "12:45"),
         ("tidy", "13:00"),
     ]
-    rows = {row.kind: (row.priority, row.payload) for row in store.list_requests()}
+    rows = {row.kind: (row.priority, row.payload) for row in store.find_requests().requests}
     assert rows == {
         "tidy": (3, "{}"),
         "report": (0, '{"scheduled_time":"2026-01-01T12:45:00Z"}'),

@@ -33,7 +33,7 @@ def test_a_schedule_is_paused_resumed_and_fired(store: Store, browser: Browser) 
     browser.confirm(browser.submit("/schedules", "/actions/resume-schedule"))
     assert not is_paused()
     preview = browser.submit("/schedules", "/actions/fire-schedule")
-    assert store.list_requests() == []
+    assert store.find_requests().requests == []
     done = browser.confirm(preview)
     assert "<nightly> has enqueued the request" in plain(done)
-    assert len(store.list_requests()) == 1
+    assert len(store.find_requests().requests) == 1

@@ -27,7 +27,7 @@ WORKER = EVERYONE | {
     "show_queue", "list_workers",
 }  # fmt: skip
 READER = EVERYONE | {
-    "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions", "list_requests",
+    "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
     "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
     "measure_waits", "demand", "metrics", "metrics_server",
@@ -241,7 +241,6 @@ ALLOWED = {
         "select * from rowlease.queue",
         "select * from rowlease.depth()",
         "select * from rowlease.explain(1)",
-        "select * from rowlease.list_requests()",
         "select * from rowlease.get_request(1)",
         "select * from rowlease.find_requests()",
         "select rowlease.listen_finished()",

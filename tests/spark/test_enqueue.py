@@ -66,7 +66,7 @@ def test_rows_become_requests_with_clamped_priority(
         "id": 1,
         "urgency": 4,
         "name": None,
-        "at": "2030-01-02T10:00:00.000Z",
+        "at": "2030-01-02T10:00:00.000000Z",
     }
     assert {row[7] for row in rows} == {"Scheduled"}
 
@@ -192,7 +192,9 @@ def test_a_promoted_load_runs_no_job_again(spark: Any, dsn: str) -> None:
 def test_other_columns_under_a_promoted_load_id_are_refused(spark: Any, dsn: str, sql: Sql) -> None:
     enqueue(spark.range(3), dsn, queue="default", kind="k", load_id="x")
     drifted = spark.range(3).withColumn("more", F.lit(1))
-    with pytest.raises(InvalidRequest, match="other columns: payload struct<id:bigint>, not"):
+    with pytest.raises(
+        InvalidRequest, match="other columns: payload struct<id:bigint>, kind 'k', not"
+    ):
         enqueue(drifted, dsn, queue="default", kind="k", load_id="x")
     with pytest.raises(InvalidRequest, match="not payload struct<id:bigint>, dedup_key string"):
         enqueue(spark.range(3), dsn, queue="default", kind="k", dedup_key="id", load_id="x")

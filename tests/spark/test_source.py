@@ -76,7 +76,9 @@ def test_the_same_load_id_again_enqueues_nothing(frame: Any, dsn: str, sql: Sql)
 
 def test_other_columns_under_a_promoted_load_id_are_refused(frame: Any, dsn: str, sql: Sql) -> None:
     write(frame, dsn, load_id="x")
-    with pytest.raises(PySparkException, match="other columns: payload string, not payload str"):
+    with pytest.raises(
+        PySparkException, match="other columns: payload string, kind 'k', not payload str"
+    ):
         write(frame.withColumn("priority", F.lit(1)), dsn, load_id="x")
     assert sql("select count(*) from rowlease.requests") == [(1000,)]
 

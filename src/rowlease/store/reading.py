@@ -133,25 +133,6 @@ class Reading(Calls):
         rows = self._rows(Request._fields, "get_request", p_request_id=request_id)
         return _request(rows[0]) if rows else None
 
-    def list_requests(
-        self,
-        queue: str | None = None,
-        kind: str | None = None,
-        statuses: Sequence[str] | None = None,
-        *,
-        limit: int = 1000,
-    ) -> list[Request]:
-        """The requests that match, in the order in which they were enqueued."""
-        rows = self._rows(
-            Request._fields,
-            "list_requests",
-            p_queue_name=queue,
-            p_kind=kind,
-            p_statuses=None if statuses is None else list(statuses),
-            p_limit=limit,
-        )
-        return [_request(row) for row in rows]
-
     def find_requests(
         self,
         *,

@@ -7,14 +7,17 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rowlease import codec
+from rowlease.filters import Filter
 from rowlease.tasks import Task
 from rowlease.testing.where import Where, store_of
 
 #: The maximum number of requests that are read.
 MOST = 1000
+#: The maximum number of requests of each table that are looked at.
+LOOK = 1_000_000
 #: The maximum number of requests that a failed assertion shows.
 SHOWN = 20
-WAITING = ("Scheduled", "Pending")
+WAITING = ["Scheduled", "Pending"]
 
 
 class Waiting(NamedTuple):
@@ -48,7 +51,7 @@ def enqueued(
 ) -> list[Waiting]:
     """The waiting requests (Scheduled or Pending), in the order in which they were enqueued.
 
-    At most 1,000 waiting requests of the kind and queue are read.
+    At most 1,000 waiting requests of the kind and queue are read, the newest.
 
     Args:
         where: an open Client, AsyncClient or Store.
@@ -58,7 +61,13 @@ def enqueued(
     """
     name = kind.name if isinstance(kind, Task) else kind
     found = []
-    for row in store_of(where).list_requests(queue, name, WAITING, limit=MOST):
+    wanted: Filter = {"status": WAITING}
+    if queue is not None:
+        wanted["queue"] = queue
+    if name is not None:
+        wanted["kind"] = name
+    rows = store_of(where).find_requests(limit=MOST, look=LOOK, **wanted).requests
+    for row in reversed(rows):
         found_payload = None if row.payload is None else json.loads(row.payload)
         if payload is ANYTHING or _holds(found_payload, payload):
             found.append(

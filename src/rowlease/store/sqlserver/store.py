@@ -40,7 +40,7 @@ REPEATABLE = frozenset({
     "promote", "discard_staged", "maintain", "depth",
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",
-    "put_schedule", "pause_schedule", "resume_schedule", "list_schedules", "list_requests",
+    "put_schedule", "pause_schedule", "resume_schedule", "list_schedules",
     "get_request",
     "list_queues", "list_workers", "show_queue", "list_ready", "list_leases", "list_dead_letters",
     "list_loads", "measure_waits",
