@@ -1,7 +1,7 @@
 # Each target does all of its own set-up from a bare checkout: with uv where it is there, with
 # python3 -m venv where it is not.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long check format bench docs clean
+.PHONY: help demo test test-fast test-long check format bench docs release clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -52,6 +52,9 @@ bench: $(VENV)/ready ## Every benchmark in its short form, into docs/benchmarks.
 docs: $(VENV)/docs ## The documentation as a site, into site/html
 	$(PYTHON) docs/site/build.py $(ARGS)
 
+release: $(VENV)/release ## Build and check the files of a release, into dist/; uploads nothing (TAG=1: sign the tag)
+	$(PYTHON) .ci/release.py $(if $(TAG),--tag)
+
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
@@ -76,4 +79,9 @@ $(VENV)/spark-classes.jsa: $(VENV)/ready
 $(VENV)/docs: $(VENV)/ready
 	@echo "Installing what builds the site …"
 	@$(PIP) -e '.[docs]'
+	@touch $@
+
+$(VENV)/release: $(VENV)/ready
+	@echo "Installing what builds a release …"
+	@$(PIP) -e '.[release]'
 	@touch $@

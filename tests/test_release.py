@@ -1,0 +1,71 @@
+"""What a release needs: its metadata, its files for a public forge, and builds that are equal."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+
+@pytest.fixture
+def project(repository: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def test_the_citation_names_this_version(repository: Path, project: dict[str, Any]) -> None:
+    cited = yaml.safe_load((repository / "CITATION.cff").read_text())
+    assert (cited["title"], cited["version"], cited["license"]) == (
+        project["name"],
+        project["version"],
+        project["license"],
+    )
+    heading = re.search(r"^## (\S+)", (repository / "CHANGELOG.md").read_text(), re.M)
+    assert heading
+    assert heading[1] == project["version"]
+
+
+def test_the_workflows_run_commands_that_are_there(repository: Path) -> None:
+    makefile = (repository / "Makefile").read_text()
+    workflows = list((repository / ".github" / "workflows").glob("*.yml"))
+    assert len(workflows) == 2
+    for file in workflows:
+        for job in yaml.safe_load(file.read_text())["jobs"].values():
+            assert job["timeout-minutes"] <= 60
+            for step in job["steps"]:
+                command = step.get("run", "")
+                if command.startswith("make "):
+                    assert re.search(rf"^{command.split()[1]}:", makefile, re.M), command
+                elif command and "apt-get" not in command:
+                    assert (repository / command.split()[0]).exists(), command
+
+
+def test_the_pythons_are_those_of_the_classifiers(
+    repository: Path, project: dict[str, Any]
+) -> None:
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    release = runpy.run_path(str(repository / ".ci" / "release.py"))
+    assert tuple(named) == release["PYTHONS"]
+    test = yaml.safe_load((repository / ".github" / "workflows" / "test.yml").read_text())
+    assert ["3.11", *test["jobs"]["pythons"]["strategy"]["matrix"]["python"]] == named
+    assert project["requires-python"] == f">={named[0]}"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("build") is None, reason="build is not installed")
+def test_two_builds_are_equal(repository: Path, project: dict[str, Any], tmp_path: Path) -> None:
+    if subprocess.run(["git", "rev-parse"], cwd=repository, capture_output=True).returncode:
+        pytest.skip("not a git checkout")
+    release = runpy.run_path(str(repository / ".ci" / "release.py"))
+    url = {**project, "urls": {"Repository": "https://forge.example/rowlease"}}
+    first = release["built"](tmp_path / "first", url, keep=tmp_path)
+    assert first == release["built"](tmp_path / "second", url)
+    readme = tmp_path / "first" / "source" / "README.md"
+    links = re.findall(r"\]\(([^)]+)\)", readme.read_text())
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
