@@ -115,7 +115,8 @@ def built(folder: Path, project: dict[str, object], keep: Path | None = None) ->
 def installed(name: str, wheel: Path, folder: str) -> str | None:
     """A new environment with the wheel; None if this Python is not there."""
     python = shutil.which(f"python{name}")
-    if python is None:
+    # A shim of pyenv is there for versions that are not.
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
         print(f"Python {name} is not here: not tried")
         return None
     home = str(Path(folder) / name)

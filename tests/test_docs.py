@@ -17,11 +17,15 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+import rowlease.errors
 import rowlease.events
+from rowlease import Client
 from rowlease.cli import cli
+from rowlease.model import Outcome
 from rowlease.requests import OPTIONS
 from rowlease.store import Store
 from rowlease.store.routines import PUBLIC, load_routines
+from rowlease.testing import drain
 
 
 def code_blocks(page: Path, language: str) -> list[str]:
@@ -221,6 +225,48 @@ def test_the_tenants_of_the_page_on_middleware_reach_their_tasks(
         ("June for globex",),
     ]
     sql("select headers ->> 'tenant', count(*) from rowlease.requests group by 1")
+
+
+def test_the_code_after_each_migration_runs(
+    repository: Path, tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    page = (repository / "docs" / "migrating.md").read_text()
+    systems = re.findall(r"^## From (.+)$", page, re.M)
+    blocks = code_blocks(repository / "docs" / "migrating.md", "python")
+    assert len(blocks) == len(systems) == 6
+    with Client(dsn) as client:
+        for block in blocks:
+            name = block.split()[1].removesuffix(".py")
+            (tmp_path / f"{name}.py").write_text(block)
+            module = import_module(name)
+            module.main(client)
+            (ran,) = drain(client, name)
+            assert ran.outcome is Outcome.OK, name
+
+
+def test_the_figures_of_the_comparison_are_those_of_the_benchmarks(repository: Path) -> None:
+    measured = (repository / "docs" / "benchmarks.md").read_text()
+    page = (repository / "docs" / "faq.md").read_text().partition("## Compared")[2]
+    compared = re.findall(r"^\| ([A-Z][\w ]+?) \|.*?\| ([\d.]+)(?=[; ])", page, re.M)
+    assert len(compared) >= 4
+    for peer, figure in compared:
+        rows = re.findall(rf"^\| {peer}.*\| ([\d.]+) \|$", measured, re.M)
+        assert any(abs(float(row) - float(figure)) < 0.006 for row in rows), (peer, figure, rows)
+
+
+def test_every_event_and_metric_is_documented(repository: Path, site: Path) -> None:
+    """Events have a generated page; metrics a page of their own."""
+    assert ":::" in (site / "reference" / "python" / "rowlease.events.md").read_text()
+    for each in vars(rowlease.events).values():
+        if isinstance(each, type) and each.__module__ == "rowlease.events":
+            assert each.__doc__, each.__name__
+
+
+def test_every_error_is_documented(repository: Path) -> None:
+    for each in vars(rowlease.errors).values():
+        if isinstance(each, type) and each.__module__ == "rowlease.errors":
+            assert each.__doc__, each.__name__
 
 
 def test_every_option_of_a_request_is_in_the_page_on_producers(repository: Path) -> None:
