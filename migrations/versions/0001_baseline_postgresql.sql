@@ -44,6 +44,8 @@ create table rowlease.queue_settings (
   keep_history         boolean      not null default true,   -- false: history has no payloads and results
   retention_days       integer      not null default 7,      -- how long history is kept, at least
   unknown_kind_seconds integer      not null default 600,    -- an unknown kind is failed after this time
+  rate                 varchar(30),                          -- how many may start in a period, as 100/1m; null: no limit
+  group_rate           varchar(30),                          -- the same for each group
   constraint queue_settings_pkey primary key (queue_name),
   constraint queue_settings_name check (queue_name <> ''),
   constraint names_end_in_no_blank check (queue_name not like '% '),
@@ -56,7 +58,9 @@ create table rowlease.queue_settings (
   constraint queue_settings_aging check (policy_aging_seconds >= 1),
   constraint queue_settings_in_flight check (max_in_flight >= 1),
   constraint queue_settings_retention check (retention_days >= 1),
-  constraint queue_settings_unknown_kind check (unknown_kind_seconds >= 0)
+  constraint queue_settings_unknown_kind check (unknown_kind_seconds >= 0),
+  constraint queue_settings_rate check (rate ~ '^[1-9]\d{0,6}/[1-9]\d{0,6}(ms|s|m|h|d)$'),
+  constraint queue_settings_group_rate check (group_rate ~ '^[1-9]\d{0,6}/[1-9]\d{0,6}(ms|s|m|h|d)$')
 );
 -- Few queues keep no history; `complete` looks only at those.
 create index queue_settings_forgetful on rowlease.queue_settings (queue_name) where not keep_history;
@@ -425,6 +429,18 @@ create table rowlease.gate (
   constraint gate_pkey primary key (queue_name)
 );
 insert into rowlease.gate (queue_name) values ('default'), ('');
+
+-- The starts of requests from queues with a rate: a row for each claim of a queue or a group.
+create table rowlease.rate_start (
+  queue_name   varchar(100) not null,
+  rate_key     varchar(201) not null,  -- empty: of the queue; else a colon and the group
+  started_time timestamptz  not null,  -- when the requests were claimed
+  total        bigint       not null,  -- starts up to this row; only differences count
+  num_starts   integer      not null,  -- how many requests it has started
+  expires_time timestamptz  not null,  -- when it has left the period
+  constraint rate_start_pkey primary key (queue_name, rate_key, started_time, total)
+);
+create index rate_start_expiring on rowlease.rate_start (expires_time);
 
 -- The release of the schema: one row, which `rowlease migrate` writes.
 create table rowlease.schema_info (

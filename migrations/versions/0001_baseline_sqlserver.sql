@@ -39,6 +39,8 @@ create table rowlease.QueueSettings (
   KeepHistory        bit           not null default 1,
   RetentionDays      int           not null default 7,
   UnknownKindSeconds int           not null default 600,
+  Rate               varchar(30)   collate Latin1_General_100_BIN2 null,
+  GroupRate          varchar(30)   collate Latin1_General_100_BIN2 null,
   constraint queue_settings_pkey primary key (QueueName),
   constraint queue_settings_name check (QueueName <> ''),
   constraint queue_settings_names_end_in_no_blank check (
@@ -52,7 +54,9 @@ create table rowlease.QueueSettings (
   constraint queue_settings_aging check (PolicyAgingSeconds >= 1),
   constraint queue_settings_in_flight check (MaxInFlight >= 1),
   constraint queue_settings_retention check (RetentionDays >= 1),
-  constraint queue_settings_unknown_kind check (UnknownKindSeconds >= 0)
+  constraint queue_settings_unknown_kind check (UnknownKindSeconds >= 0),
+  constraint queue_settings_rate check (Rate like '[1-9]%/[1-9]%[smhd]'),
+  constraint queue_settings_group_rate check (GroupRate like '[1-9]%/[1-9]%[smhd]')
 );
 go
 insert into rowlease.QueueSettings (QueueName) values (N'default');
@@ -374,6 +378,22 @@ create table rowlease.QueueDepth (
 );
 go
 alter table rowlease.QueueDepth set (lock_escalation = disable);
+go
+-- The starts of requests from queues with a rate: a row for each claim of a queue or a group.
+create table rowlease.RateStart (
+  QueueName   nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  RateKey     nvarchar(201) collate Latin1_General_100_BIN2 not null,
+  StartedTime datetime2(6)  not null,
+  Total       bigint        not null,
+  NumStarts   int           not null,
+  ExpiresTime datetime2(6)  not null,
+  constraint rate_start_pkey primary key clustered (QueueName, RateKey, StartedTime, Total)
+    with (allow_page_locks = off)
+);
+go
+create index rate_start_expiring on rowlease.RateStart (ExpiresTime) with (allow_page_locks = off);
+go
+alter table rowlease.RateStart set (lock_escalation = disable);
 go
 create table rowlease.SchemaInfo (
   OldestClient nvarchar(32) collate Latin1_General_100_BIN2 not null,

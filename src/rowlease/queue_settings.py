@@ -24,6 +24,8 @@ class QueueSettings(TypedDict, total=False):
     keep_history: bool
     retention_days: int
     unknown_kind_seconds: int
+    rate: str | None
+    group_rate: str | None
 
 
 class Queue(str):

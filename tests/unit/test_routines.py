@@ -31,6 +31,7 @@ ROUTINES = load_routines("postgresql")
 MAX_LINES = 80
 #: Longer routines, and why.
 LONG = {
+    "dequeue_one": "a claim in the careful way, from what goes before it to its floor",
     "dequeue": "the plain way to claim, and the lane; a call for either costs 5 to 10 % of a claim",
     "fail": "the statement that ends an attempt also keeps it: afterwards the row has no worker",
     "find_ids": "five sources and one filter; a helper for each would hide what is read",

@@ -59,15 +59,7 @@ begin
   if num_rows > 0 then return next; end if;
 
   what := 'progress dropped';
-  delete from rowlease.progress p
-   where p.request_id = any(array(
-           select o.request_id from rowlease.progress o
-            where not exists (select from rowlease.queue q
-                               where q.request_id = any(array[o.request_id])
-                                 and q.lock_token = o.lock_token
-                                 and q.locked_by is not null)
-            limit p_limit for update skip locked));
-  get diagnostics num_rows = row_count;
+  num_rows := rowlease_internal.sweep_progress(p_limit);
   if num_rows > 0 then return next; end if;
   what := 'attempts dropped';
   num_rows := rowlease_internal.sweep_attempts(v_now, p_limit);
@@ -80,6 +72,10 @@ begin
   what := 'waiters expired';
   delete from rowlease.queue_waiter w where w.expires_time < v_now - interval '1 minute';
   get diagnostics num_rows = row_count;
+  if num_rows > 0 then return next; end if;
+
+  what := 'starts forgotten';
+  num_rows := rowlease_internal.sweep_starts(v_now, p_limit * 10);
   if num_rows > 0 then return next; end if;
 
   what := 'history partitions';

@@ -51,8 +51,10 @@ begin
          policy_aging_seconds = v_settings.policy_aging_seconds,
          max_in_flight = v_settings.max_in_flight, keep_history = v_settings.keep_history,
          retention_days = v_settings.retention_days,
-         unknown_kind_seconds = v_settings.unknown_kind_seconds
+         unknown_kind_seconds = v_settings.unknown_kind_seconds, rate = v_settings.rate,
+         group_rate = v_settings.group_rate
    where s.queue_name = p_queue_name;
+  perform rowlease_internal.end_delays(p_queue_name);
   if v_settings.max_priority < v_max then
     perform rowlease_internal.bring_in(array(
       select r.ctid from rowlease.load l join rowlease.lane r on r.run_number = l.run_number

@@ -5,21 +5,22 @@
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; waiting requests above a lowered max_priority
 -- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new
---           queue. The settings capacity, policy_weights and max_in_flight may be null.
+--           queue. The settings capacity, policy_weights, max_in_flight, rate and group_rate
+--           may be null.
 create or alter procedure rowlease.configure_queue
   @p_queue_name nvarchar(400), @p_settings nvarchar(max) = N'{}'
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int;
+declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int, @group_rate varchar(30);
 if datalength(@p_queue_name) > datalength(rtrim(@p_queue_name))
   throw 51010, N'the name of a queue must not end in a blank', 1;
 select top (1) @unknown = j.[key] from openjson(@p_settings) as j
  where j.[key] not in (
    'max_priority', 'capacity', 'lease_seconds', 'max_attempts', 'max_crashes', 'retry_base_ms',
    'retry_cap_ms', 'paused', 'policy', 'policy_weights', 'policy_aging_seconds', 'max_in_flight',
-   'keep_history', 'retention_days', 'unknown_kind_seconds');
+   'keep_history', 'retention_days', 'unknown_kind_seconds', 'rate', 'group_rate');
 if @unknown is not null
 begin
   set @says = concat(N'queue_settings has no setting "', @unknown, N'"');
@@ -32,7 +33,7 @@ if exists (select 1 from openjson(@p_settings) as j
   throw 51010,
     N'policy_weights must be an array of non-negative numbers: the weights of priority 0, priority 1 and so on', 1;
 if exists (select 1 from openjson(@p_settings) as j
-            where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history')
+            where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history', 'rate', 'group_rate')
               and j.type <> 0
               and (try_cast(j.value as bigint) is null
                    or j.[key] = 'max_priority' and try_cast(j.value as smallint) is null
@@ -41,15 +42,25 @@ begin
   set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: it must be a whole number that the setting can hold');
   throw 51010, @says, 1;
 end;
+if exists (select 1 from openjson(@p_settings) as j
+            where j.[key] in ('rate', 'group_rate') and j.type <> 0
+              and not exists (select 1 from rowlease_internal.rate_parts(j.value) as r
+                               where r.num_starts between 1 and 9999999 and r.period_ms >= 1))
+begin
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: a rate is like 100/1m');
+  throw 51010, @says, 1;
+end;
 begin try
   begin transaction;
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
   if @@rowcount = 0
     insert into rowlease.QueueSettings (QueueName) values (@p_queue_name);
-  set @was = (select s.MaxPriority from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
+  select @was = s.MaxPriority, @group_rate = s.GroupRate
+    from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
   if exists (select 1 from openjson(@p_settings) as j
-              where j.type = 0 and j.[key] not in ('capacity', 'policy_weights', 'max_in_flight'))
-    throw 51010, N'only capacity, policy_weights and max_in_flight may be null', 1;
+              where j.type = 0 and j.[key] not in ('capacity', 'policy_weights', 'max_in_flight', 'rate',
+                                                  'group_rate'))
+    throw 51010, N'only capacity, policy_weights, max_in_flight, rate and group_rate may be null', 1;
   update s
      set MaxPriority = coalesce(j.max_priority, s.MaxPriority),
          Capacity = case when g.capacity = 1 then j.capacity else s.Capacity end,
@@ -64,18 +75,24 @@ begin try
          MaxInFlight = case when g.in_flight = 1 then j.max_in_flight else s.MaxInFlight end,
          KeepHistory = coalesce(j.keep_history, s.KeepHistory),
          RetentionDays = coalesce(j.retention_days, s.RetentionDays),
-         UnknownKindSeconds = coalesce(j.unknown_kind_seconds, s.UnknownKindSeconds)
+         UnknownKindSeconds = coalesce(j.unknown_kind_seconds, s.UnknownKindSeconds),
+         Rate = case when g.rate = 1 then j.rate else s.Rate end,
+         GroupRate = case when g.group_rate = 1 then j.group_rate else s.GroupRate end
     from rowlease.QueueSettings as s
    cross apply openjson(@p_settings) with (
      max_priority smallint, capacity bigint, lease_seconds int, max_attempts int, max_crashes int,
      retry_base_ms int, retry_cap_ms int, paused bit, policy nvarchar(100),
      policy_weights nvarchar(max) as json, policy_aging_seconds int, max_in_flight int,
-     keep_history bit, retention_days int, unknown_kind_seconds int) as j
+     keep_history bit, retention_days int, unknown_kind_seconds int, rate varchar(30),
+     group_rate varchar(30)) as j
    cross join (select max(case when k.[key] = 'capacity' then 1 end) as capacity,
                       max(case when k.[key] = 'policy_weights' then 1 end) as weights,
-                      max(case when k.[key] = 'max_in_flight' then 1 end) as in_flight
+                      max(case when k.[key] = 'max_in_flight' then 1 end) as in_flight,
+                      max(case when k.[key] = 'rate' then 1 end) as rate,
+                      max(case when k.[key] = 'group_rate' then 1 end) as group_rate
                  from openjson(@p_settings) as k) as g
    where s.QueueName = @p_queue_name;
+  exec rowlease_internal.end_delays @p_queue_name, @group_rate;
   set @max = (select s.MaxPriority from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
   if @max < @was
     exec rowlease_internal.lower_all @p_queue_name, @max;

@@ -18,7 +18,8 @@ set @answer = (
          s.Policy as policy, cast(null as int) as policy_weights,
          s.PolicyAgingSeconds as policy_aging_seconds, s.MaxInFlight as max_in_flight,
          s.ConsumerPriorities as consumer_priorities, s.KeepHistory as keep_history,
-         s.RetentionDays as retention_days, s.UnknownKindSeconds as unknown_kind_seconds
+         s.RetentionDays as retention_days, s.UnknownKindSeconds as unknown_kind_seconds,
+         s.Rate as rate, s.GroupRate as group_rate
     from rowlease.QueueSettings as s where s.QueueName = @p_queue_name
      for json path, include_null_values, without_array_wrapper);
 set @weights = (select s.PolicyWeights from rowlease.QueueSettings as s

@@ -52,7 +52,7 @@ def queue() -> None:
       max_in_flight=20            the maximum number of running requests, or none
       max_attempts=8              failed attempts after which a request is a dead letter
       policy=weighted             the order of claims: strict, weighted or aging
-      policy_weights=[1,2,4]      the weights of priorities 0, 1 and 2
+      rate=100/1m                 the maximum number of starts in a period, or none
     """
 
 

@@ -2,9 +2,10 @@
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
 --           p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[],
---           p_loads rowlease.load[] (those in the lane)
+--           p_loads rowlease.load[] (those in the lane), p_group_rate text
 -- returns:  leased bigint[]: the requests it has leased, behind bigint[]: requests that it has
---           locked but that are behind another request of their group; both are null if empty.
+--           locked but that are behind another request of their group, or whose group has used up
+--           its rate; both are null if empty.
 --           met_priorities integer[], met_times timestamptz[], met_ids bigint[]: the keys of all
 --           these requests in the order of claims. Each array is in this order.
 -- errors:   23505 another claim has concurrently leased a request of the same group
@@ -24,7 +25,7 @@ create or replace function rowlease_internal.claim(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
   p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[], p_loads rowlease.load[],
-  out leased bigint[], out behind bigint[], out met_priorities integer[],
+  p_group_rate text, out leased bigint[], out behind bigint[], out met_priorities integer[],
   out met_times timestamptz[], out met_ids bigint[]
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -44,7 +45,10 @@ begin
         from unnest(p_priorities, p_quotas) as o(priority, quota)
        cross join lateral (
          select u.due_time, u.request_id, u.tid, u.place, u.group_key is null
-                  or rowlease_internal.group_is_free(p_queue_name, u.group_key, u.request_id) as free
+                  or rowlease_internal.group_is_free(p_queue_name, u.group_key, u.request_id)
+                    and (p_group_rate is null or (
+                      select r.room > 0 from rowlease_internal.room_in_rate(
+                        p_queue_name, ':' || u.group_key, p_group_rate, p_now) r)) as free
            from (select k.due_time, k.request_id, k.run_number,
                         greatest(lag(k.due_time) over w, p_floor_times[o.priority + 1]) as from_time,
                         case when (lag(k.due_time) over w, lag(k.request_id) over w)

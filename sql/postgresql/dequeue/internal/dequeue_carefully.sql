@@ -57,6 +57,7 @@ begin
     v_keeps := v_keeps or v_claim.policy <> 'strict'
                or p_floor is not null
                   and coalesce(v_old -> 'full' = v_claim.floor -> 'full', true);
+    p_next := least(p_next, v_claim.next_start);
     v_floor := jsonb_set(v_floor, array['queues', v_queue], v_claim.floor);
     v_left := v_left - cardinality(v_claim.request_ids);
     if cardinality(v_claim.request_ids) > 0 then

@@ -2,7 +2,8 @@
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
 -- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (other workers go
---           first, or the limit in flight is reached), floor jsonb, policy text
+--           first, or the limit in flight is reached), floor jsonb, policy text, next_start
+--           timestamptz (when the queue's rate permits the next start; null: now)
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
 -- why:      dequeue does this for each of its queues. A round may return fewer requests than asked
@@ -12,7 +13,7 @@ create or replace function rowlease_internal.dequeue_one(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb,
   out request_ids bigint[], out more boolean, out held_back boolean, out floor jsonb,
-  out policy text
+  out policy text, out next_start timestamptz
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -21,7 +22,7 @@ declare
   v_step     constant integer := 2 * p_limit + 10;
   v_from     timestamptz;
   v_moved    timestamptz;
-  v_room     integer;
+  v_room     record;
   v_times    timestamptz[] := translate(p_floor ->> 'times', '[]', '{}');
   v_ids      bigint[] := translate(p_floor ->> 'ids', '[]', '{}');
   v_round    integer := 0;
@@ -56,35 +57,39 @@ begin
       v_moved := least(v_moved, rowlease_internal.next_event(p_queue_name, v_from, p_now));
     end if;
   end if;
-  held_back := v_settings.consumer_priorities
-               and rowlease_internal.is_held_back(v_settings, p_worker_id, p_now);
-  v_room := case when held_back then 0 else rowlease_internal.room_in_flight(v_settings, p_limit) end;
-  while cardinality(request_ids) < v_room loop
+  v_room := rowlease_internal.room_to_claim(v_settings, p_worker_id, p_now, p_limit, p_slots);
+  while cardinality(request_ids) < v_room.room loop
     v_round := v_round + 1;
-    v_order := rowlease_internal.choose_priorities(v_settings, v_round, v_room - cardinality(request_ids),
+    v_order := rowlease_internal.choose_priorities(v_settings, v_round, v_room.room - cardinality(request_ids),
                                     v_times, v_ids);
     v_got := rowlease_internal.claim(
       p_queue_name, p_worker_id, p_now,
       coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
-      v_order.quotas, v_order.until, v_room - cardinality(request_ids),
-      p_slots - cardinality(request_ids), v_times, v_ids, v_loads);
+      v_order.quotas, v_order.until, v_room.room - cardinality(request_ids),
+      p_slots - cardinality(request_ids), v_times, v_ids, v_loads,
+      v_settings.group_rate);
     v_raised := rowlease_internal.raise_floor(
       v_moved, v_got.met_priorities, v_got.met_times, v_got.met_ids, v_order.priorities,
-      v_order.quotas, v_order.until, v_room - cardinality(request_ids), v_times, v_ids);
+      v_order.quotas, v_order.until, v_room.room - cardinality(request_ids), v_times, v_ids);
     v_times := v_raised.p_times;
     v_ids := v_raised.p_ids;
     request_ids := request_ids || v_got.leased;
     if v_got.behind is not null then
-      perform rowlease_internal.block_groups(p_queue_name, v_got.behind);
+      perform rowlease_internal.block_groups(
+        p_queue_name, rowlease_internal.delay_groups(v_settings, v_got.behind, p_now));
     end if;
     more := more or v_round >= 50;
     exit when v_order.last and v_got.behind is null or v_round >= 50;
   end loop;
-  if v_stepped is not null and (cardinality(request_ids) < v_room or
+  if v_stepped is not null and (cardinality(request_ids) < v_room.room or
        rowlease_internal.num_stepped_over_in_lane() - v_stepped > greatest(1000, 5 * p_limit)) then
     perform rowlease_internal.raise_lane_floors(v_loads);
   end if;
-  held_back := held_back or v_room < p_limit and cardinality(request_ids) = v_room;
+  held_back := v_room.held_back
+               or v_room.in_flight < p_limit and cardinality(request_ids) = v_room.in_flight;
+  if v_settings.rate is not null or v_settings.group_rate is not null then
+    next_start := rowlease_internal.note_starts(v_settings, request_ids, p_now);
+  end if;
   floor := floor || jsonb_build_object('moved', v_moved, 'times', v_times, 'ids', v_ids);
   perform rowlease_internal.wake_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));
 end $$;

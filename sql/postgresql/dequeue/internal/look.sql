@@ -18,7 +18,7 @@ language sql stable
 begin atomic
   select s.paused, s.max_priority, s.capacity, s.lease_seconds,
          s.policy = 'strict' and s.max_in_flight is null and not s.consumer_priorities
-           and coalesce(w.priority <= s.max_priority, true)
+           and coalesce(w.priority <= s.max_priority, true) and s.rate is null
            and not exists (select from rowlease.queue q
                             where q.queue_name = p_queue_name and q.group_key is not null
                               and q.status <> 'Failed')

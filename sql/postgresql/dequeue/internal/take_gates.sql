@@ -1,8 +1,8 @@
--- take_gates: lock the gates of the queues that limit how many requests are in flight.
+-- take_gates: lock the gates of the queues that limit how many requests are in flight or start.
 -- params:   p_queue_names text[]
 -- returns:  text[] -- the queues whose gates other sessions hold
 -- errors:   none
--- locks:    one row of gate per queue with max_in_flight, exclusive, in the order of names, to the
+-- locks:    one row of gate per queue with max_in_flight or a rate, exclusive, in the order of names, to the
 --           end of the transaction; waits as take_gate does
 -- why:      two claims that count concurrently would both find the last free place. All gates are
 --           locked before any row of queue, and in one order, so no two claims wait for each
@@ -19,7 +19,9 @@ declare
 begin
   for v_name in
     select s.queue_name from rowlease.queue_settings s
-     where s.queue_name = any(p_queue_names) and s.max_in_flight is not null order by 1
+     where s.queue_name = any(p_queue_names) 
+       and (s.max_in_flight is not null or s.rate is not null or s.group_rate is not null)
+     order by 1
   loop
     perform from rowlease.gate g where g.queue_name = v_name for no key update skip locked;
     if not found and (cardinality(v_closed) > 0 or not rowlease_internal.take_gate(v_name)) then

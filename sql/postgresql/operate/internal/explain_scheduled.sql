@@ -1,6 +1,7 @@
 -- explain_scheduled: explain why a request is not due yet; a part of explain.
 -- params:   p_request_id bigint, p_now timestamptz
--- returns:  reason text -- 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'scheduled', message text
+-- returns:  reason text -- 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'rate' |
+--           'scheduled', message text
 -- errors:   none
 -- locks:    none
 -- why:      a request of an unknown kind is due again within 30 s, each time it was declined.
@@ -26,6 +27,14 @@ begin
       from rowlease.attempt a
      where a.request_id = v_request.request_id and a.lock_token = v_request.lock_token
        and a.outcome = 'snoozed';
+  end if;
+  if reason is null and rowlease_internal.is_delayed(
+       v_request.queue_name, v_request.group_key, v_request.due_time) then
+    reason := 'rate';
+    message := (select format('the queue allows %s starts of a group, and the group "%s" has used them; '
+                              'the next start is possible at %s', s.group_rate, v_request.group_key,
+                              v_request.due_time)
+                  from rowlease.queue_settings s where s.queue_name = v_request.queue_name);
   end if;
   reason := coalesce(reason, 'scheduled');
   message := coalesce(message, v_due);

@@ -17,9 +17,11 @@ declare
   v_request rowlease.requests;
   v_other   bigint;
   v_workers record;
+  v_rate    record;
 begin
   select * into v_request from rowlease.requests r where r.request_id = p_request_id;
   v_workers := rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now);
+  v_rate := rowlease_internal.room_in_rate(v_request.queue_name, '', p_settings.rate, p_now);
   if v_request.group_key is not null and not rowlease_internal.group_is_free(
        v_request.queue_name, v_request.group_key, v_request.request_id) then
     reason := 'group';
@@ -43,6 +45,10 @@ begin
              || case when v_other < p_settings.max_in_flight
                      then format('%s are running, but more are counted; recount corrects that', v_other)
                      else 'as many are running' end;
+  elsif v_rate.room = 0 then
+    reason := 'rate';
+    message := format('the queue allows %s starts; the next start is possible at %s', p_settings.rate,
+                      v_rate.next_start);
   elsif v_workers.reason is not null then
     reason := v_workers.reason; message := v_workers.message;
   else

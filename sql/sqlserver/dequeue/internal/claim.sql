@@ -1,7 +1,7 @@
 -- claim: lease the first waiting requests of a queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
 --           p_lease_ms bigint, p_policy varchar(10), p_limit int, p_slots int,
---           p_more bit output
+--           p_group_rate varchar(30), p_more bit output
 -- returns:  the ids in claim order in the caller's table #leased; p_more -- it gave up early
 -- errors:   2601 another claim took a request of the same group at this moment
 -- locks:    keys of the claim's index, for update, skipping locked ones; the requests' own locks and
@@ -16,12 +16,13 @@
 --           a restore, a lost claim and a new claim of the same id have different tokens.
 create or alter procedure rowlease_internal.claim
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
-  @p_policy varchar(10), @p_limit int, @p_slots int, @p_more bit output
+  @p_policy varchar(10), @p_limit int, @p_slots int,
+  @p_group_rate varchar(30), @p_more bit output
 as
 set nocount on;
 set xact_abort on;
 declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
-declare @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
+declare @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit, @behind bit;
 declare @met_ids nvarchar(max), @locks bit =
   case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
 create table #candidate (Place int identity primary key, RequestId bigint not null);
@@ -66,15 +67,10 @@ begin
     select @id = m.RequestId, @group = m.GroupKey from @met as m where m.Place = @place;
     set @granted = 1;
     if @group is not null
-    begin
-      set @name = rowlease_internal.lock_name(N'g', @p_queue_name, @group);
-      exec rowlease_internal.try_lock @name, @granted output;
-      if @granted = 1 and rowlease_internal.group_is_free(@p_queue_name, @group, @id) = 0
-      begin
-        update @met set Turn = 0 where Place = @place;
-        set @granted = 0;
-      end;
-    end;
+      exec rowlease_internal.take_group @id, @p_queue_name, @group, @p_group_rate, @p_now,
+                                        @granted output, @behind output;
+    if @group is not null and @behind = 1
+      update @met set Turn = 0 where Place = @place;
     set @name = concat(N'rowlease:r:', @id);
     if @granted = 1 and @locks = 1
       exec rowlease_internal.try_lock @name, @granted output;

@@ -1,8 +1,10 @@
 -- dequeue_one: lease waiting requests of one queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
---           p_lease_ms bigint, p_limit int, p_slots int, p_more bit output, p_held_back bit output
+--           p_lease_ms bigint, p_limit int, p_slots int, p_more bit output, p_held_back bit output,
+--           p_next datetime2(6) output
 -- returns:  the ids in claim order in the caller's table #leased; p_more -- ask again at once;
---           p_held_back -- others go first, or as many as may are in flight
+--           p_held_back -- others go first, or as many as may are in flight; p_next -- when the queue's
+--           rate permits the next start; null: now
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
 -- why:      the work of dequeue on each of its queues. A worker of lower priority gets nothing
@@ -10,20 +12,24 @@
 --           (RabbitMQ, "Consumer Priorities"); only queues with a priority other than 0 check that.
 create or alter procedure rowlease_internal.dequeue_one
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
-  @p_limit int, @p_slots int, @p_more bit output,
-  @p_held_back bit output
+  @p_limit int, @p_slots int, @p_more bit output, @p_held_back bit output,
+  @p_next datetime2(6) output
 as
 set nocount on;
 set xact_abort on;
 declare @step int = 2 * @p_limit + 10, @broken int, @moved int, @room bigint = @p_limit;
 declare @paused bit, @policy varchar(10), @max_priority int, @max_in_flight int, @consumers bit;
 declare @waiting bigint, @processing bigint, @lease_ms bigint, @mine int;
-declare @leased int = (select count(*) from #leased);
+declare @first int = (select coalesce(max(l.Place), 0) from #leased as l);
+declare @leased int = (select count(*) from #leased), @now_leased int, @rate varchar(30);
+declare @group_rate varchar(30), @in_rate bigint;
 set @p_more = 0;
 set @p_held_back = 0;
+set @p_next = null;
 exec rowlease_internal.check_queue @p_queue_name;
 select @paused = s.Paused, @policy = s.Policy, @max_priority = s.MaxPriority,
        @max_in_flight = s.MaxInFlight, @consumers = s.ConsumerPriorities,
+       @rate = s.Rate, @group_rate = s.GroupRate,
        @lease_ms = coalesce(@p_lease_ms, 1000 * cast(s.LeaseSeconds as bigint))
   from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
 if @paused = 1
@@ -49,18 +55,33 @@ begin
                                from openjson(w.QueueNames) as n))
     set @room = 0;
 end;
+if @room <= 0
+  set @p_held_back = 1;
+if @rate is not null
+begin
+  select @in_rate = r.room, @p_next = r.next_start
+    from rowlease_internal.room_in_rate(@p_queue_name, N'', @rate, @p_now) as r;
+  -- Nothing is prefetched, because a claim is a start.
+  set @room = (select min(v.room) from (values (@room), (@p_slots), (@in_rate)) as v (room));
+end;
 if @room > 0
   exec rowlease_internal.claim @p_queue_name, @p_worker_id, @p_now, @lease_ms, @policy, @room, @p_slots,
-                      @p_more output;
-else
-  set @p_held_back = 1;
+                               @group_rate, @p_more output;
+if @rate is not null or @group_rate is not null
+  exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @first, @p_now;
+set @now_leased = (select count(*) from #leased) - @leased;
+if @rate is not null and @in_rate > @now_leased
+  set @p_next = null;
+else if @rate is not null and @p_next is null
+  set @p_next = (select rowlease_internal.add_ms(@p_now, r.period_ms)
+                   from rowlease_internal.rate_parts(@rate) as r);
 if @broken >= @step or @moved >= @step
   set @p_more = 1;
 if @consumers = 1
 begin
-  set @leased = (select count(*) from #leased) - @leased;
   update rowlease.Worker
-     set Busy = case when Slots - @p_slots + @leased > 0 then Slots - @p_slots + @leased else 0 end,
+     set Busy = case when Slots - @p_slots + @now_leased > 0 then Slots - @p_slots + @now_leased
+                     else 0 end,
          HeartbeatTime = @p_now
    where WorkerId = @p_worker_id;
 end;

@@ -3,7 +3,7 @@
 --           p_lease_ms bigint, p_leased xml output, p_more bit output, p_wait_ms bigint output
 -- returns:  as lease
 -- errors:   RL002 unknown queue
--- locks:    the gates of queues with a limit in flight, in order of names, waiting at most 2 s in all;
+-- locks:    the gates of queues with a limit in flight or a rate, in order of names, waiting at most 2 s in all;
 --           then as claim: rows of queue, exclusive, in claim order, skipping locked ones
 -- why:      due and expired requests are moved first, a bounded number of them, so that a queue
 --           works without maintain. From a queue whose gate is held it claims nothing, and the
@@ -16,6 +16,7 @@ set nocount on;
 set xact_abort on;
 declare @now datetime2(6), @name nvarchar(255), @queue nvarchar(400);
 declare @place int = 0, @left int = @p_limit, @slots int, @held bit = 0;
+declare @next datetime2(6), @first datetime2(6), @rate_ms bigint;
 declare @again bit, @held_back bit, @granted bit, @patience int = 2000;
 declare @queues table (Place int not null primary key, QueueName nvarchar(400)
                        collate Latin1_General_100_BIN2);
@@ -29,7 +30,8 @@ declare @count int = @@rowcount;
 insert into @gates (QueueName, Name, Shut)
 select s.QueueName, rowlease_internal.lock_name(N'gate', s.QueueName, N''), 0
   from rowlease.QueueSettings as s
- where s.MaxInFlight is not null and s.QueueName in (select q.QueueName from @queues as q);
+ where (s.MaxInFlight is not null or s.Rate is not null or s.GroupRate is not null)
+   and s.QueueName in (select q.QueueName from @queues as q);
 set @name = (select min(g.Name) from @gates as g);
 while @name is not null
 begin
@@ -55,7 +57,9 @@ begin
   end;
   set @slots = @p_slots - (@p_limit - @left);
   exec rowlease_internal.dequeue_one @queue, @p_worker_id, @now, @p_lease_ms, @left, @slots,
-                                     @again output, @held_back output;
+                                     @again output, @held_back output, @next output;
+  if @first is null or @next < @first
+    set @first = @next;
   set @left = @p_limit - (select count(*) from #leased);
   set @p_more = @p_more | @again;
   set @held = @held | @held_back;
@@ -65,6 +69,9 @@ if @left = 0
 if @p_more = 0
 begin
   exec rowlease_internal.ms_until_event @p_queue_names, @now, @p_wait_ms output;
+  set @rate_ms = (datediff_big(microsecond, @now, @first) + 999) / 1000;
+  if @rate_ms < coalesce(@p_wait_ms, @rate_ms + 1)
+    set @p_wait_ms = @rate_ms;
   if @held = 1 and coalesce(@p_wait_ms, 500) >= 500
     set @p_wait_ms = 500;  -- the worker that goes first may be dead in 2 s
 end;

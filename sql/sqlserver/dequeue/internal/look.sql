@@ -13,7 +13,8 @@ as
 return
   select n.queue_name, s.Paused as paused, s.MaxPriority as max_priority,
          1000 * cast(s.LeaseSeconds as bigint) as lease_ms,
-         case when s.Policy = 'strict' and s.MaxInFlight is null and s.ConsumerPriorities = 0
+         case when s.Policy = 'strict' and s.MaxInFlight is null and s.Rate is null
+               and s.ConsumerPriorities = 0
                and not exists (
                  select 1 from rowlease.Queue as q
                    with (forceseek (queue_group (QueueName)), readpast, readcommittedlock)

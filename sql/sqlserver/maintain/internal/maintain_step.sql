@@ -1,5 +1,5 @@
 -- maintain_step: do one step of the housekeeping.
--- params:   p_step int (0 to 10), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
+-- params:   p_step int (0 to 11), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
 --           p_limit int, p_what nvarchar(30) output, p_rows bigint output
 -- returns:  p_what -- what the step does; p_rows -- how many rows it changed
 -- errors:   51012 as recount_queues
@@ -19,7 +19,8 @@ set @p_what = case @p_step
   when 0 then N'leases broken' when 1 then N'scheduled requests due' when 2 then N'receipts dropped'
   when 3 then N'workers removed' when 4 then N'progress dropped' when 5 then N'attempts dropped'
   when 6 then N'staged rows dropped' when 7 then N'waiters expired' when 8 then N'history dropped'
-  when 9 then N'counts corrected' when 10 then N'counts folded' end;
+  when 9 then N'counts corrected' when 10 then N'counts folded'
+  when 11 then N'starts forgotten' end;
 if @p_step = 2
   delete top (@p_limit) r
     from rowlease.EnqueueReceipt as r
@@ -42,6 +43,11 @@ else if @p_step = 8
     from rowlease.QueueHistory as h
       with (index (queue_history_completed), forceseek, rowlock, readpast)
    where h.CompletionTime < dateadd(day, -@days, @p_now)
+  option (maxdop 1);
+else if @p_step = 11
+  delete top (@many) r
+    from rowlease.RateStart as r with (index (rate_start_expiring), forceseek, rowlock, readpast)
+   where r.ExpiresTime <= @p_now
   option (maxdop 1);
 set @p_rows = @@rowcount;
 if @p_step = 0

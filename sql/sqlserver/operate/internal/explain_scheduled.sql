@@ -1,8 +1,8 @@
 -- explain_scheduled: explain why a request is not due yet; a part of explain.
 -- params:   p_request_id bigint, p_now datetime2(6), p_reason varchar(20) output,
 --           p_message nvarchar(4000) output
--- returns:  in p_reason 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'scheduled', in p_message a
---           sentence
+-- returns:  in p_reason 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'rate' | 'scheduled', in
+--           p_message a sentence
 -- errors:   none
 -- locks:    none
 -- why:      a request of an unknown kind is due again within 30 s, each time it was declined.
@@ -13,8 +13,10 @@ as
 set nocount on;
 set xact_abort on;
 declare @queue nvarchar(100), @kind nvarchar(200), @due datetime2(6), @token bigint;
+declare @group nvarchar(200);
 declare @text nvarchar(400);
-select @queue = q.QueueName, @kind = q.Kind, @due = q.DueTime, @token = q.LockToken
+select @queue = q.QueueName, @kind = q.Kind, @due = q.DueTime, @token = q.LockToken,
+       @group = q.GroupKey
   from rowlease.Queue as q where q.RequestId = @p_request_id;
 set @text = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
                    rowlease_internal.seconds_text(datediff_big(microsecond, @p_now, @due) / 1000000));
@@ -28,4 +30,12 @@ begin
                              N': ' + nullif(a.Error, N''), N'; ', @text)
     from rowlease.Attempt as a
    where a.RequestId = @p_request_id and a.LockToken = @token and a.Outcome = 'snoozed';
+  select @p_reason = 'rate',
+         @p_message = concat(N'the queue allows ', s.GroupRate, N' starts of a group, and the group "',
+                             @group, N'" has used them; the next start is possible at ',
+                             rowlease_internal.time_text(@due))
+    from rowlease.QueueSettings as s
+   where s.QueueName = @queue
+     and exists (select 1 from rowlease.RateStart as r
+                  where r.QueueName = @queue and r.RateKey = N':' + @group and r.ExpiresTime = @due);
 end;

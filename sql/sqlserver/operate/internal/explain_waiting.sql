@@ -16,12 +16,15 @@ set transaction isolation level read committed;
 declare @queue nvarchar(100), @priority int, @due datetime2(6), @group nvarchar(200), @blocked bit;
 declare @policy varchar(10), @in_flight int, @waiting bigint, @processing bigint, @running int;
 declare @other bigint, @ahead int, @kind nvarchar(200), @reason varchar(20), @message nvarchar(4000);
+declare @rate varchar(30), @room bigint, @next datetime2(6);
 select @queue = q.QueueName, @priority = q.Priority, @due = q.DueTime, @group = q.GroupKey,
        @blocked = q.GroupBlocked, @kind = q.Kind
   from rowlease.Queue as q where q.RequestId = @p_request_id;
-select @policy = s.Policy, @in_flight = s.MaxInFlight
+select @policy = s.Policy, @in_flight = s.MaxInFlight, @rate = s.Rate
   from rowlease.QueueSettings as s where s.QueueName = @queue;
 exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @message output;
+select @room = r.room, @next = r.next_start
+  from rowlease_internal.room_in_rate(@queue, N'', @rate, @p_now) as r;
 set @other = (
   select min(q.RequestId) from rowlease.Queue as q
    where q.QueueName = @queue and q.GroupKey = @group and q.GroupKey is not null
@@ -57,6 +60,10 @@ else if @processing >= @in_flight
                                 then concat(@running, N' are running, but more are counted; recount corrects ',
                                             N'that')
                                 else N'as many are running' end);
+else if @room = 0
+  select @p_reason = 'rate',
+         @p_message = concat(N'the queue allows ', @rate, N' starts; the next start is possible at ',
+                             rowlease_internal.time_text(@next));
 else if @reason is not null
   select @p_reason = @reason, @p_message = @message;
 else

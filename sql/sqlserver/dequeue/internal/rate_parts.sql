@@ -1,0 +1,17 @@
+-- rate_parts: read the setting of a rate, such as 100/1m.
+-- params:   p_rate nvarchar(30)
+-- returns:  num_starts bigint, period_ms bigint -- no row if there is no rate
+-- errors:   none
+-- locks:    none
+-- why:      configure_queue refuses what this cannot read.
+create or alter function rowlease_internal.rate_parts(@p_rate nvarchar(30)) returns table
+as
+return
+  select try_cast(left(p.rate, p.slash - 1) as bigint) as num_starts,
+         try_cast(substring(p.rate, p.slash + 1, p.unit_at - p.slash - 1) as bigint)
+         * case substring(p.rate, p.unit_at, 2)
+                when N'ms' then 1 when N's' then 1000 when N'm' then 60000 when N'h' then 3600000
+                when N'd' then 86400000 end as period_ms
+    from (select @p_rate as rate, charindex(N'/', @p_rate) as slash,
+                 len(@p_rate) - case when @p_rate like N'%ms' then 1 else 0 end as unit_at) as p
+   where p.slash > 1 and p.unit_at > p.slash + 1;
