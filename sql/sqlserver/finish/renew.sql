@@ -7,7 +7,7 @@
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, skipping locked ones
 -- why:      a locked row is being finished, perhaps in a long transaction; the other leases must
---           not wait for that row (busy). A lease that has run out but has not been broken yet is
+--           not wait for that row (busy), nor does the read after the commit. A lease that has run out but has not been broken yet is
 --           renewed, because no other worker has the request.
 create or alter procedure rowlease.renew
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_lease_ms bigint = null,
@@ -21,6 +21,9 @@ declare @given table (RequestId bigint not null, LockToken bigint not null, Star
                       primary key (RequestId, LockToken));
 declare @renewed table (RequestId bigint not null primary key, LockToken bigint not null,
                         LockExpiresTime datetime2(6) not null, CancelRequested bit not null);
+declare @place int = -1;
+declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null,
+                       LockExpiresTime datetime2(6));
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_started;
 insert into @given (RequestId, LockToken, Started)
 select g.request_id, g.lock_token, max(case when s.value = 'false' then 0 else 1 end)
@@ -48,15 +51,37 @@ update r set CancelRequested = 1
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = r.RequestId
  where q.CancelRequested = 1;
 commit transaction;
-select o.request_id,
-       case when r.CancelRequested = 1 then 'cancel_requested'
-            when r.RequestId is not null then 'ok'
-            when o.outcome = 'lease_lost' and q.RequestId is not null then 'busy'
-            else o.outcome end as outcome,
-       r.LockExpiresTime as lock_expires_time
-  from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, null) as o
-  left join @renewed as r on r.RequestId = o.request_id and r.LockToken = o.lock_token
-  left join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
-         on r.RequestId is null and q.RequestId = o.request_id
-                               and q.LockedBy is not null and q.LockToken = o.lock_token
- order by o.place;
+insert into @answer (Place, RequestId, Outcome, LockExpiresTime)
+select g.place, g.request_id, case when r.CancelRequested = 1 then 'cancel_requested' else 'ok' end,
+       r.LockExpiresTime
+  from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
+  join @renewed as r on r.RequestId = g.request_id and r.LockToken = g.lock_token;
+-- Without READ_COMMITTED_SNAPSHOT a read of a row that is being finished would wait.
+set lock_timeout 0;
+while 1 = 1
+begin
+  set @place = (select min(g.place) from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
+                 where g.place > @place and g.place not in (select a.Place from @answer as a));
+  if @place is null
+    break;
+  begin try
+    insert into @answer (Place, RequestId, Outcome)
+    select o.place, o.request_id,
+           case when o.outcome = 'lease_lost' and q.RequestId is not null then 'busy'
+                else o.outcome end
+      from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, null) as o
+      left join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+             on q.RequestId = o.request_id and q.LockedBy is not null
+            and q.LockToken = o.lock_token
+     where o.place = @place;
+  end try
+  begin catch
+    if error_number() <> 1222
+      throw;
+    insert into @answer (Place, RequestId, Outcome)
+    select g.place, g.request_id, 'busy'
+      from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g where g.place = @place;
+  end catch;
+end;
+select a.RequestId as request_id, a.Outcome as outcome, a.LockExpiresTime as lock_expires_time
+  from @answer as a order by a.Place;
