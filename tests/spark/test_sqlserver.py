@@ -56,8 +56,8 @@ def test_rows_become_requests_with_all_that_they_say(
         "group_key": F.concat(F.lit("group "), "id"), "due_time": "at", "load_id": "first",
         "store": store,
     }  # fmt: skip
-    assert enqueue(frame, dsn, **arguments) == Promoted(Outcome.OK, 3, 3, 0)
-    assert enqueue(frame, dsn, **arguments) == Promoted(Outcome.REPEAT, 3, 3, 0)
+    assert enqueue(frame, dsn, **arguments) == Promoted(Outcome.OK, 3, 3, 0, 1)
+    assert enqueue(frame, dsn, **arguments) == Promoted(Outcome.REPEAT, 3, 3, 0, 1)
     rows = store.rows(
         "queue", "request_id", "kind", "priority", "dedup_key", "group_key", "due_time", "load_id",
         "status", "payload",

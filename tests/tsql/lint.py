@@ -42,12 +42,12 @@ LARGE = {"queue", "queuehistory", "queuedepth", "staging", "enqueuereceipt"}
 #: looked up by its key, which is all the query has.
 PINNED = {"dequeue", "enqueue", "finish", "load", "maintain"}
 BY_KEY = {"enqueuereceipt"}
-#: Routines that read a whole queue, or change all of its requests or counts, and the tables.
-#: A change of such kind is an operator's, or is not made often.
-WHOLE = {
+#: Routines that read a whole queue or all counts, and the tables.
+READ_WHOLE = {
     ("sample_requests", "queue"), ("recount_queues", "queuedepth"), ("fold_depth", "queuedepth"),
-    ("lower_all", "queue"), ("delete_queue", "queuedepth"),
 }  # fmt: skip
+#: Routines of operators that change all requests or counts of a queue, and the tables.
+CHANGED_WHOLE = {("lower_all", "queue"), ("delete_queue", "queuedepth")}
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
 INDEX = re.compile(
     r"create (?:unique )?(?:clustered )?index (\w+) on rowlease\.(\w+) \((.*?)\)"
@@ -276,7 +276,8 @@ def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
         is_pinned = file.folder in PINNED and table not in BY_KEY
         if not (is_pinned or is_changed(reference)) or is_named_again(reference):
             continue
-        if (file.name, table) in WHOLE or file.name in COUNTS:
+        whole = CHANGED_WHOLE if is_changed(reference) else READ_WHOLE
+        if (file.name, table) in whole or file.name in COUNTS:
             continue
         if seek is None or not (columns or "index" in hints(reference)):
             yield reference, "name the index and say forceseek"
