@@ -87,6 +87,11 @@ def import_named(name: str) -> ModuleType:
         raise ConfigError(
             "give the module that has the tasks: package.module or package.module:name"
         )
+    if name.endswith(".py"):
+        module = os.path.basename(name).removesuffix(".py")
+        raise ConfigError(
+            f"{name} is a file; give the name of its module: {module}, or package.{module}"
+        )
     try:
         return importlib.import_module(name)
     except ConfigError:

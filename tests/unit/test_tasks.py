@@ -193,6 +193,8 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
     ("path", "error", "message"),
     [
         ("", ConfigError, "give the module"),
+        ("./app.py", ConfigError, "./app.py is a file; give the name of its module: app"),
+        ("src/app.py:one", ConfigError, "src/app.py is a file; give the name of its module: app"),
         ("nowhere", ConfigError, "there is no module 'nowhere'; change to its folder"),
         ("nowhere.tasks", ConfigError, "there is no module 'nowhere'"),
         ("app.tasks", ConfigError, "there is no module 'app.tasks'|'app' is not a package"),
