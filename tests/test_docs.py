@@ -279,7 +279,7 @@ def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
     assert len(program.splitlines()) <= 20
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/operations.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/operations.md", "docs/metrics.md"])
 def test_the_sql_of_the_pages_runs(
     repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]], page: str
 ) -> None:
