@@ -2,7 +2,7 @@
 -- params:   p_filter nvarchar(max) (JSON: queue, status: an array, kind, error: a part of last_error in
 --           any case, dedup_key, group_key, load_id, worker: its id, host or host:pid, ids: an array of
 --           at most 10,000, min_priority, max_priority, min_age_ms, max_age_ms: since the enqueue,
---           since, until: times of the enqueue, in UTC or with a zone), p_after bigint (look below this
+--           since, until: times of the enqueue, in UTC), p_after bigint (look below this
 --           id), p_limit int (how many to return), p_look int (how many to look at)
 -- returns:  the columns of get_request, and after bigint: rows with a null in it, then one row with
 --           nulls elsewhere, and where to go on: null: there are no more

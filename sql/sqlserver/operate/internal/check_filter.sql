@@ -31,7 +31,9 @@ select top (1) @key = j.[key] from openjson(@p_filter) as j
    and (j.[key] = 'ids' and j.type <> 4
         or j.[key] in ('min_priority', 'max_priority') and try_cast(j.value as int) is null
         or j.[key] in ('min_age_ms', 'max_age_ms') and try_cast(j.value as bigint) is null
-        or j.[key] in ('since', 'until') and try_cast(j.value as datetimeoffset(6)) is null);
+        or j.[key] in ('since', 'until')
+           and (try_cast(j.value as datetime2(6)) is null
+                or j.value like N'%[+-][0-9][0-9]:[0-9][0-9]'));
 if @key is null and exists (select 1 from openjson(@p_filter, '$.ids') as i
                              where try_cast(i.value as bigint) is null)
   set @key = N'ids';

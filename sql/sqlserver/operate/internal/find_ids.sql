@@ -24,16 +24,13 @@ declare @ids table (RequestId bigint not null primary key);
 select @queue = j.queue, @kind = j.kind, @error = lower(j.error), @dedup = j.dedup_key,
        @group = j.group_key, @load = j.load_id, @worker = j.worker,
        @min = coalesce(j.min_priority, 0), @max = coalesce(j.max_priority, 255),
-       @since = coalesce(cast(switchoffset(cast(j.since as datetimeoffset(6)), '+00:00')
-                              as datetime2(6)), '0001-01-01'),
-       @until = coalesce(cast(switchoffset(cast(j.until as datetimeoffset(6)), '+00:00')
-                              as datetime2(6)), '9999-12-31'),
+       @since = coalesce(j.since, '0001-01-01'), @until = coalesce(j.until, '9999-12-31'),
        @oldest = coalesce(rowlease_internal.add_ms(@p_now, -j.max_age_ms), '0001-01-01'),
        @newest = coalesce(rowlease_internal.add_ms(@p_now, -j.min_age_ms), '9999-12-31')
   from openjson(@p_filter) with (
     queue nvarchar(max), kind nvarchar(max), error nvarchar(max), dedup_key nvarchar(max),
     group_key nvarchar(max), load_id nvarchar(max), worker nvarchar(max), min_priority int,
-    max_priority int, min_age_ms bigint, max_age_ms bigint, since nvarchar(max), until nvarchar(max)) as j;
+    max_priority int, min_age_ms bigint, max_age_ms bigint, since datetime2(6), until datetime2(6)) as j;
 insert into @statuses (Status)
 select distinct left(s.value, 10) from openjson(@p_filter, '$.status') as s;
 insert into @ids (RequestId)
