@@ -402,6 +402,34 @@ create table rowlease.queue_waiter (
   constraint queue_waiter_pkey primary key (waiter_id)
 );
 
+-- What operators have done to requests and queues. `maintain` drops a row 90 days after its last step.
+create table rowlease.operation (
+  operation_id   bigint       not null generated always as identity,  -- identifies the operation
+  verb           varchar(20)  not null,            -- what was done: cancel, requeue, pause and others
+  filter         jsonb        not null,            -- to which requests, or to which queue
+  arguments      jsonb        not null,            -- what else was given, such as a priority or settings
+  actor          varchar(200),                     -- who did it, as the caller says
+  login          varchar(200) not null,            -- the database user of the session
+  client_address varchar(200),                     -- the address of the client; null: the server's own host
+  application    varchar(200) not null,            -- the name that the client gave itself
+  started_time   timestamptz  not null,            -- when its first step was done
+  last_time      timestamptz  not null,            -- when its last step was done
+  num_requests   bigint       not null default 0,  -- how many requests were changed so far
+  after          bigint,                           -- the next step looks below this request
+  finished_time  timestamptz,                      -- when nothing was left to do; null: it can be resumed
+  constraint operation_pkey primary key (operation_id)
+);
+create index operation_last on rowlease.operation (last_time);
+
+-- Which finished request a requeued one is a copy of. `maintain` drops a row with its operation.
+create table rowlease.requeued (
+  request_id    bigint not null,  -- the new request
+  requeued_from bigint not null,  -- the finished request
+  operation_id  bigint not null,  -- the operation that requeued it
+  constraint requeued_pkey primary key (request_id)
+);
+create index requeued_operation on rowlease.requeued (operation_id);
+
 -- How many requests of each status a queue has, as rows to add up: see the view depth_by_priority.
 --
 -- Each routine appends what it changed, in its own transaction: sums are exact, and no routine

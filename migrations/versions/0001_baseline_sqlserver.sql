@@ -359,6 +359,40 @@ create table rowlease.QueueWaiter (
   constraint queue_waiter_pkey primary key (WaiterId)
 );
 go
+-- What operators have done to requests and queues. `maintain` drops a row 90 days after its last step.
+create table rowlease.Operation (
+  OperationId   bigint        identity(1, 1) not null,
+  Verb          varchar(20)   collate Latin1_General_100_BIN2 not null,
+  Filter        nvarchar(max) not null,
+  Arguments     nvarchar(max) not null,
+  Actor         nvarchar(200) null,
+  Login         nvarchar(200) not null,
+  ClientAddress nvarchar(200) null,
+  Application   nvarchar(200) not null,
+  StartedTime   datetime2(6)  not null,
+  LastTime      datetime2(6)  not null,
+  NumRequests   bigint        not null default 0,
+  After         bigint        null,
+  FinishedTime  datetime2(6)  null,
+  constraint operation_pkey primary key clustered (OperationId) with (allow_page_locks = off)
+);
+go
+create index operation_last on rowlease.Operation (LastTime) with (allow_page_locks = off);
+go
+alter table rowlease.Operation set (lock_escalation = disable);
+go
+-- Which finished request a requeued one is a copy of. `maintain` drops a row with its operation.
+create table rowlease.Requeued (
+  RequestId    bigint not null,
+  RequeuedFrom bigint not null,
+  OperationId  bigint not null,
+  constraint requeued_pkey primary key clustered (RequestId) with (allow_page_locks = off)
+);
+go
+create index requeued_operation on rowlease.Requeued (OperationId) with (allow_page_locks = off);
+go
+alter table rowlease.Requeued set (lock_escalation = disable);
+go
 -- How many requests of each status a queue has, as rows to add up: see the view DepthByPriority.
 --
 -- Each routine appends what it changed, in its own transaction: sums are exact, nobody waits for a

@@ -69,7 +69,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
 grant execute on function rowlease.discard_staged, rowlease.cancel, rowlease.requeue,
                           rowlease.purge, rowlease.pause,
                           rowlease.resume, rowlease.configure_queue, rowlease.delete_queue,
-                          rowlease.maintain, rowlease.recount,
+                          rowlease.maintain, rowlease.recount, rowlease.operate,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
                           rowlease.resume_schedule, rowlease.remove_schedule
    to rowlease_operator;

@@ -16,6 +16,7 @@ from rowlease.filters import Filter
 from rowlease.finding import find
 from rowlease.handle import Handle
 from rowlease.model import Found, check_type
+from rowlease.operations import Requests
 from rowlease.queues import Queues
 from rowlease.requests import CallOptions, Options, TaskRequest, plain
 from rowlease.sending import RETRY_FOR, send
@@ -169,6 +170,11 @@ class Client(Producer):
     def queues(self) -> Queues:
         """The queues of the database: create, change, list, show, pause, resume, drain, delete."""
         return Queues(self.store)
+
+    @property
+    def requests(self) -> Requests:
+        """Change the requests that match a filter: cancel, requeue, reprioritise and others."""
+        return Requests(self.store)
 
     @overload
     def get(self, request_id: int) -> Handle[Any]: ...

@@ -425,6 +425,33 @@ class Found(NamedTuple):
     after: int | None
 
 
+class Touched(NamedTuple):
+    """What a step of an operation did to a request, or in a dry run would do.
+
+    Attributes:
+        outcome: `ok`; `cancel_requested` if it runs and is asked to stop; `duplicate` if a live
+            request has its dedup key; `not_found` if its payload was not kept for a requeue.
+        new_request_id: the new request, if a finished one was requeued.
+    """
+
+    request_id: int
+    outcome: Outcome
+    new_request_id: int | None
+
+
+class Step(NamedTuple):
+    """A step of an operation.
+
+    Attributes:
+        operation_id: the operation, in the view `operations`; None in a dry run.
+        after: where the next step goes on; None if nothing is left.
+    """
+
+    touched: list[Touched]
+    operation_id: int | None
+    after: int | None
+
+
 class QueueState(NamedTuple):
     """A queue, in the column order of the routine `list_queues`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from rowlease import AsyncClient, Client, task
-from rowlease.errors import InvalidRequest
+from rowlease.errors import InvalidRequest, RoutineError
 from rowlease.model import Failure, Found
 from tests.acceptance.test_cli import Run, run_in
 
@@ -192,3 +193,102 @@ def test_the_list_reads_on_until_it_is_full_or_has_read_enough(
     assert requests.first(client.store, 5, None, {"kind": "none"}) == Found([], None)
     monkeypatch.setattr(requests, "MOST_CALLS", 2)
     assert requests.first(client.store, 5, None, {"kind": "none"}) == Found([], failed + 1)
+
+
+# -- changing requests -----------------------------------------------------------------------------
+
+
+def test_a_program_changes_requests(client: Client) -> None:
+    failed, done, waits = some(client)
+    heard: list[int] = []
+    tried = client.requests.requeue("queue:default", dry_run=True)
+    assert (tried.num_requests, tried.operation_id, tried.more) == (1, None, False)
+    assert [one.request_id for one in tried.first] == [failed]
+    found = client.requests.requeue(
+        "queue:default", actor="ann", progress=lambda op: heard.append(op.num_requests)
+    )
+    assert (found.num_requests, found.more, heard) == (1, False, [1])
+    assert client.requests.reprioritise(kind=resize, priority=5).num_requests == 2
+    later = client.requests.reschedule(f"id:{waits}", delay=timedelta(hours=1))
+    assert later.num_requests == 1
+    due = datetime.now(UTC) + timedelta(days=1)
+    client.requests.reschedule(ids=[waits], due_time=due)
+    assert client.get(waits).read().due_time == due  # type: ignore[union-attr]
+    (copy,) = client.requests.requeue(ids=[done]).first
+    assert copy.new_request_id
+    client.store.dequeue("host:1:ab", ["default"], 1)
+    assert client.requests.break_leases("worker:host").num_requests == 1
+    assert client.requests.cancel("queue:default status:pending,scheduled").num_requests == 3
+    assert client.requests.purge("kind:resize status:complete,cancelled").num_requests == 4
+    assert client.find().requests == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda r: r.cancel(), "the filter selects every request"),
+        (lambda r: r.cancel("state:x"), "there is no key 'state'"),
+        (lambda r: r.reprioritise("queue:a", priority="x"), "priority is 'x'"),
+        (
+            lambda r: r.reschedule("queue:a", delay=timedelta(1), due_time=datetime.now(UTC)),
+            "give delay or due_time, not both",
+        ),
+        (
+            lambda r: r.reschedule("queue:a", due_time=datetime(2026, 1, 1)),
+            "due_time is 2026-01-01 00:00:00; it must have a time zone",
+        ),
+    ],
+)
+def test_a_wrong_change_is_refused(
+    call: Callable[[Any], Any], message: str, client: Client
+) -> None:
+    with pytest.raises((InvalidRequest, RoutineError), match=message):
+        call(client.requests)
+
+
+def test_an_operation_that_was_interrupted_goes_on(client: Client) -> None:
+    made = client.enqueue_many(resize.request("x") for _ in range(5))
+    step = client.store.operate("cancel", queue="default", limit=2)
+    assert step.operation_id
+    assert client.requests.resume("cancel", step.operation_id).num_requests == 3
+    assert {handle.status() for handle in made} == {"Cancelled"}
+
+
+def test_a_person_changes_requests(client: Client, requests: Run) -> None:
+    failed, _, waits = some(client)
+    tried = requests("requeue", "status:failed error:timeout", "--dry-run")
+    assert tried.returncode == 0
+    assert tried.stdout.splitlines()[1].split()[:4] == [str(failed), "default", "resize", "Failed"]
+    assert tried.stdout.splitlines()[-1] == "would requeue 1 request; the first 1 are listed above"
+    assert client.get(failed).status() == "Failed"
+    done = requests("requeue", str(failed), "--actor", "ann")
+    assert re.fullmatch(r"requeued 1 request \(operation \d+\)\n", done.stdout)
+    done = json.loads(requests("reprioritise", "kind:resize", "--priority", "7", "--json").stdout)
+    assert (done["num_requests"], done["outcomes"], done["more"]) == (2, {"ok": 2}, False)
+    done = requests("reschedule", str(waits), "--delay", "1h")
+    assert done.stdout.startswith("rescheduled 1 request (")
+    done = requests("reschedule", str(waits), "--at", "2090-01-01T00:00")
+    assert client.get(waits).read().due_time.year == 2090  # type: ignore[union-attr]
+    client.store.dequeue("host1:1:ab", ["default"], 1)
+    assert requests("break", "worker:host1").stdout.startswith("ended the leases of 1 request (")
+    client.store.dequeue("host1:1:ab", ["default"], 1)
+    done = requests("cancel", "queue:default")
+    assert "1 are running, and were asked to stop" in done.stdout
+    assert requests("purge", "queue:default status:cancelled").stdout.startswith("purged 1 request")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("cancel",), "give a filter or ids, or --resume"),
+        (("cancel", "queue:a", "--resume", "1"), "give a filter or ids, or --resume"),
+        (("cancel", "status:failed"), "the filter selects every request"),
+        (("cancel", "--resume", "999999"), "operation 999999 is no unfinished cancel"),
+        (("reprioritise", "queue:a"), "give --priority, the new priority"),
+        (("reschedule", "queue:a", "--at", "soon"), "'soon' is not a time"),
+    ],
+)
+def test_a_wrong_command_is_refused(command: tuple[str, ...], message: str, requests: Run) -> None:
+    done = requests(*command)
+    assert done.returncode != 0
+    assert message in done.stderr

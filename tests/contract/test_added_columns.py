@@ -129,6 +129,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "disown": lambda s: (leased(s), len(s.disown("w", ["default"], [])))[1],
     "renew": lambda s: s.renew([leased(s)], lease=timedelta(minutes=1))[0].outcome,
     "cancel": lambda s: s.cancel([leased(s).request_id]),
+    "operate": lambda s: s.operate("cancel", ids=[dead(s)]).touched[0].outcome,
     "requeue": lambda s: s.requeue([dead(s)])[0].outcome,
     "explain": lambda s: s.explain(leased(s).request_id).reason,
     "diagnose": diagnosed,

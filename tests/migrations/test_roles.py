@@ -33,7 +33,8 @@ READER = EVERYONE | {
     "measure_waits", "demand", "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {
-    "cancel", "requeue", "recount", "purge", "pause", "resume", "configure_queue", "delete_queue",
+    "cancel", "requeue", "operate", "recount", "purge", "pause", "resume", "configure_queue",
+    "delete_queue",
     "maintain",
     "discard_staged", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",
     "remove_schedule",

@@ -34,6 +34,7 @@ LONG = {
     "dequeue_one": "a claim in the careful way, from what goes before it to its floor",
     "dequeue": "the plain way to claim, and the lane; a call for either costs 5 to 10 % of a claim",
     "fail": "the statement that ends an attempt also keeps it: afterwards the row has no worker",
+    "maintain": "one step of housekeeping after the other",
     "find_ids": "five sources and one filter; a helper for each would hide what is read",
 }
 #: What a routine can meet only if a caller of its own kind passes what this one never does.

@@ -64,6 +64,9 @@ begin
   what := 'attempts dropped';
   num_rows := rowlease_internal.sweep_attempts(v_now, p_limit);
   if num_rows > 0 then return next; end if;
+  what := 'operations dropped';
+  num_rows := rowlease_internal.sweep_operations(v_now, p_limit);
+  if num_rows > 0 then return next; end if;
   what := 'staged rows dropped';
   num_rows := rowlease_internal.sweep_staging(v_now, p_limit * 10)
               + rowlease_internal.sweep_lane(p_limit * 10);

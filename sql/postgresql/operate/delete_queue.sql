@@ -55,6 +55,9 @@ begin
       message = format('queue "%s" cannot be deleted, because %s first', p_queue_name, v_used);
   end if;
   if not p_dry_run then
+    perform rowlease_internal.note_operation(
+      'delete_queue', jsonb_build_object('queue', p_queue_name), jsonb_build_object('purge', p_purge),
+      null, rowlease.now(), true);
     delete from rowlease.queue_settings s where s.queue_name = p_queue_name;
     delete from rowlease.gate g where g.queue_name = p_queue_name;
     delete from rowlease.queue_depth d where d.queue_name = p_queue_name;

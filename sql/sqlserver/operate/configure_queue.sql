@@ -96,6 +96,7 @@ begin try
   set @max = (select s.MaxPriority from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
   if @max < @was
     exec rowlease_internal.lower_all @p_queue_name, @max;
+  exec rowlease_internal.note_queue_operation N'configure_queue', @p_queue_name, @p_settings;
   commit transaction;
 end try
 begin catch

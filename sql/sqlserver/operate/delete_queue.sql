@@ -14,7 +14,7 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @used nvarchar(2000), @says nvarchar(2048);
+declare @used nvarchar(2000), @says nvarchar(2048), @arguments nvarchar(max);
 begin transaction;
 if @p_dry_run = 0
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
@@ -46,6 +46,8 @@ begin
 end;
 if @p_dry_run = 0
 begin
+  set @arguments = case when @p_purge = 1 then N'{"purge": true}' else N'{"purge": false}' end;
+  exec rowlease_internal.note_queue_operation N'delete_queue', @p_queue_name, @arguments;
   delete from rowlease.QueueSettings where QueueName = @p_queue_name;
   delete from rowlease.QueueDepth where QueueName = @p_queue_name;
   delete from rowlease.QueueWaiter where QueueName = @p_queue_name;

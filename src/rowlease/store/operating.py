@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
-from rowlease.model import Corrected, Enqueued, Outcome
+from rowlease.filters import Filter, to_json
+from rowlease.model import Corrected, Enqueued, Outcome, Step, Touched
 from rowlease.store.calls import OUTCOME, Calls, milliseconds, outcomes_of
 
 
@@ -61,6 +62,43 @@ class Operating(Calls):
             p_dry_run=dry_run,
         )
         return int(count)
+
+    def operate(
+        self,
+        verb: str,
+        *,
+        arguments: dict[str, Any] | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+        after: int | None = None,
+        operation_id: int | None = None,
+        limit: int = 1000,
+        **filters: Unpack[Filter],
+    ) -> Step:
+        """A step of an operation on the requests that match; see `rowlease.operations`.
+
+        Args:
+            verb: cancel, requeue, reprioritise, reschedule, break or purge.
+            arguments: `priority` for reprioritise; `delay_ms` or `due_time` for reschedule.
+            actor: who does it, for the audit.
+            dry_run: whether to change nothing.
+            after: the `after` of the step before, in a dry run.
+            operation_id: the operation to go on with, whose filter and arguments count.
+            limit: the maximum number of requests of the step.
+        """
+        *rows, last = self._rows(
+            (*Touched._fields, "operation_id", "after"),
+            "operate",
+            p_verb=verb,
+            p_filter=to_json(filters),
+            p_arguments=json.dumps(arguments or {}),
+            p_actor=actor,
+            p_dry_run=dry_run,
+            p_after=after,
+            p_operation_id=operation_id,
+            p_limit=limit,
+        )
+        return Step([Touched(row[0], Outcome(row[1]), row[2]) for row in rows], *last[3:])
 
     def pause(self, queue: str) -> None:
         """Stop claims from a queue. Claims that are under way may still get requests."""

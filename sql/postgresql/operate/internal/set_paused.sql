@@ -11,5 +11,8 @@ as $$
 begin
   perform rowlease_internal.settings_of(p_queue_name);
   update rowlease.queue_settings s set paused = p_paused where s.queue_name = p_queue_name;
+  perform rowlease_internal.note_operation(
+    case when p_paused then 'pause' else 'resume' end, jsonb_build_object('queue', p_queue_name), null,
+    null, rowlease.now(), true);
   perform rowlease_internal.wake_workers(p_queue_name, not p_paused);
 end $$;

@@ -1,0 +1,64 @@
+-- copy_finished: enqueue the finished ones of the found requests again, as new requests.
+-- params:   p_operation_id bigint, p_now datetime2(6)
+-- returns:  rows in the caller's table #touched, for the finished requests in the caller's table #found:
+--           'ok' | 'duplicate' | 'not_found' (its payload was not kept)
+-- errors:   as enqueue_many
+-- locks:    as enqueue_many, queue by queue in the order of names; rows of requeued are only added
+-- why:      a new request has a place, a capacity and a dedup key like any other, so it is admitted and
+--           added as enqueue_many does.
+create or alter procedure rowlease_internal.copy_finished @p_operation_id bigint, @p_now datetime2(6)
+as
+set nocount on;
+set xact_abort on;
+declare @queue nvarchar(100) = N'', @count int, @priority int, @admitted bit;
+declare @kinds nvarchar(max), @payloads nvarchar(max), @priorities nvarchar(max), @dedups nvarchar(max);
+declare @groups nvarchar(max), @attempts nvarchar(max), @bases nvarchar(max), @headers nvarchar(max);
+declare @old table (Place int not null primary key, RequestId bigint not null);
+create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
+insert into #touched (RequestId, Outcome)
+select h.RequestId, 'not_found' from #found as f
+  join rowlease.QueueHistory as h on h.RequestId = f.RequestId where h.Payload is null;
+while @queue is not null
+begin
+  set @queue = (select min(h.QueueName) from #found as f
+                  join rowlease.QueueHistory as h on h.RequestId = f.RequestId
+                 where h.Payload is not null and h.QueueName > @queue);
+  if @queue is null
+    break;
+  delete from @old;
+  delete from #answers;
+  insert into @old (Place, RequestId)
+  select row_number() over (order by h.RequestId) - 1, h.RequestId
+    from #found as f join rowlease.QueueHistory as h on h.RequestId = f.RequestId
+   where h.Payload is not null and h.QueueName = @queue;
+  select @count = count(*), @priority = max(h.Priority),
+         @kinds = N'[' + string_agg(N'"' + string_escape(cast(h.Kind as nvarchar(max)), 'json') + N'"', N',')
+                           within group (order by o.Place) + N']',
+         @payloads = N'[' + string_agg(N'"' + string_escape(h.Payload, 'json') + N'"', N',')
+                              within group (order by o.Place) + N']',
+         @priorities = N'[' + string_agg(cast(h.Priority as nvarchar(max)), N',')
+                                within group (order by o.Place) + N']',
+         @dedups = N'[' + string_agg(coalesce(N'"' + string_escape(cast(h.DedupKey as nvarchar(max)), 'json')
+                                              + N'"', N'null'), N',')
+                            within group (order by o.Place) + N']',
+         @groups = N'[' + string_agg(coalesce(N'"' + string_escape(cast(h.GroupKey as nvarchar(max)), 'json')
+                                              + N'"', N'null'), N',')
+                            within group (order by o.Place) + N']',
+         @attempts = N'[' + string_agg(cast(h.MaxAttempts as nvarchar(max)), N',')
+                              within group (order by o.Place) + N']',
+         @headers = N'[' + string_agg(coalesce(N'"' + string_escape(h.Headers, 'json') + N'"', N'null'), N',')
+                             within group (order by o.Place) + N']',
+         @bases = N'[' + string_agg(coalesce(cast(h.RetryBaseMs as nvarchar(max)), N'null'), N',')
+                           within group (order by o.Place) + N']'
+    from @old as o join rowlease.QueueHistory as h on h.RequestId = o.RequestId;
+  exec rowlease_internal.admit @queue, @count, @priority, @p_now, @admitted output;
+  exec rowlease_internal.add_requests
+    @queue, @p_now, @kinds, @payloads, @priorities, null, null, @dedups, @groups, @attempts, @bases,
+    @headers;
+  insert into rowlease.Requeued (RequestId, RequeuedFrom, OperationId)
+  select a.RequestId, o.RequestId, @p_operation_id
+    from #answers as a join @old as o on o.Place = a.Place where a.Outcome = 'ok';
+  insert into #touched (RequestId, Outcome, NewRequestId)
+  select o.RequestId, a.Outcome, case when a.Outcome = 'ok' then a.RequestId end
+    from #answers as a join @old as o on o.Place = a.Place;
+end;

@@ -1,0 +1,18 @@
+-- filter_of_operation: return the filter of an operation, with the statuses that the verb takes.
+-- params:   p_verb nvarchar(max), p_filter nvarchar(max)
+-- returns:  nvarchar(max) -- the filter; where it names no status, with those of the verb
+-- errors:   none
+-- locks:    none
+-- why:      requests that are named by id may have any status that the verb takes.
+create or alter function rowlease_internal.filter_of_operation(@p_verb nvarchar(max), @p_filter nvarchar(max))
+returns nvarchar(max)
+as
+begin
+  declare @has_status bit = 0, @named bit = 0;
+  select @has_status = max(case when j.[key] = 'status' and j.type = 4 then 1 else 0 end),
+         @named = max(case when j.[key] = 'ids' and j.type = 4 then 1 else 0 end)
+    from openjson(@p_filter) as j;
+  return case when @has_status = 1 then @p_filter
+              else json_modify(@p_filter, '$.status',
+                               json_query(rowlease_internal.statuses_of_verb(@p_verb, @named))) end;
+end;

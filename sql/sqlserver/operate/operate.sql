@@ -1,0 +1,74 @@
+-- operate: do something to the requests that match a filter, in steps; each step is a transaction.
+-- params:   p_verb nvarchar(max) (cancel, requeue, reprioritise, reschedule, break, purge), p_filter
+--           nvarchar(max) (JSON, as of find_requests), p_arguments nvarchar(max) (JSON; reprioritise:
+--           priority; reschedule: delay_ms or due_time, in UTC; neither: now), p_actor nvarchar(max)
+--           (who does it), p_dry_run bit (1: change nothing), p_after bigint (dry run: go on below this
+--           id), p_operation_id bigint (the next step of this operation), p_limit int (how many
+--           requests in this step)
+-- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
+--           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then a row
+--           with nulls, the operation, and where the next step goes on; null: nothing is left
+-- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation that
+--           cannot go on; 51012 as take_lock
+-- locks:    the operation's row; as do_verb; held to the end of the step
+-- why:      a request that no longer matches when it is locked is left alone. The first step is noted
+--           in operation, and each step adds its count there, so an operation that was interrupted
+--           goes on. Ages of the filter count from the first step.
+create or alter procedure rowlease.operate
+  @p_verb nvarchar(max), @p_filter nvarchar(max) = N'{}', @p_arguments nvarchar(max) = N'{}',
+  @p_actor nvarchar(max) = null, @p_dry_run bit = 0, @p_after bigint = null,
+  @p_operation_id bigint = null, @p_limit int = 1000
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+declare @now datetime2(6) = rowlease.now(), @started datetime2(6), @next bigint, @says nvarchar(2048);
+declare @filter nvarchar(max), @arguments nvarchar(max) = coalesce(@p_arguments, N'{}'), @verb nvarchar(max);
+declare @finished datetime2(6), @ids nvarchar(max), @count bigint;
+create table #found (RequestId bigint not null primary key);
+create table #touched (RequestId bigint not null primary key, Outcome varchar(20) not null,
+                       NewRequestId bigint);
+begin transaction;
+if @p_operation_id is not null
+begin
+  update rowlease.Operation set NumRequests = NumRequests where OperationId = @p_operation_id;
+  select @verb = o.Verb, @finished = o.FinishedTime, @filter = o.Filter, @arguments = o.Arguments,
+         @started = o.StartedTime, @p_after = o.After
+    from rowlease.Operation as o where o.OperationId = @p_operation_id;
+  if @verb is null or @verb <> @p_verb or @finished is not null
+  begin
+    set @says = concat(N'operation ', @p_operation_id, N' is no unfinished ', left(@p_verb, 100),
+                       N'; list the operations to see which can go on');
+    throw 51001, @says, 1;
+  end;
+end;
+else
+begin
+  set @filter = coalesce(@p_filter, N'{}');
+  exec rowlease_internal.check_filter @filter;
+  exec rowlease_internal.check_operation @p_verb, @filter, @arguments;
+  set @filter = rowlease_internal.filter_of_operation(@p_verb, @filter);
+  set @started = @now;
+  if @p_dry_run = 0
+    exec rowlease_internal.note_operation @p_verb, @filter, @arguments, @p_actor, @now, 0, @p_operation_id output;
+end;
+exec rowlease_internal.find_ids @filter, @started, @p_after, @p_limit, 10000, @next output;
+if @p_dry_run = 1
+  exec rowlease_internal.would_be @p_verb;
+else
+begin
+  exec rowlease_internal.do_verb @p_verb, @filter, @arguments, @p_operation_id, @started, @now;
+  set @count = (select count(*) from #touched as t where t.Outcome in ('ok', 'cancel_requested'));
+  update rowlease.Operation
+     set NumRequests = NumRequests + @count, LastTime = @now, After = @next,
+         FinishedTime = case when @next is null then @now end
+   where OperationId = @p_operation_id;
+end;
+commit transaction;
+select r.request_id, r.outcome, r.new_request_id, r.operation_id, r.after
+  from (select t.RequestId as request_id, t.Outcome as outcome, t.NewRequestId as new_request_id,
+               cast(null as bigint) as operation_id, cast(null as bigint) as after, 0 as is_last
+          from #touched as t
+         union all
+        select null, null, null, case when @p_dry_run = 0 then @p_operation_id end, @next, 1) as r
+ order by r.is_last, r.request_id desc;

@@ -1,0 +1,11 @@
+-- operations: a view of what operators have done, who it was, and from where.
+-- params:   none
+-- returns:  the columns of operation, and status (Finished, or Open: it can be resumed)
+-- errors:   none
+-- locks:    none
+-- why:      an operation is kept for 90 days after its last step.
+create or alter view rowlease.Operations as
+select OperationId, Verb, Filter, Arguments, Actor, Login, ClientAddress, Application, StartedTime,
+       LastTime, NumRequests, After, FinishedTime,
+       case when FinishedTime is null then 'Open' else 'Finished' end as Status
+  from rowlease.Operation;

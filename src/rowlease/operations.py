@@ -1,0 +1,209 @@
+"""What operators do to the requests that match a filter, for `client.requests` and the CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, NamedTuple, Unpack, cast
+
+from rowlease.errors import InvalidRequest
+from rowlease.filter_language import combined
+from rowlease.filters import Filter
+from rowlease.model import Outcome, Step, Touched, check_type
+from rowlease.store import Store
+
+#: The maximum number of requests that a report lists.
+LISTED = 20
+#: The maximum number of steps of a dry run. A step looks at up to 10,000 requests of each table.
+MOST_STEPS = 1000
+#: The outcomes of requests that were changed.
+CHANGED = (Outcome.OK, Outcome.CANCEL_REQUESTED)
+
+
+class Operation(NamedTuple):
+    """What an operation has done so far, or in a dry run would do.
+
+    Attributes:
+        operation_id: the operation in the view `operations`; None in a dry run.
+        num_requests: the number of requests that were changed.
+        outcomes: the number of requests by outcome.
+        first: the first 20 requests.
+        more: whether there may be more: the operation goes on, or the dry run ended early.
+    """
+
+    operation_id: int | None
+    num_requests: int
+    outcomes: dict[Outcome, int]
+    first: list[Touched]
+    more: bool
+
+
+#: Called after each step.
+Progress = Callable[[Operation], object]
+
+
+class Operate(Filter, total=False):
+    """The filters of `Filter`, and the options of an operation.
+
+    Keys:
+        dry_run: change nothing; only count, and list the first requests.
+        actor: who does it, for the audit; the database adds its own user and the client's address.
+        progress: a function that is called after each step with the operation so far.
+    """
+
+    dry_run: bool
+    actor: str | None
+    progress: Progress | None
+
+
+class Requests:
+    """Changes the requests that match a filter.
+
+    Several threads may use one object. It needs the role `rowlease_operator`. The arguments are
+    those of `Client.find`: a text, typed filters, or both. A filter must name more than statuses.
+
+    An operation has steps of up to 1,000 requests, each of which is a transaction. A request that
+    no longer matches when it is locked is left alone. The view `operations` has each operation: who
+    did what, when, from where, to how many. If an operation was interrupted, `resume` goes on.
+
+    Raises:
+        InvalidRequest: the filter or an argument is wrong.
+        StoreError: the database refused or failed a step. The steps before it are done.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def cancel(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
+        """Cancel waiting requests, and ask running ones to stop; dead letters if they are named."""
+        return self._operate("cancel", {}, text, given)
+
+    def requeue(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
+        """Make dead letters wait again.
+
+        If the filter names the status or the ids of finished requests, each of these is enqueued
+        again as a new request. The table `requeued` has both ids.
+        """
+        return self._operate("requeue", {}, text, given)
+
+    def reprioritise(
+        self, text: str | None = None, /, *, priority: int, **given: Unpack[Operate]
+    ) -> Operation:
+        """Change the priority of waiting and running requests.
+
+        Args:
+            priority: 0 or more. Values above the maximum of a request's queue are lowered to it.
+        """
+        check_type("priority", priority, ((int,), "it must be a whole number of 0 or more"))
+        return self._operate("reprioritise", {"priority": priority}, text, given)
+
+    def reschedule(
+        self,
+        text: str | None = None,
+        /,
+        *,
+        delay: timedelta | None = None,
+        due_time: datetime | None = None,
+        **given: Unpack[Operate],
+    ) -> Operation:
+        """Change the due time of waiting requests; without `delay` and `due_time` to now.
+
+        Args:
+            delay: the time from now.
+            due_time: the time, with a time zone.
+        """
+        arguments: dict[str, Any] = {}
+        if delay is not None and due_time is not None:
+            raise InvalidRequest("give delay or due_time, not both")
+        if delay is not None:
+            arguments["delay_ms"] = max(0, round(delay / timedelta(milliseconds=1)))
+        if due_time is not None:
+            if due_time.tzinfo is None:
+                raise InvalidRequest(f"due_time is {due_time}; it must have a time zone")
+            utc = due_time.astimezone(UTC).replace(tzinfo=None)
+            arguments["due_time"] = f"{utc.isoformat()}Z"
+        return self._operate("reschedule", arguments, text, given)
+
+    def break_leases(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
+        """End the leases of running requests, which wait again; `worker:ID` for all of a worker.
+
+        The worker loses the lease: its outcome is refused, and its task is told to stop. The
+        attempt counts if the task had started. It is no crash.
+        """
+        return self._operate("break", {}, text, given)
+
+    def purge(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
+        """Delete dead letters; waiting and finished requests if the filter names their status."""
+        return self._operate("purge", {}, text, given)
+
+    def resume(
+        self, verb: str, operation_id: int, *, progress: Progress | None = None
+    ) -> Operation:
+        """Go on with an operation that was interrupted.
+
+        Args:
+            verb: the verb of the operation: cancel, requeue, reprioritise, reschedule, break or
+                purge.
+        """
+        return followed(self._steps(verb, {}, None, {}, operation_id), progress)
+
+    def _operate(
+        self, verb: str, arguments: dict[str, Any], text: str | None, given: Operate
+    ) -> Operation:
+        filters = cast("dict[str, Any]", dict(given))
+        dry_run = filters.pop("dry_run", False)
+        progress = filters.pop("progress", None)
+        actor = filters.pop("actor", None)
+        chosen = combined(text, cast("Filter", filters))
+        if dry_run:
+            tried = self._tries(verb, arguments, chosen)
+            return followed(islice(tried, MOST_STEPS), progress)
+        return followed(self._steps(verb, arguments, actor, chosen, None), progress)
+
+    def _steps(
+        self,
+        verb: str,
+        arguments: dict[str, Any],
+        actor: str | None,
+        filters: Filter,
+        operation_id: int | None,
+    ) -> Iterator[Step]:
+        while True:
+            step = self._store.operate(
+                verb, arguments=arguments, actor=actor, operation_id=operation_id, **filters
+            )
+            yield step
+            operation_id = step.operation_id
+            if step.after is None:
+                return
+
+    def _tries(self, verb: str, arguments: dict[str, Any], filters: Filter) -> Iterator[Step]:
+        after = None
+        while True:
+            step = self._store.operate(
+                verb, arguments=arguments, dry_run=True, after=after, **filters
+            )
+            yield step
+            after = step.after
+            if after is None:
+                return
+
+
+def followed(steps: Iterator[Step], progress: Progress | None) -> Operation:
+    """The operation, after all of its steps."""
+    done = Operation(None, 0, {}, [], False)
+    for step in steps:
+        outcomes = dict(done.outcomes)
+        for one in step.touched:
+            outcomes[one.outcome] = outcomes.get(one.outcome, 0) + 1
+        done = Operation(
+            step.operation_id,
+            sum(outcomes.get(outcome, 0) for outcome in CHANGED),
+            outcomes,
+            [*done.first, *step.touched][:LISTED],
+            step.after is not None,
+        )
+        if progress:
+            progress(done)
+    return done
