@@ -75,7 +75,9 @@ def test_a_promoted_load_does_not_begin_again_with_other_columns(store: Session)
     ("load_id", "run_by"), [("", "one"), ("x" * 101, "one"), ("x", ""), ("x", "o" * 201)]
 )
 def test_a_load_and_its_run_have_names(store: Session, load_id: str, run_by: str) -> None:
-    with pytest.raises(RoutineError, match="1 to 100 characters, and the name of its run 1 to 200"):
+    with pytest.raises(
+        RoutineError, match="1 to 100 characters and no blank at its end, and the name"
+    ):
         store.begin_load(load_id, "default", run_by)
     assert ledger(store) == []
 

@@ -88,7 +88,7 @@ def cluster(gateway: Any, folder: Path) -> str:
 
 
 def frame(spark: Any, load: dict[str, Any]) -> Any:
-    """Rows `n`: every other one has a key, one of `keys`; the rest has none."""
+    """Rows `n`. If the load is keyed, every other one has a key, one of `keys`."""
     rows = spark.range(0, load["rows"], 1, 3).selectExpr("id as n")
     return shaped(rows, load)
 
@@ -101,9 +101,9 @@ def shaped(rows: Any, load: dict[str, Any]) -> Any:
     rows = rows.repartition(load["partitions"])
     sleep = f"java_method('java.lang.Thread', 'sleep', {load['pause']}L)"
     slow = f"if(spark_partition_id() = 0 and n % 10 = 0, {sleep}, '')"
+    key = f"if(n % 2 = 0, null, concat('{load['way']}', n % {load['keys']})) as dedup_key"
     return rows.selectExpr(
-        f"to_json(struct(n, {slow} as slow)) as payload",
-        f"if(n % 2 = 0, null, concat('{load['way']}', n % {load['keys']})) as key",
+        f"to_json(struct(n, {slow} as slow)) as payload", *([key] if load["keyed"] else [])
     )
 
 
@@ -113,11 +113,13 @@ def run(spark: Any, load: dict[str, Any]) -> None:
 
     register(spark)
     ours = {"dsn": load["dsn"], "queue": "default", "kind": "k"}
-    given = {**ours, "payload": "payload", "dedup_key": "key"}
+    given = {**ours, "payload": "payload"}
+    if load["keyed"]:
+        given["dedup_key"] = "dedup_key"
     if load["way"] == "jdbc":
         enqueue(frame(spark, load), load_id=load["load_id"], **given)
     elif load["way"] == "format":
-        rows = frame(spark, load).withColumnRenamed("key", "dedup_key")
+        rows = frame(spark, load)
         rows.write.format("rowlease").options(**ours, load_id=load["load_id"]).mode("append").save()
     else:
         source = spark.readStream.schema("n bigint").json(load["source"])
@@ -128,7 +130,7 @@ def run(spark: Any, load: dict[str, Any]) -> None:
                 lambda batch, number: sink(shaped(batch, load), number)
             )
         else:
-            rows = shaped(source, load).withColumnRenamed("key", "dedup_key")
+            rows = shaped(source, load)
             stream = rows.writeStream.format("rowlease").options(**ours, stream=name)
         stream = stream.option("checkpointLocation", load["source"] + ".checkpoint")
         stream.trigger(availableNow=True).start().awaitTermination()

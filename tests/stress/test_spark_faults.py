@@ -41,6 +41,8 @@ from tests.stress.meddler import (
 
 TIMES = int(os.environ.get("ROWLEASE_STRESS_TIMES", "1"))
 SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")
+#: Removes the requests of a run.
+FORGET = "truncate rowlease.queue, rowlease.lane, rowlease.lane_part, rowlease.queue_depth"
 Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
@@ -158,6 +160,8 @@ class Run:
             "partitions": self.draw.randrange(2, 5),
             "pause": self.draw.choice([0, 1, 5]),
             "speculation": False,
+            # Rows without keys wait in the lane, and all others are staged: both ways, in turn.
+            "keyed": (turn % 2 == 0) == (way in ("format", "writer")),
         }
         if way in ("sink", "writer"):
             source = folder / number
@@ -169,8 +173,9 @@ class Run:
         self.seen: Counter[str] = Counter()
         self.late_rows = self.begun = 0
         rows, keys = range(self.load["rows"]), self.load["keys"]
-        self.bare = {n for n in rows if n % 2 == 0}
-        self.keys = {f"{way}{n % keys}" for n in rows if n % 2}
+        keyed = {n for n in rows if n % 2} if self.load["keyed"] else set()
+        self.bare = set(rows) - keyed
+        self.keys = {f"{way}{n % keys}" for n in keyed}
 
     @property
     def expected(self) -> int:
@@ -353,7 +358,7 @@ def test_an_executor_is_killed(
         run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}, {moment}: {answer['error']}"
         run.check(sql, store)
-        sql("truncate rowlease.queue, rowlease.queue_depth")
+        sql(FORGET)
         tally.add(
             run,
             **{f"at_{moment}": True},
@@ -377,7 +382,7 @@ def test_a_task_fails_after_its_commit(
         run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}: {wire.happened}: {answer['error']}"
         run.check(sql, store)
-        sql("truncate rowlease.queue, rowlease.queue_depth")
+        sql(FORGET)
         tally.add(
             run, answer_lost=wire.happened == [AFTER], failed=run.seen["ExceptionFailure"] > 0
         )
@@ -404,7 +409,7 @@ def test_tasks_are_doubled(
         run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}, {how}: {answer['error']}"
         run.check(sql, store)
-        sql("truncate rowlease.queue, rowlease.queue_depth")
+        sql(FORGET)
         tally.add(run, **{how.replace(" ", "_"): True}, with_a_copy=run.seen["copies"] > 0)
     tally.say()
     assert tally.counts["with a copy"] > 0
@@ -469,7 +474,7 @@ def test_the_driver_is_killed_and_run_again(
         for run in pair:
             run.check(sql, store)
         tally.counts["late rows dropped"] += sum(run.late_rows for run in pair)
-        sql("truncate rowlease.queue, rowlease.queue_depth")
+        sql(FORGET)
     tally.say()
 
 
@@ -490,7 +495,7 @@ def test_faults_come_together(
         run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}: {wire.happened}: {answer['error']}"
         run.check(sql, store)
-        sql("truncate rowlease.queue, rowlease.queue_depth")
+        sql(FORGET)
         tally.add(
             run,
             executor_killed=bool(killed),

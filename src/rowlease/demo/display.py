@@ -25,6 +25,11 @@ RATE_WINDOW = 4.0
 BAR_WIDTH = 40
 
 
+def time_text(seconds: float) -> str:
+    """A time as text: milliseconds if it is short, as a promotion is."""
+    return f"{seconds:,.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
+
+
 class Steps:
     """Shows the current step, and the time that each step took.
 
@@ -49,7 +54,7 @@ class Steps:
     def done(self, name: str, what: str) -> None:
         """Print a line for a finished step."""
         self._console.print(
-            f"[dim]{self.seconds[name]:6.1f} s[/]  {what}", highlight=False, soft_wrap=True
+            f"[dim]{time_text(self.seconds[name]):>8}[/]  {what}", highlight=False, soft_wrap=True
         )
 
     def say(self, what: str) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rowlease.demo.check import CarrierRow, Compared, Wait
+from rowlease.demo.display import time_text
 from rowlease.demo.drain import Drained
 from rowlease.demo.job import LABELS
 from rowlease.demo.source import Input
@@ -146,12 +147,12 @@ def waits_table(rows: list[Wait]) -> Table:
 
 def stages_table(report: DemoReport) -> Table:
     """The times and rates of the stages."""
-    made = table("Stages", "stage", "seconds", "rows/s")
+    made = table("Stages", "stage", "time", "rows/s")
     seconds = {**report.seconds, "drain": report.drained.seconds}
     for stage, what in STAGES.items():
         if stage in seconds:
             rate = report.rates.get(stage)
-            made.add_row(what, f"{seconds[stage]:,.1f}", f"{rate:,.0f}" if rate else "")
+            made.add_row(what, time_text(seconds[stage]), f"{rate:,.0f}" if rate else "")
     if report.resumed:
         made.add_row("[dim]enqueued by an earlier run[/]", "", "")
     if (share := report.waiting_share) is not None:
