@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(
 #: The folders of the checkout, and their places in the wheel.
 PLACES = {
     "src/rowlease": "rowlease",
+    "src/pyspark_rowlease": "pyspark_rowlease",
     "sql": "rowlease/_sql",
     "migrations": "rowlease/_migrations",
 }
