@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import UTC, datetime
 
-from rowlease.errors import AccessDenied
+from rowlease.errors import StoreError
 from rowlease.model import Finding
 from rowlease.store import open_store, schema_differences
 
@@ -22,7 +22,9 @@ def examine(dsn: str) -> list[Finding]:
         findings = [*store.diagnose_server(datetime.now(UTC)), *sessions, *store.diagnose()]
     try:
         different = schema_differences(dsn)
-    except AccessDenied as error:
+    except StoreError as error:
+        if error.transient:
+            raise
         unknown = "the schema was not compared with this release"
         return [*findings, Finding("drift", "the schema", unknown, str(error))]
     return [

@@ -571,6 +571,30 @@ class LoadState(NamedTuple):
     silent_seconds: int | None
 
 
+class OperationState(NamedTuple):
+    """What an operator has done, in the column order of the routine `list_operations`.
+
+    Attributes:
+        filter: the requests, or the queue, as JSON text.
+        actor: who did it, as the caller says; None if the caller does not say.
+        login: the database user of the session.
+        status: `Open` if it can be resumed, else `Finished`.
+    """
+
+    operation_id: int
+    verb: str
+    filter: str
+    arguments: str
+    actor: str | None
+    login: str
+    client_address: str | None
+    application: str
+    started_time: datetime
+    last_time: datetime
+    num_requests: int
+    status: str
+
+
 class Waits(NamedTuple):
     """How long requests waited and ran, in the column order of the routine `measure_waits`.
 

@@ -115,6 +115,11 @@ def diagnosed(store: Store) -> Any:
     return store.diagnose()
 
 
+def listed_operations(store: Store) -> Any:
+    store.pause("default")
+    return store.list_operations()[0].verb
+
+
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 #: Each routine that answers with rows, and a call of it.
 CALLS: dict[str, Callable[[Store], Any]] = {
@@ -157,6 +162,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "list_leases": lambda s: (leased(s), s.list_leases())[1][0].kind,
     "list_dead_letters": lambda s: (dead(s), s.list_dead_letters())[1][0].error_line,
     "list_loads": lambda s: (loaded(s), s.list_loads())[1][0].load_id,
+    "list_operations": listed_operations,
     "measure_waits": lambda s: (s.complete([leased(s)]), s.measure_waits())[1][0].num_requests,
 }
 

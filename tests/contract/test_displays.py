@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 from rowlease.model import Failure, NextRequest, Waits
@@ -63,6 +64,19 @@ def test_loads_are_listed_the_newest_first(store: Session, clock: Clock) -> None
     ]
     assert found[1].run_by.startswith("a program")
     assert store.list_loads(limit=1) == found[:1]
+
+
+def test_operations_are_listed_the_latest_first(store: Session, clock: Clock) -> None:
+    (number,) = store.put()
+    store.operate("reprioritise", arguments={"priority": 3}, actor="me", ids=[number])
+    clock.advance(seconds=1)
+    store.pause("default")
+    last, first = store.list_operations()
+    assert (last.verb, json.loads(last.filter)) == ("pause", {"queue": "default"})
+    assert (first.verb, json.loads(first.arguments)) == ("reprioritise", {"priority": 3})
+    assert (first.actor, first.num_requests, first.status) == ("me", 1, "Finished")
+    assert last.last_time - first.last_time == timedelta(seconds=1)
+    assert store.list_operations(limit=1) == [last]
 
 
 def test_waits_are_measured_for_all_queues_and_each(store: Session, clock: Clock) -> None:

@@ -21,7 +21,7 @@ class Form(NamedTuple):
     """A form of a page, with the values of its fields."""
 
     action: str
-    fields: dict[str, str]
+    fields: dict[str, Any]
 
 
 class Forms(HTMLParser):
@@ -37,7 +37,8 @@ class Forms(HTMLParser):
         if tag == "form":
             self.found.append(Form(given.get("action", ""), {}))
         elif tag == "input" and given.get("type") == "hidden":
-            self.found[-1].fields[given["name"]] = given["value"]
+            fields, name, value = self.found[-1].fields, given["name"], given["value"]
+            fields[name] = [*fields[name], value] if name in fields else [value]
 
 
 class Browser:

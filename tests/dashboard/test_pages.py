@@ -118,6 +118,23 @@ def test_the_overview_has_the_figures(store: Store, browser: Browser) -> None:
     assert "1 in all" in text
 
 
+def test_the_first_page_says_that_charts_begin_soon(store: Store, browser: Browser) -> None:
+    filled(store)
+    assert "The chart begins in a few seconds." in plain(browser.get("/"))
+
+
+def test_charts_are_drawn_from_the_second_sample_on(store: Store, browser: Browser) -> None:
+    filled(store)
+    browser.get("/")
+    store.complete(store.dequeue("host:1:ab", ["default"], 3).requests)
+    browser.dashboard._samples.expire()
+    page = browser.get("/")
+    assert page.text.count('class="area"') == 1
+    assert re.search("Waiting, by priority, from .* ago until now. priority 0: 61", page.text)
+    assert "p99" in plain(page)
+    assert "no attempt has failed" in plain(page)
+
+
 def test_a_queue_shows_its_settings_and_what_is_claimed_next(
     store: Store, browser: Browser
 ) -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
+from rowlease.durations import duration
 from rowlease.errors import InvalidRequest
+from rowlease.filter_language import parse
+from rowlease.filters import Filter
 from rowlease.model import Outcome, Request
 from rowlease.store import Store
 
-#: The maximum number of requests that a form may select.
-MOST = 1000
 #: The number of requests that a preview lists.
 LISTED = 10
+#: The number of requests that a preview counts. The action itself has no such limit.
+COUNTED = 10_000
+#: Seconds after which an action is interrupted. Its page has a button that goes on.
+LASTS = 10.0
 
 
 class Preview(NamedTuple):
@@ -31,6 +38,35 @@ class Preview(NamedTuple):
     num: int
 
 
+class Done(NamedTuple):
+    """What an action has done.
+
+    Attributes:
+        sentence: what was done.
+        operation_id: the operation to go on with; None if nothing is left to do.
+    """
+
+    sentence: str
+    operation_id: int | None = None
+
+
+class Argument(NamedTuple):
+    """A value that the visitor enters on the page of the preview.
+
+    Attributes:
+        name: the name of the field.
+        label: its label on the page.
+        default: the value that the field has at first.
+        read: a function that reads the argument of the operation from the value. It raises
+            ValueError if the value is wrong.
+    """
+
+    name: str
+    label: str
+    default: str
+    read: Callable[[str], Any]
+
+
 class Action(NamedTuple):
     """An action.
 
@@ -38,21 +74,118 @@ class Action(NamedTuple):
         title: what it does, as a heading and on its button.
         is_dangerous: whether what it does cannot be undone.
         preview: a function that returns what it would do, and changes nothing.
-        run: a function that does it, and returns a sentence that says what was done.
+        run: a function that does it; its last argument is who does it.
         takes_requests: the statuses of the requests that it changes; empty if it changes something
             else.
+        argument: what the visitor must enter.
     """
 
     title: str
     is_dangerous: bool
     preview: Callable[[Store, QueryParams], Preview]
-    run: Callable[[Store, QueryParams], str]
+    run: Callable[[Store, QueryParams, str], Done]
     takes_requests: tuple[str, ...] = ()
+    argument: Argument | None = None
 
 
-def pause_preview(store: Store, form: QueryParams) -> Preview:
-    queue = _queue(store, form)
-    waiting = sum(row.pending for row in store.depth(queue))
+# -- requests --------------------------------------------------------------------------------------
+
+
+def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
+    """Count what a verb would change, by a dry run."""
+    filters, arguments = _filters(form), _arguments(verb, form)
+    counts: dict[Outcome, int] = {}
+    first: list[int] = []
+    after = None
+    while sum(counts.values()) < COUNTED:
+        step = store.operate(verb, arguments=arguments, dry_run=True, after=after, **filters)
+        for one in step.touched:
+            counts[one.outcome] = counts.get(one.outcome, 0) + 1
+            if len(first) < LISTED:
+                first.append(one.request_id)
+        after = step.after
+        if after is None:
+            break
+    num = counts.pop(Outcome.OK, 0) + counts.pop(Outcome.CANCEL_REQUESTED, 0)
+    many = f"{num:,} or more" if after is not None else f"{num:,}"
+    sentence = f"{many} request{'' if many == '1' else 's'} would be {DONE[verb]}."
+    if not num:
+        sentence = f"There is no request that would be {DONE[verb]}."
+    for outcome, count in counts.items():
+        sentence += f" {count:,} would not: {WHY_NOT[outcome]}."
+    found = (store.get_request(number) for number in first)
+    return Preview(sentence, [one for one in found if one is not None], num)
+
+
+def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done:
+    """Do what a verb does, for some seconds at most."""
+    filters, arguments = _filters(form), _arguments(verb, form)
+    given = form.get("operation_id", "")
+    operation_id = int(given) if given.isdecimal() else None
+    ends = monotonic() + LASTS
+    num = 0
+    while True:
+        step = store.operate(
+            verb, arguments=arguments, actor=actor, operation_id=operation_id, **filters
+        )
+        num += sum(one.outcome in (Outcome.OK, Outcome.CANCEL_REQUESTED) for one in step.touched)
+        operation_id = step.operation_id
+        if step.after is None or monotonic() > ends:
+            break
+    sentence = f"{num:,} request{' was' if num == 1 else 's were'} {DONE[verb]}."
+    if step.after is None:
+        return Done(sentence)
+    return Done(f"{sentence} More requests match the filter.", operation_id)
+
+
+DONE = {
+    "cancel": "cancelled, or asked to stop if running",
+    "requeue": "requeued",
+    "reprioritise": "given the new priority",
+    "reschedule": "given the new due time",
+    "break": "taken from their workers, and wait again",
+    "purge": "deleted for good",
+}
+WHY_NOT = {
+    Outcome.DUPLICATE: "a live request has the same dedup key",
+    Outcome.NOT_FOUND: "the payload was not kept",
+}
+
+
+def priority(text: str) -> dict[str, Any]:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not a priority; write a whole number of 0 or more")
+    return {"priority": int(text)}
+
+
+def delay(text: str) -> dict[str, Any]:
+    return {"delay_ms": round(duration(text).total_seconds() * 1000)}
+
+
+def _filters(form: QueryParams) -> Filter:
+    """The selected requests of a form; if none is selected, those that match its filter."""
+    selected = form.getlist("id")
+    if not all(one.isdecimal() for one in selected):
+        raise InvalidRequest("the id of a request is a whole number")
+    return {"ids": [int(one) for one in selected]} if selected else parse(form.get("filter", ""))
+
+
+def _arguments(verb: str, form: QueryParams) -> dict[str, Any]:
+    argument = ACTIONS[verb].argument
+    if argument is None:
+        return {}
+    try:
+        found: dict[str, Any] = argument.read(form.get(argument.name, argument.default).strip())
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
+    return found
+
+
+# -- queues and schedules --------------------------------------------------------------------------
+
+
+def preview_pause(store: Store, form: QueryParams) -> Preview:
+    queue, waiting = _queue(store, form)
     return Preview(
         f"Workers will claim no more requests from the queue {queue} until it is resumed. "
         f"{waiting:,} are waiting. Requests that run are not stopped.",
@@ -61,93 +194,129 @@ def pause_preview(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def pause(store: Store, form: QueryParams) -> str:
-    queue = _queue(store, form)
+def pause(store: Store, form: QueryParams, actor: str) -> Done:
+    queue = form.get("queue", "")
     store.pause(queue)
-    return f"The queue {queue} is paused."
+    return Done(f"The queue {queue} is paused.")
 
 
-def resume_preview(store: Store, form: QueryParams) -> Preview:
-    queue = _queue(store, form)
-    waiting = sum(row.pending for row in store.depth(queue))
+def preview_resume(store: Store, form: QueryParams) -> Preview:
+    queue, waiting = _queue(store, form)
     return Preview(
         f"Workers will claim requests from the queue {queue} again. {waiting:,} are waiting.", [], 1
     )
 
 
-def resume(store: Store, form: QueryParams) -> str:
-    queue = _queue(store, form)
+def resume(store: Store, form: QueryParams, actor: str) -> Done:
+    queue = form.get("queue", "")
     store.resume(queue)
-    return f"Workers claim from the queue {queue} again."
+    return Done(f"Workers claim from the queue {queue} again.")
 
 
-def fire_preview(store: Store, form: QueryParams) -> Preview:
-    name = form.get("schedule", "")
+def preview_fire(store: Store, form: QueryParams) -> Preview:
     return Preview(
-        f"One request of the schedule {name} will be enqueued now. The planned firing does not "
-        "change.",
+        f"One request of the schedule {_schedule(store, form)} will be enqueued now. The planned "
+        "firing does not change.",
         [],
         1,
     )
 
 
-def fire(store: Store, form: QueryParams) -> str:
-    name = form.get("schedule", "")
+def fire(store: Store, form: QueryParams, actor: str) -> Done:
+    name = _schedule(store, form)
     (answer,) = store.fire_schedule(name)
     if answer.outcome is not Outcome.OK:
         raise InvalidRequest(f"the schedule {name} was not fired: {answer.outcome}")
-    return f"The schedule {name} has enqueued the request {answer.request_id}."
+    return Done(f"The schedule {name} has enqueued the request {answer.request_id}.")
 
 
-def pause_schedule_preview(store: Store, form: QueryParams) -> Preview:
-    name = form.get("schedule", "")
-    return Preview(f"The schedule {name} will not fire until it is resumed.", [], 1)
-
-
-def pause_schedule(store: Store, form: QueryParams) -> str:
-    name = form.get("schedule", "")
-    _expect(store.pause_schedule(name), name)
-    return f"The schedule {name} is paused."
-
-
-def resume_schedule_preview(store: Store, form: QueryParams) -> Preview:
-    name = form.get("schedule", "")
+def preview_pause_schedule(store: Store, form: QueryParams) -> Preview:
     return Preview(
-        f"The schedule {name} will fire from now on. Firings that were missed are not enqueued.",
+        f"The schedule {_schedule(store, form)} will not fire until it is resumed.", [], 1
+    )
+
+
+def pause_schedule(store: Store, form: QueryParams, actor: str) -> Done:
+    name = _schedule(store, form)
+    store.pause_schedule(name)
+    return Done(f"The schedule {name} is paused.")
+
+
+def preview_resume_schedule(store: Store, form: QueryParams) -> Preview:
+    return Preview(
+        f"The schedule {_schedule(store, form)} will fire from now on. Firings that were missed "
+        "are not enqueued.",
         [],
         1,
     )
 
 
-def resume_schedule(store: Store, form: QueryParams) -> str:
-    name = form.get("schedule", "")
-    _expect(store.resume_schedule(name), name)
-    return f"The schedule {name} fires again."
+def resume_schedule(store: Store, form: QueryParams, actor: str) -> Done:
+    name = _schedule(store, form)
+    store.resume_schedule(name)
+    return Done(f"The schedule {name} fires again.")
 
 
-#: The actions, by the last part of their path.
-ACTIONS = {
-    "pause": Action("Pause", False, pause_preview, pause),
-    "resume": Action("Resume", False, resume_preview, resume),
-    "fire-schedule": Action("Fire", False, fire_preview, fire),
-    "pause-schedule": Action("Pause the schedule", False, pause_schedule_preview, pause_schedule),
-    "resume-schedule": Action(
-        "Resume the schedule", False, resume_schedule_preview, resume_schedule
-    ),
-}
-
-
-def _queue(store: Store, form: QueryParams) -> str:
-    """The queue of a form.
+def _queue(store: Store, form: QueryParams) -> tuple[str, int]:
+    """The queue of a form, and the number of requests that wait in it.
 
     Raises:
         InvalidRequest: there is no such queue.
     """
     name = form.get("queue", "")
-    store.show_queue(name)
+    return name, sum(row.pending for row in store.depth(name))
+
+
+def _schedule(store: Store, form: QueryParams) -> str:
+    """The schedule of a form.
+
+    Raises:
+        InvalidRequest: there is no such schedule.
+    """
+    name = form.get("schedule", "")
+    if name not in {one.schedule_name for one in store.list_schedules()}:
+        raise InvalidRequest(f"there is no schedule {name}")
     return name
 
 
-def _expect(outcome: Outcome, name: str) -> None:
-    if outcome is Outcome.NOT_FOUND:
-        raise InvalidRequest(f"there is no schedule {name}")
+def _on_requests(
+    verb: str, title: str, statuses: str, argument: Argument | None = None, *, danger: bool = False
+) -> Action:
+    return Action(
+        title,
+        danger,
+        partial(preview_requests, verb),
+        partial(run_requests, verb),
+        tuple(statuses.split()),
+        argument,
+    )
+
+
+#: The actions, by the last part of their path. Those on requests have the name of their verb.
+ACTIONS = {
+    "requeue": _on_requests("requeue", "Requeue", "Failed Complete Cancelled"),
+    "cancel": _on_requests("cancel", "Cancel", "Scheduled Pending Processing Failed"),
+    "reprioritise": _on_requests(
+        "reprioritise",
+        "Reprioritise",
+        "Scheduled Pending Processing Failed",
+        Argument("priority", "New priority", "0", priority),
+    ),
+    "reschedule": _on_requests(
+        "reschedule",
+        "Reschedule",
+        "Scheduled Pending",
+        Argument("delay", "Due after, such as 30s, 5m or 2h", "0s", delay),
+    ),
+    "break": _on_requests("break", "Break the lease", "Processing", danger=True),
+    "purge": _on_requests(
+        "purge", "Purge", "Scheduled Pending Failed Complete Cancelled", danger=True
+    ),
+    "pause": Action("Pause", False, preview_pause, pause),
+    "resume": Action("Resume", False, preview_resume, resume),
+    "fire-schedule": Action("Fire", False, preview_fire, fire),
+    "pause-schedule": Action("Pause the schedule", False, preview_pause_schedule, pause_schedule),
+    "resume-schedule": Action(
+        "Resume the schedule", False, preview_resume_schedule, resume_schedule
+    ),
+}

@@ -37,6 +37,7 @@ from rowlease.errors import (
     AccessDenied,
     ConfigError,
     InvalidRequest,
+    RoutineError,
     RowleaseError,
     SchemaMismatch,
     StoreUnavailable,
@@ -54,6 +55,7 @@ STATUS = (
     (SchemaMismatch, 503),
     (AccessDenied, 403),
     (InvalidRequest, 400),
+    (RoutineError, 400),
     (ConfigError, 400),
 )
 log = logging.getLogger("rowlease.dashboard")
@@ -122,18 +124,17 @@ class Dashboard:
             return self._refusal(request, refused)
         request.scope["visitor"] = visitor
         path = rendering.path(request)
-        if request.method not in ("GET", "HEAD", "POST"):
-            return self._refusal(request, Refused(405, "this method is not allowed"))
         if path.startswith("/static/") or path in ("/login", "/logout"):
             return self._app
+        may_change = request.method not in ("GET", "HEAD")
         if visitor.role is None:
-            if request.method == "POST":
+            if may_change:
                 return self._refusal(request, Refused(403, "you are not logged in"))
             return RedirectResponse(
                 f"{rendering.base(request)}/login?next={quote(rendering.here(request), safe='')}",
                 303,
             )
-        if request.method == "POST" and not visitor.may_act:
+        if may_change and not visitor.may_act:
             return self._refusal(request, Refused(403, "your role may look, but change nothing"))
         return self._app
 
@@ -159,13 +160,15 @@ class Dashboard:
             raise HTTPException(404)
         form = await self._form(request)
 
+        visitor: Visitor = request.scope["visitor"]
+        actor = f"{visitor.role} of the dashboard, {request.client.host if request.client else '?'}"
+
         def act() -> Response:
-            back = local_path(form.get("back", "/"))
-            shown = {"action": action, "form": form, "back": back}
+            shown = {"action": action, "form": form, "back": local_path(form.get("back", "/"))}
             if form.get("confirmed") == "yes":
-                done = action.run(self._store, form)
+                done = action.run(self._store, form, actor)
                 self._samples.expire()
-                log.info("dashboard: %s", done)
+                log.info("%s: %s", actor, done.sentence)
                 return self._render(request, "done.html", {**shown, "done": done})
             preview = action.preview(self._store, form)
             return self._render(request, "preview.html", {**shown, "preview": preview})

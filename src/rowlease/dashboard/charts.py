@@ -195,7 +195,9 @@ def _chart(
     return Chart(
         name,
         title,
-        empty,
+        f"In the last 15 minutes, {empty}."
+        if len(samples) > 1
+        else "The chart begins in a few seconds.",
         [one for one in series if one.path],
         grid,
         f"{span(max(FEWEST, len(samples)) * figures.INTERVAL)} ago",

@@ -126,7 +126,7 @@ def requests(view: View) -> dict[str, Any]:
         found = _search(view, text)
     except InvalidRequest as error:
         return {**context, "wrong": error, "found": Found([], None)}
-    return {**context, "found": found}
+    return {**context, "found": found, "statuses": {one.status for one in found.requests}}
 
 
 def request(view: View) -> dict[str, Any]:
@@ -174,6 +174,10 @@ def loads(view: View) -> dict[str, Any]:
     return {"loads": view.store.list_loads(limit=ROWS), "most": ROWS}
 
 
+def audit(view: View) -> dict[str, Any]:
+    return {"operations": view.store.list_operations(limit=ROWS), "most": ROWS}
+
+
 def health(view: View) -> dict[str, Any]:
     return {"findings": view.examined.findings()}
 
@@ -190,6 +194,7 @@ PAGES: dict[str, tuple[str, Callable[[View], dict[str, Any]]]] = {
     "/schedules": ("schedules.html", schedules),
     "/loads": ("loads.html", loads),
     "/health": ("health.html", health),
+    "/audit": ("audit.html", audit),
 }
 
 

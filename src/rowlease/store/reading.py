@@ -19,6 +19,7 @@ from rowlease.model import (
     LoadState,
     Metric,
     NextRequest,
+    OperationState,
     QueueState,
     Request,
     Waits,
@@ -116,6 +117,10 @@ class Reading(Calls):
     def list_loads(self, *, limit: int = 100) -> list[LoadState]:
         """The loads, the newest first."""
         return self._values(LoadState, "list_loads", p_limit=limit)
+
+    def list_operations(self, *, limit: int = 100) -> list[OperationState]:
+        """What operators have done, the latest first."""
+        return self._values(OperationState, "list_operations", p_limit=limit)
 
     def measure_waits(
         self, *, within: timedelta = timedelta(minutes=1), look: int = 2000
