@@ -75,6 +75,9 @@ class Model:
     now: datetime
     requests: dict[int, Request] = field(default_factory=dict)
     paused: bool = False
+    #: How many may start in ten seconds, and when each claim has started how many.
+    rate: int | None = None
+    starts: list[tuple[datetime, int]] = field(default_factory=list)
 
     def of(self, *statuses: str) -> list[Request]:
         return [r for r in self.requests.values() if r.status in statuses]
@@ -140,12 +143,17 @@ class Model:
         if self.paused:
             return []
         self.housekeeping()
+        if self.rate is not None:
+            begin = self.now - timedelta(seconds=10)
+            recent = sum(number for at, number in self.starts if at > begin)
+            limit = min(limit, slots, self.rate - recent)
         order = sorted(self.of("Pending"), key=lambda r: (-r.priority, r.due, r.id))
         taken = [r for r in order if self.first(r)][:limit]
         for place, (r, token) in enumerate(zip(taken, tokens, strict=True)):
             assert token > r.token
             r.status, r.expires, r.started = "Processing", self.now + LEASE, place < slots
             r.token, r.attempts, r.broken = token, r.attempts + 1, False
+        self.starts.append((self.now, len(taken)))
         return [Held(r.id, r.token) for r in taken]
 
     def answered(self, held: Sequence[Held], word: Callable[[Request], object]) -> list[str]:
@@ -235,14 +243,14 @@ class Machine(RuleBasedStateMachine):
         self.loads = 0
         self.floor: str | None = None
 
-    @initialize(with_floors=st.booleans())
-    def begin(self, with_floors: bool) -> None:
+    @initialize(with_floors=st.booleans(), rate=st.sampled_from([None, None, 1, 3]))
+    def begin(self, with_floors: bool, rate: int | None) -> None:
         self.store.reset()
         self.store.with_floors = with_floors
-        self.store.configure_queue("default", **SETTINGS)
+        self.store.configure_queue("default", **SETTINGS, rate=rate and f"{rate}/10s")
         self.clock.now = self.noon
         self.clock.advance()
-        self.model = Model(self.noon)
+        self.model = Model(self.noon, rate=rate)
 
     # -- what to do it to
 
