@@ -76,9 +76,8 @@ begin
             union all select v_settings.max_priority, l.status, 1 from lowered l) c
      group by c.priority;
   end if;
-  perform rowlease_internal.note_operation(
+  perform rowlease_internal.wake_workers(p_queue_name, true), rowlease_internal.note_operation(
     'configure_queue', jsonb_build_object('queue', p_queue_name), p_settings::jsonb, null, rowlease.now(), true);
-  perform rowlease_internal.wake_workers(p_queue_name, true);
   perform pg_notify('rowlease_room', p_queue_name);
   return row_to_json(v_settings);
 exception
