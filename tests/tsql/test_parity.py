@@ -130,6 +130,14 @@ def test_a_public_routine_says_the_same_of_itself(name: str) -> None:
     assert SQLSERVER[name].summary == POSTGRESQL[name].summary
 
 
+def test_maintain_has_the_same_steps_and_reaches_the_last() -> None:
+    here = set(re.findall(r"what := '([\w ]+)'", POSTGRESQL["maintain"].body))
+    steps = dict(re.findall(r"when (\d+) then N'([\w ]+)'", SQLSERVER["maintain_step"].body))
+    assert {*steps.values()} - {"history dropped"} == here - {"history partitions"}
+    (last,) = re.findall(r"while @step <= (\d+)", SQLSERVER["maintain"].body)
+    assert int(last) == max(map(int, steps))
+
+
 @pytest.mark.parametrize("name", sorted(SQLSERVER))
 def test_the_header_lists_the_parameters_of_the_code(name: str) -> None:
     code = "\n".join(line for line in SQLSERVER[name].body.splitlines() if line[:2] != "--")
