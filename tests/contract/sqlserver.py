@@ -273,6 +273,9 @@ class MssqlSession(SqlServerStore, Session):
             if self._is_babelfish and "canceling statement due to lock timeout" in str(error):
                 pytest.skip(IGNORES_HINTS)  # nor does its TRY catch what then happens
             self._raise(error)
+        finally:
+            if isinstance(own, OwnConnection):
+                own.cursor.close()  # what is left of its results would keep the connection busy
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
         return False  # a test's transaction may be open, and its connection is the only one

@@ -406,7 +406,8 @@ def test_a_full_queue_refuses_inserts_into_inbox(store: Session) -> None:
 def test_inbox_has_no_place_for_what_a_client_must_not_say(store: Session) -> None:
     (request,) = store.put()
     columns = set(store.row(request)) - {
-        "queue_name", "kind", "priority", "due_time", "dedup_key", "group_key", "payload",
+        "queue_name", "kind", "priority", "due_time", "dedup_key", "group_key", "headers",
+        "payload",
     }  # fmt: skip
     assert {"status", "lock_token", "request_id", "locked_by", "max_attempts"} <= columns
     for column in columns:
