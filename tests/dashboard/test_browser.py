@@ -164,7 +164,7 @@ def test_a_request_is_found_and_acted_on_by_keys_alone(
         page.get_by_role("button", name="Pause", exact=True).focus()
         page.keyboard.press("Enter")
         page.get_by_text("Workers will claim no more").wait_for()
-        assert not store.list_queues()[1].paused
+        assert "default" not in {one.queue_name for one in store.list_queues() if one.paused}
         page.get_by_role("button", name="Pause", exact=True).focus()
         page.keyboard.press("Enter")
         page.get_by_text("The queue default is paused").wait_for()

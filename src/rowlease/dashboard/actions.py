@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
+from rowlease.dashboard import queue_actions
+from rowlease.dashboard.previews import Done, Preview
 from rowlease.durations import duration
 from rowlease.errors import InvalidRequest
 from rowlease.filter_language import parse
 from rowlease.filters import Filter
-from rowlease.model import Outcome, Request
+from rowlease.model import Outcome
 from rowlease.store import Store
 
 #: The number of requests that a preview lists.
@@ -22,32 +24,6 @@ LISTED = 10
 COUNTED = 10_000
 #: Seconds after which an action is interrupted. Its page has a button that goes on.
 LASTS = 10.0
-
-
-class Preview(NamedTuple):
-    """What an action would do.
-
-    Attributes:
-        sentence: what would happen.
-        requests: some of the requests that it would change.
-        num: the number of things that it would change. If it is 0, there is nothing to confirm.
-    """
-
-    sentence: str
-    requests: list[Request]
-    num: int
-
-
-class Done(NamedTuple):
-    """What an action has done.
-
-    Attributes:
-        sentence: what was done.
-        operation_id: the operation to go on with; None if nothing is left to do.
-    """
-
-    sentence: str
-    operation_id: int | None = None
 
 
 class Argument(NamedTuple):
@@ -181,104 +157,6 @@ def _arguments(verb: str, form: QueryParams) -> dict[str, Any]:
     return found
 
 
-# -- queues and schedules --------------------------------------------------------------------------
-
-
-def preview_pause(store: Store, form: QueryParams) -> Preview:
-    queue, waiting = _queue(store, form)
-    return Preview(
-        f"Workers will claim no more requests from the queue {queue} until it is resumed. "
-        f"{waiting:,} are waiting. Requests that run are not stopped.",
-        [],
-        1,
-    )
-
-
-def pause(store: Store, form: QueryParams, actor: str) -> Done:
-    queue = form.get("queue", "")
-    store.pause(queue)
-    return Done(f"The queue {queue} is paused.")
-
-
-def preview_resume(store: Store, form: QueryParams) -> Preview:
-    queue, waiting = _queue(store, form)
-    return Preview(
-        f"Workers will claim requests from the queue {queue} again. {waiting:,} are waiting.", [], 1
-    )
-
-
-def resume(store: Store, form: QueryParams, actor: str) -> Done:
-    queue = form.get("queue", "")
-    store.resume(queue)
-    return Done(f"Workers claim from the queue {queue} again.")
-
-
-def preview_fire(store: Store, form: QueryParams) -> Preview:
-    return Preview(
-        f"One request of the schedule {_schedule(store, form)} will be enqueued now. The planned "
-        "firing does not change.",
-        [],
-        1,
-    )
-
-
-def fire(store: Store, form: QueryParams, actor: str) -> Done:
-    name = _schedule(store, form)
-    (answer,) = store.fire_schedule(name)
-    if answer.outcome is not Outcome.OK:
-        raise InvalidRequest(f"the schedule {name} was not fired: {answer.outcome}")
-    return Done(f"The schedule {name} has enqueued the request {answer.request_id}.")
-
-
-def preview_pause_schedule(store: Store, form: QueryParams) -> Preview:
-    return Preview(
-        f"The schedule {_schedule(store, form)} will not fire until it is resumed.", [], 1
-    )
-
-
-def pause_schedule(store: Store, form: QueryParams, actor: str) -> Done:
-    name = _schedule(store, form)
-    store.pause_schedule(name)
-    return Done(f"The schedule {name} is paused.")
-
-
-def preview_resume_schedule(store: Store, form: QueryParams) -> Preview:
-    return Preview(
-        f"The schedule {_schedule(store, form)} will fire from now on. Firings that were missed "
-        "are not enqueued.",
-        [],
-        1,
-    )
-
-
-def resume_schedule(store: Store, form: QueryParams, actor: str) -> Done:
-    name = _schedule(store, form)
-    store.resume_schedule(name)
-    return Done(f"The schedule {name} fires again.")
-
-
-def _queue(store: Store, form: QueryParams) -> tuple[str, int]:
-    """The queue of a form, and the number of requests that wait in it.
-
-    Raises:
-        InvalidRequest: there is no such queue.
-    """
-    name = form.get("queue", "")
-    return name, sum(row.pending for row in store.depth(name))
-
-
-def _schedule(store: Store, form: QueryParams) -> str:
-    """The schedule of a form.
-
-    Raises:
-        InvalidRequest: there is no such schedule.
-    """
-    name = form.get("schedule", "")
-    if name not in {one.schedule_name for one in store.list_schedules()}:
-        raise InvalidRequest(f"there is no schedule {name}")
-    return name
-
-
 def _on_requests(
     verb: str, title: str, statuses: str, argument: Argument | None = None, *, danger: bool = False
 ) -> Action:
@@ -312,11 +190,19 @@ ACTIONS = {
     "purge": _on_requests(
         "purge", "Purge", "Scheduled Pending Failed Complete Cancelled", danger=True
     ),
-    "pause": Action("Pause", False, preview_pause, pause),
-    "resume": Action("Resume", False, preview_resume, resume),
-    "fire-schedule": Action("Fire", False, preview_fire, fire),
-    "pause-schedule": Action("Pause the schedule", False, preview_pause_schedule, pause_schedule),
+    "pause": Action("Pause", False, queue_actions.preview_pause, queue_actions.pause),
+    "resume": Action("Resume", False, queue_actions.preview_resume, queue_actions.resume),
+    "fire-schedule": Action("Fire", False, queue_actions.preview_fire, queue_actions.fire),
+    "pause-schedule": Action(
+        "Pause the schedule",
+        False,
+        queue_actions.preview_pause_schedule,
+        queue_actions.pause_schedule,
+    ),
     "resume-schedule": Action(
-        "Resume the schedule", False, preview_resume_schedule, resume_schedule
+        "Resume the schedule",
+        False,
+        queue_actions.preview_resume_schedule,
+        queue_actions.resume_schedule,
     ),
 }
