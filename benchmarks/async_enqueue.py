@@ -23,7 +23,7 @@ import psycopg
 from benchmarks.servers import add_dsn, database, described, server
 from benchmarks.tables import Table, finish, rates, times
 from rowlease import AsyncClient, Client, task
-from rowlease.async_client import THREADS
+from rowlease.client.async_client import THREADS
 
 COROUTINES = 100
 #: Connections of the bare routine, and threads: as many as a store keeps.

@@ -22,9 +22,9 @@ import rowlease.events
 from rowlease import Client
 from rowlease.cli import cli
 from rowlease.model import Outcome
-from rowlease.requests import OPTIONS
 from rowlease.store import Store
 from rowlease.store.routines import PUBLIC, load_routines
+from rowlease.tasks.requests import OPTIONS
 from rowlease.testing import drain
 
 

@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rowlease.async_client import AsyncClient, AsyncProducer
-    from rowlease.async_handle import AsyncHandle
-    from rowlease.client import Client, Producer
-    from rowlease.codec import register_type
+    from rowlease.client.async_client import AsyncClient, AsyncProducer
+    from rowlease.client.async_handle import AsyncHandle
+    from rowlease.client.client import Client, Producer
+    from rowlease.client.database import connect
+    from rowlease.client.handle import Handle
     from rowlease.context import current
-    from rowlease.database import connect
     from rowlease.errors import (
         DeadLetter,
         EnqueueUnknown,
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
         RowleaseError,
         Snooze,
     )
-    from rowlease.handle import Handle
     from rowlease.middleware import Middleware, add_middleware
     from rowlease.queue_settings import Queue
-    from rowlease.requests import TaskRequest, untyped_request
-    from rowlease.tasks import Task, task
+    from rowlease.tasks.codec import register_type
+    from rowlease.tasks.requests import TaskRequest, untyped_request
+    from rowlease.tasks.task import Task, task
     from rowlease.worker import Worker
 
 __all__ = [
@@ -63,31 +63,31 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "rowlease.async_client",
-    "AsyncHandle": "rowlease.async_handle",
-    "AsyncProducer": "rowlease.async_client",
-    "Client": "rowlease.client",
+    "AsyncClient": "rowlease.client.async_client",
+    "AsyncHandle": "rowlease.client.async_handle",
+    "AsyncProducer": "rowlease.client.async_client",
+    "Client": "rowlease.client.client",
     "DeadLetter": "rowlease.errors",
     "EnqueueUnknown": "rowlease.errors",
-    "Handle": "rowlease.handle",
+    "Handle": "rowlease.client.handle",
     "LeaseLost": "rowlease.errors",
     "Middleware": "rowlease.middleware",
     "NoResult": "rowlease.errors",
-    "Producer": "rowlease.client",
+    "Producer": "rowlease.client.client",
     "Queue": "rowlease.queue_settings",
     "QueueFull": "rowlease.errors",
     "Retry": "rowlease.errors",
     "RowleaseError": "rowlease.errors",
     "Snooze": "rowlease.errors",
-    "Task": "rowlease.tasks",
-    "TaskRequest": "rowlease.requests",
+    "Task": "rowlease.tasks.task",
+    "TaskRequest": "rowlease.tasks.requests",
     "Worker": "rowlease.worker",
     "add_middleware": "rowlease.middleware",
-    "connect": "rowlease.database",
+    "connect": "rowlease.client.database",
     "current": "rowlease.context",
-    "register_type": "rowlease.codec",
-    "task": "rowlease.tasks",
-    "untyped_request": "rowlease.requests",
+    "register_type": "rowlease.tasks.codec",
+    "task": "rowlease.tasks.task",
+    "untyped_request": "rowlease.tasks.requests",
 }
 
 

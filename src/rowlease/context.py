@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Protocol, overload
 
-from rowlease import headers
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.model import Held, LeasedRequest
-from rowlease.tasks import encoded
+from rowlease.tasks import headers
+from rowlease.tasks.task import encoded
 
 
 class ExecutorLink(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlease.context import Context
-from rowlease.tasks import Task
+from rowlease.tasks.task import Task
 
 #: The context for programs without middleware.
 NOTHING = nullcontext()

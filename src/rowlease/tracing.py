@@ -28,8 +28,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from rowlease.context import Context
 from rowlease.errors import Snooze
 from rowlease.middleware import Middleware, NewRequestHeaders
-from rowlease.requests import DEFAULT_QUEUE
-from rowlease.tasks import Task
+from rowlease.tasks.requests import DEFAULT_QUEUE
+from rowlease.tasks.task import Task
 
 SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 #: Writes and reads the headers `traceparent` and `tracestate`. Baggage is not stored: it may carry

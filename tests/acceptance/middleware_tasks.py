@@ -17,7 +17,7 @@ from typing import Any
 from rowlease import Middleware, add_middleware, task
 from rowlease.context import Context
 from rowlease.middleware import NewRequestHeaders
-from rowlease.tasks import Task
+from rowlease.tasks.task import Task
 
 #: Sentry's SDK, an extra of the developers; None if it is not installed.
 SDK: Any = import_module("sentry_sdk") if find_spec("sentry_sdk") else None

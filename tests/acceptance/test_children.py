@@ -18,8 +18,8 @@ import pytest
 from rowlease.events import ChildDied, Finished
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.task_loading import set_up
-from rowlease.tasks import Registry, Task, task
+from rowlease.tasks.loading import set_up
+from rowlease.tasks.task import Registry, Task, task
 from rowlease.worker.slots.child_process import ChildProcess
 from tests.acceptance.test_supervisor import working as supervised
 from tests.acceptance.test_worker import errors, line, worker_process

@@ -674,7 +674,7 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[bytes]
 # -- worker ------------------------------------------------------------------------------------
 
 TASKS = """\
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 
 @task
 def double(n):

@@ -15,7 +15,7 @@ from rowlease.errors import DeadLetter, Retry, Snooze, SoftTimeLimitExceeded
 from rowlease.events import Failed, Finished, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 from rowlease.worker import Worker
 from tests.acceptance.test_worker import SHORT_LEASE, statuses
 from tests.acceptance.test_worker import working as working_with

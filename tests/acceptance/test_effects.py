@@ -16,7 +16,7 @@ from rowlease import LeaseLost, current
 from rowlease.events import Events, Finished, Renewed, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.tasks import Task, task
+from rowlease.tasks.task import Task, task
 from rowlease.testing import drain
 from rowlease.worker import Worker
 from tests.acceptance.test_worker import SHORT_LEASE, line, open_gate, worker_process, working

@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from rowlease.cli.enqueue import enqueue
-from rowlease.client import Client
+from rowlease.client.client import Client
 from rowlease.errors import EnqueueUnknown, InvalidRequest, QueueFull, StoreUnavailable
 from rowlease.model import Outcome
-from rowlease.requests import untyped_request
+from rowlease.tasks.requests import untyped_request
 from tests.freezing import Freezer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -167,7 +167,8 @@ class Swallow(Freezer):
 def test_the_command_says_with_which_receipt_to_run_it_again(
     dsn: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.client.Client", partial(Client, retry_for=timedelta(seconds=1)))
+    quick = partial(Client, retry_for=timedelta(seconds=1))
+    monkeypatch.setattr("rowlease.client.client.Client", quick)
     with Swallow(dsn) as proxy:
         failed = CliRunner().invoke(enqueue, ["x", "--dsn", proxy.dsn])
     assert isinstance(failed.exception, EnqueueUnknown)

@@ -16,7 +16,7 @@ from rowlease import AsyncClient, Client, Worker, middleware
 from rowlease.errors import InvalidRequest
 from rowlease.events import Events
 from rowlease.middleware import Middleware
-from rowlease.tasks import Task
+from rowlease.tasks.task import Task
 from rowlease.testing import drain, drain_async
 from tests.acceptance import middleware_tasks as tasks
 from tests.acceptance.middleware_tasks import native, plain, tenant

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from rowlease.client import Client
-from rowlease.database import connect
+from rowlease.client.client import Client
+from rowlease.client.database import connect
 from rowlease.errors import ConfigError
 from rowlease.events import Finished, Started, WorkerIdle
 from rowlease.model import NewRequest

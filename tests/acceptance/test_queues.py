@@ -9,10 +9,10 @@ from unittest.mock import Mock
 import pytest
 
 from rowlease import Client, Queue
+from rowlease.client.queues import Change
 from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.model import LeasedRequest, Outcome
-from rowlease.queues import Change
-from rowlease.task_loading import load_queues, load_tasks
+from rowlease.tasks.loading import load_queues, load_tasks
 
 
 def claimed(client: Client, queue: str) -> list[LeasedRequest]:

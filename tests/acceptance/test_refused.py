@@ -27,7 +27,7 @@ from rowlease.events import (
 )
 from rowlease.model import NewRequest
 from rowlease.store import Store, migrate, open_store
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 from rowlease.worker.slots import wire
 from tests.acceptance.test_worker import Sql, errors, working
 from tests.conftest import in_database

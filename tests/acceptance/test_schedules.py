@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from rowlease.store import Store
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 from rowlease.testing import Clock, frozen
 from tests.acceptance.test_worker import line, worker_process
 

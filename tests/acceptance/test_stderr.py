@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.client import Client
+from rowlease.client.client import Client
 from tests.acceptance.test_supervisor import PATIENCE, SOURCE
 
 Sql = Callable[..., list[tuple[Any, ...]]]

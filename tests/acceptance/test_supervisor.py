@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import rowlease
-from rowlease.client import Client
+from rowlease.client.client import Client
 from rowlease.worker.cores import usable_cores
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import rowlease
-from rowlease.client import Client
+from rowlease.client.client import Client
 from rowlease.store import Store
 
 SOURCE = Path(rowlease.__file__).parents[1]

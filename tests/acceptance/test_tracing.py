@@ -15,7 +15,7 @@ from opentelemetry.context import attach, detach
 from rowlease import AsyncClient, Client, Worker, middleware
 from rowlease.errors import InvalidRequest
 from rowlease.events import Events
-from rowlease.tasks import Task
+from rowlease.tasks.task import Task
 from rowlease.tracing import Tracing
 from tests.acceptance import traced_tasks
 from tests.acceptance.traced_tasks import memory, native, plain, provider, tracer

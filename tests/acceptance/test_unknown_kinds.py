@@ -8,7 +8,7 @@ from typing import Any
 from rowlease.events import Failed, Finished, KindUnknown, WorkerIdle
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 from tests.acceptance.test_worker import statuses, working
 
 Sql = Callable[..., list[tuple[Any, ...]]]

@@ -43,7 +43,7 @@ from rowlease.events import (
 from rowlease.model import NewRequest, Outcome
 from rowlease.store import Store
 from rowlease.store.postgresql.store import PostgresStore
-from rowlease.tasks import Registry, task
+from rowlease.tasks.task import Registry, task
 from rowlease.testing import frozen
 from rowlease.worker import Summary, Worker
 from rowlease.worker.claims import leases, next_claim

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rowlease.client import Client
+from rowlease.client.client import Client
 from rowlease.errors import InvalidRequest
 from rowlease.events import Event, Events, QueueLeftOut, WorkerStarted
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.tasks import Task, task
+from rowlease.tasks.task import Task, task
 from rowlease.worker import Worker
 
 Sql = Callable[..., list[tuple[Any, ...]]]

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from rowlease.client import Client
+from rowlease.client.client import Client
+from rowlease.client.handle import Handle
 from rowlease.errors import InvalidRequest, QueueFull
-from rowlease.handle import Handle
 from rowlease.model import Enqueued, Failure, NewRequest, Outcome
-from rowlease.requests import untyped_request
+from rowlease.tasks.requests import untyped_request
 from tests.contract.sessions import Clock, Session
 
 Another = Callable[[], Session]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from rowlease import AsyncClient, NoResult, QueueFull, task
-from rowlease.async_client import THREADS
+from rowlease.client.async_client import THREADS
 from rowlease.errors import InvalidRequest
 from rowlease.model import Outcome
-from rowlease.requests import untyped_request
+from rowlease.tasks.requests import untyped_request
 from tests.contract.sessions import Session
 
 Another = Callable[[], Session]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rowlease.cron import Cron
 from rowlease.errors import ConfigError, InvalidRequest, QueueFull, RoutineError
 from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
-from rowlease.tasks import Registry, Task, task
+from rowlease.tasks.cron import Cron
+from rowlease.tasks.task import Registry, Task, task
 from rowlease.worker.schedules import CHECK_INTERVAL, Schedules
 from tests.contract.sessions import INFINITY, Clock, Session
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rowlease.cron import Cron
 from rowlease.events import Events
 from rowlease.model import DueSchedule, Enqueued
-from rowlease.tasks import Registry, Task
+from rowlease.tasks.cron import Cron
+from rowlease.tasks.task import Registry, Task
 from rowlease.worker.schedules import Schedules
 from tests.contract.sessions import Clock, Session
 

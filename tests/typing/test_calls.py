@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from rowlease.async_client import AsyncBoundProducer
-from rowlease.client import BoundProducer
+from rowlease.client.async_client import AsyncBoundProducer
+from rowlease.client.client import BoundProducer
 from rowlease.errors import InvalidRequest
 from rowlease.model import Enqueued, NewRequest, Outcome
 

@@ -11,7 +11,7 @@ import pytest
 from rowlease.errors import InvalidRequest
 from rowlease.events import Event, Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
-from rowlease.tasks import Registry, Task
+from rowlease.tasks.task import Registry, Task
 from rowlease.worker import call_retry_policy
 from rowlease.worker.claims import exchanger, lost_claims, next_claim, outage, receiver
 from rowlease.worker.claims.exchanger import Exchanger

@@ -60,7 +60,7 @@ class Connecting:
 @pytest.fixture
 def connecting(monkeypatch: pytest.MonkeyPatch) -> Connecting:
     made = Connecting()
-    monkeypatch.setattr("rowlease.client.connect", made)
+    monkeypatch.setattr("rowlease.client.client.connect", made)
     return made
 
 

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowlease.client import Client
-from rowlease.codec import encode
-from rowlease.enqueue_call import EnqueueCall
+from rowlease.client.client import Client
+from rowlease.client.enqueue_call import EnqueueCall
+from rowlease.client.sending import RETRY_FOR, send
 from rowlease.errors import (
     AccessDenied,
     ConfigError,
@@ -34,10 +34,10 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
-from rowlease.requests import CALL_OPTIONS, OPTIONS, untyped_request
-from rowlease.sending import RETRY_FOR, send
 from rowlease.store import open_store
-from rowlease.tasks import Task
+from rowlease.tasks.codec import encode
+from rowlease.tasks.requests import CALL_OPTIONS, OPTIONS, untyped_request
+from rowlease.tasks.task import Task
 
 JSON = st.recursive(
     st.none()
@@ -444,8 +444,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The client's time."""
     made = Clock()
-    monkeypatch.setattr("rowlease.sending.time", made)
-    monkeypatch.setattr("rowlease.steps.time", made)
+    monkeypatch.setattr("rowlease.client.sending.time", made)
+    monkeypatch.setattr("rowlease.client.steps.time", made)
     return made
 
 
@@ -473,7 +473,7 @@ def client_of(line: Line, monkeypatch: pytest.MonkeyPatch, **options: Any) -> It
     def connect(dsn: str | None) -> Iterator[Line]:
         yield line
 
-    monkeypatch.setattr("rowlease.client.connect", connect)
+    monkeypatch.setattr("rowlease.client.client.connect", connect)
     with Client(**options) as client:
         yield client
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowlease.cron import Cron
 from rowlease.errors import ConfigError
+from rowlease.tasks.cron import Cron
 
 BERLIN = "Europe/Berlin"
 #: In 2026, clocks there go forward on 29 March at 2:00, and back on 25 October at 3:00.

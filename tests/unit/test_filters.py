@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rowlease import task
 from rowlease.errors import InvalidRequest, WrongFilter
-from rowlease.filter_language import KEYS, combined, parse, quote
-from rowlease.filters import Filter, to_json
+from rowlease.filters.filter import Filter, to_json
+from rowlease.filters.language import KEYS, combined, parse, quote
 
 
 @task

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rowlease import register_type, task
 from rowlease.errors import ConfigError, InvalidRequest, Retry, WrongArguments
-from rowlease.task_loading import registry_of
-from rowlease.tasks import Task
+from rowlease.tasks.loading import registry_of
+from rowlease.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections import Counter

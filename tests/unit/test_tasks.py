@@ -11,12 +11,12 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from rowlease.cron import Cron, takes_time
 from rowlease.errors import ConfigError, UnknownTask, WrongArguments
 from rowlease.model import MAX_PAYLOAD_BYTES
-from rowlease.task_loading import load_tasks
-from rowlease.task_settings import TaskKeywords, TaskSettings
-from rowlease.tasks import Registry, Task, task
+from rowlease.tasks.cron import Cron, takes_time
+from rowlease.tasks.loading import load_tasks
+from rowlease.tasks.settings import TaskKeywords, TaskSettings
+from rowlease.tasks.task import Registry, Task, task
 
 
 @task
@@ -159,7 +159,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 APP = """
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 @task
 def one(): ...
 @task("second")
@@ -214,7 +214,7 @@ def test_tasks_that_cannot_be_loaded_are_an_error(
     (folder / "wrong.py").write_text("def")
     (folder / "needy.py").write_text("import not_installed")
     (folder / "clumsy.py").write_text(
-        "from rowlease.tasks import task\n@task('x', max_attempts=0)\ndef f(): ..."
+        "from rowlease.tasks.task import task\n@task('x', max_attempts=0)\ndef f(): ..."
     )
     with pytest.raises(error, match=message):
         load_tasks(path)

@@ -22,7 +22,7 @@ from rowlease.clock import now
 from rowlease.context import Context, current
 from rowlease.errors import DeadLetter, Retry, Snooze, SoftTimeLimitExceeded
 from rowlease.model import Failure
-from rowlease.tasks import Task
+from rowlease.tasks.task import Task
 from rowlease.worker import attempt
 from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed
 from rowlease.worker.slots import child_loop, child_program, shared_memory, wire

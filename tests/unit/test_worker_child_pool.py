@@ -21,8 +21,8 @@ from rowlease.clock import now
 from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Event, Events
 from rowlease.model import LeasedRequest
-from rowlease.task_loading import set_up
-from rowlease.tasks import Registry, task
+from rowlease.tasks.loading import set_up
+from rowlease.tasks.task import Registry, task
 from rowlease.worker.attempt import NotRun, Returned
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.child_pool import ChildPool

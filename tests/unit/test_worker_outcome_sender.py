@@ -13,7 +13,7 @@ import pytest
 from rowlease.errors import AccessDenied, StoreUnavailable
 from rowlease.events import Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
-from rowlease.tasks import Registry, Task
+from rowlease.tasks.task import Registry, Task
 from rowlease.worker.claims import outcome_sender as sender_module
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease

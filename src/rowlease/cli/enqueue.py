@@ -60,8 +60,8 @@ def enqueue(
     as_json: bool,
 ) -> None:
     """Enqueue requests for the task KIND."""
-    from rowlease.client import Client
-    from rowlease.requests import untyped_request
+    from rowlease.client.client import Client
+    from rowlease.tasks.requests import untyped_request
 
     make = partial(
         untyped_request,

@@ -44,7 +44,7 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
     from rowlease.cli.logs import set_up_logging
-    from rowlease.database import database
+    from rowlease.client.database import database
     from rowlease.metrics.exporter import DatabaseMetrics
     from rowlease.store import open_store
     from rowlease.worker.host.health_server import read_address

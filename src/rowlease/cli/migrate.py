@@ -37,7 +37,7 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
     changes are made in one transaction. Tables and data are kept. Routines are replaced, and
     routines that this version no longer has are dropped.
     """
-    from rowlease.database import database
+    from rowlease.client.database import database
     from rowlease.store import migrate as bring_up
     from rowlease.store import migration_sql, redact, schema_differences
 

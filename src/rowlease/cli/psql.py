@@ -21,8 +21,8 @@ def url(dsn: str | None) -> None:
     each start. The server runs only while a program uses it, so keep `rowlease psql` or
     `rowlease top` open.
     """
+    from rowlease.client.database import database
     from rowlease.config import configured_dsn
-    from rowlease.database import database
 
     with database(dsn) as found:
         click.echo(found)
@@ -45,7 +45,7 @@ def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
     ARGUMENTS are passed to psql:
       rowlease psql -c "select * from rowlease.depth()"
     """
-    from rowlease.database import database
+    from rowlease.client.database import database
     from rowlease.embedded.binaries import psql as program
     from rowlease.store import psql_connection
 

@@ -15,8 +15,8 @@ import click
 from rowlease.cli.options import dry_run_option, dsn_option, duration, json_option, show_json
 
 if TYPE_CHECKING:
+    from rowlease.client.queues import Change, QueueInfo, Queues
     from rowlease.queue_settings import QueueSettings
-    from rowlease.queues import Change, QueueInfo, Queues
 
 COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "oldest")
 
@@ -58,8 +58,8 @@ def queue() -> None:
 
 @contextmanager
 def opened(dsn: str | None) -> Iterator[Queues]:
-    from rowlease.database import connect
-    from rowlease.queues import Queues
+    from rowlease.client.database import connect
+    from rowlease.client.queues import Queues
 
     with connect(dsn) as store:
         yield Queues(store)
@@ -136,8 +136,8 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 @json_option
 def show(name: str, dsn: str | None, as_json: bool) -> None:
     """Show the settings of a queue, and the number of its requests in each status."""
+    from rowlease.client.queues import shown
     from rowlease.durations import written as age
-    from rowlease.queues import shown
 
     with opened(dsn) as queues:
         data = as_data(queues.show(name))
@@ -238,7 +238,7 @@ def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     Other queues, and settings that are not declared, stay as they are. --dry-run only shows the
     differences between the database and the code.
     """
-    from rowlease.task_loading import load_queues
+    from rowlease.tasks.loading import load_queues
 
     sys.path.insert(0, "")
     declared = load_queues(tasks)
@@ -255,7 +255,7 @@ def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> 
         named: the queues that the worker's command names; if it names none, those of the module.
     """
     from rowlease.queue_settings import Queue
-    from rowlease.task_loading import load_queues
+    from rowlease.tasks.loading import load_queues
 
     sys.path.insert(0, "")
     declared = {str(queue): queue for queue in load_queues(tasks)}

@@ -80,7 +80,7 @@ def report(
     from rich.console import Console
 
     needs_extra("report", "pyspark", "matplotlib")
-    from rowlease.database import database
+    from rowlease.client.database import database
     from rowlease.report import make_report
     from rowlease.report.tables import as_json as data_of
     from rowlease.report.tables import show

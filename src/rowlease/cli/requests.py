@@ -13,9 +13,9 @@ import click
 from rowlease.cli.options import dry_run_option, dsn_option, duration, json_option, show_json
 
 if TYPE_CHECKING:
-    from rowlease.filters import Filter
+    from rowlease.client.operations import Operation
+    from rowlease.filters.filter import Filter
     from rowlease.model import Found, Request
-    from rowlease.operations import Operation
     from rowlease.store import Store
 
 COLUMNS = ("request", "queue", "kind", "status", "attempts", "enqueued", "error")
@@ -65,8 +65,8 @@ def list_some(
       priority>=5  age>1h       also > < <=, and priority:5
       since:2026-11-22T18:00    enqueued at this time (UTC) or later; until:… or earlier
     """
-    from rowlease.database import connect
-    from rowlease.filter_language import parse
+    from rowlease.client.database import connect
+    from rowlease.filters.language import parse
 
     filters = parse(" ".join(terms))
     with connect(dsn) as store:
@@ -85,7 +85,7 @@ def list_some(
 @json_option
 def show(request_id: int, dsn: str | None, as_json: bool) -> None:
     """Show a request: its payload, its result, and the errors of its failed attempts."""
-    from rowlease.database import connect
+    from rowlease.client.database import connect
     from rowlease.errors import InvalidRequest
 
     with connect(dsn) as store:
@@ -162,7 +162,7 @@ def reprioritise_requests(priority: int | None, **given: Any) -> None:
 @click.option("--delay", type=duration, help="Due this long from now, such as 1h.")
 @click.option("--at", help="Due at this time: 2026-11-22T18:00, in UTC.")
 def reschedule_requests(delay: timedelta | None, at: str | None, **given: Any) -> None:
-    from rowlease.filter_language import time
+    from rowlease.filters.language import time
 
     try:
         due_time = at and time(at)
@@ -187,8 +187,8 @@ def purge_requests(**given: Any) -> None:
 
 def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> None:
     """Run an operation, and print what it has done."""
-    from rowlease.database import connect
-    from rowlease.operations import Requests
+    from rowlease.client.database import connect
+    from rowlease.client.operations import Requests
 
     text = chosen(given["terms"])
     if (not text) is (given["resume"] is None):

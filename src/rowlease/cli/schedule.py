@@ -37,7 +37,7 @@ def schedule() -> None:
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
     """Show all schedules and their next firings."""
-    from rowlease.database import connect
+    from rowlease.client.database import connect
 
     with connect(dsn) as store:
         rows = store.list_schedules()
@@ -53,8 +53,8 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 
 
 def next_firing(row: Schedule) -> str:
-    from rowlease.cron import Cron
     from rowlease.errors import ConfigError
+    from rowlease.tasks.cron import Cron
 
     if row.paused:
         return "paused"
@@ -115,9 +115,9 @@ def add(
     CRON has five fields, minute, hour, day, month and weekday:
       rowlease schedule add nightly "0 3 * * *" clean_up --time-zone Europe/Berlin
     """
-    from rowlease.cron import Cron
-    from rowlease.database import connect
-    from rowlease.headers import written
+    from rowlease.client.database import connect
+    from rowlease.tasks.cron import Cron
+    from rowlease.tasks.headers import written
 
     times = Cron(cron, time_zone)
     with connect(dsn) as store:
@@ -187,7 +187,7 @@ def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 @json_option
 def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     """Enqueue one request of a schedule now. The schedule's next firing does not change."""
-    from rowlease.database import connect
+    from rowlease.client.database import connect
 
     if dry_run:
         would(name, dsn, "fire")
@@ -202,7 +202,7 @@ def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 
 
 def act(routine: str, name: str, dsn: str | None, as_json: bool, word: str) -> None:
-    from rowlease.database import connect
+    from rowlease.client.database import connect
 
     with connect(dsn) as store:
         outcome = getattr(store, routine)(name)
@@ -214,7 +214,7 @@ def act(routine: str, name: str, dsn: str | None, as_json: bool, word: str) -> N
 
 
 def would(name: str, dsn: str | None, word: str) -> None:
-    from rowlease.database import connect
+    from rowlease.client.database import connect
 
     with connect(dsn) as store:
         found = [row for row in store.list_schedules() if row.schedule_name == name]

@@ -66,7 +66,7 @@ def spark_enqueue(
     spark-submit, the command uses the session of spark-submit; see docs/spark.md.
     """
     from rowlease.cli.logs import set_up_logging
-    from rowlease.database import connect, database
+    from rowlease.client.database import connect, database
 
     set_up_logging("text", "info")
 

@@ -30,7 +30,7 @@ def top(dsn: str | None, as_json: bool, once: bool) -> None:
     """
     from rich.console import Console
 
-    from rowlease.database import connect
+    from rowlease.client.database import connect
     from rowlease.top import Frame, Sampler, watch
 
     console = Console()

@@ -244,8 +244,8 @@ def run_supervisor(
 ) -> RunResult:
     """Run several workers, each in its own process, with the options of this command."""
     from rowlease.cli.probes import health_probes, outlets_of
+    from rowlease.client.database import connect, database
     from rowlease.config import configured_dsn
-    from rowlease.database import connect, database
     from rowlease.events import Events, log_to
     from rowlease.worker.host.supervisor import Supervisor
 
@@ -283,9 +283,9 @@ def open_worker(
     tasks: str, dsn: str | None, settings: WorkerSettings, events: Events
 ) -> Iterator[Worker]:
     """Make a worker. Its store is closed at the end of the block."""
-    from rowlease.database import connect, database
+    from rowlease.client.database import connect, database
     from rowlease.store import redact
-    from rowlease.task_loading import load_tasks
+    from rowlease.tasks.loading import load_tasks
     from rowlease.worker import Worker
 
     sys.path.insert(0, "")

@@ -13,8 +13,8 @@ from rowlease.dashboard import queue_actions
 from rowlease.dashboard.previews import Done, Preview
 from rowlease.durations import duration
 from rowlease.errors import InvalidRequest
-from rowlease.filter_language import parse
-from rowlease.filters import Filter
+from rowlease.filters.filter import Filter
+from rowlease.filters.language import parse
 from rowlease.model import Outcome
 from rowlease.store import Store
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlease.filter_language import quote
+from rowlease.filters.language import quote
 from rowlease.model import DeadLetterGroup
 
 

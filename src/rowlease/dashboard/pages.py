@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
+from rowlease.client.finding import find
 from rowlease.dashboard import charts, samples, texts
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
-from rowlease.filters import LARGEST, STATUSES
-from rowlease.finding import find
+from rowlease.filters.filter import LARGEST, STATUSES
 from rowlease.model import Finding, Found, Request, WorkerState
 from rowlease.store import Store
 from rowlease.worker.time_limits import WORKER_SILENT

@@ -10,7 +10,7 @@ import math
 from datetime import datetime
 from typing import Any
 
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 
 #: The mean radius of the earth in statute miles.
 EARTH_MILES = 3958.7613

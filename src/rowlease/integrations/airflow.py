@@ -14,8 +14,8 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Any
 
-from rowlease.async_client import AsyncClient
-from rowlease.client import Client
+from rowlease.client.async_client import AsyncClient
+from rowlease.client.client import Client
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, NoResult
 

@@ -24,11 +24,11 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from rowlease.client import BoundProducer
+from rowlease.client.client import BoundProducer
 from rowlease.context import current
 from rowlease.model import Request
 from rowlease.store import Store, open_store
-from rowlease.tasks import task
+from rowlease.tasks.task import task
 
 #: Django 6 has tasks of its own. For Django 5.2, the package django-tasks has the same API.
 PACKAGE = "django.tasks" if find_spec("django.tasks") else "django_tasks"

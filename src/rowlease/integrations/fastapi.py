@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from rowlease.async_client import AsyncClient
-from rowlease.sending import RETRY_FOR
+from rowlease.client.async_client import AsyncClient
+from rowlease.client.sending import RETRY_FOR
 
 
 class Rowlease:

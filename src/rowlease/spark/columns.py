@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowlease import headers
 from rowlease.errors import InvalidRequest
 from rowlease.model import Begun
 from rowlease.store.bulk import LANE
+from rowlease.tasks import headers
 
 #: The largest priority that the column can store. `promote` clamps to the queue's maximum.
 MAX_INTEGER = 2**31 - 1

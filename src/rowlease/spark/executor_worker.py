@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.store import Reading, Store, open_store
-from rowlease.task_loading import (
+from rowlease.tasks.loading import (
     Place,
     Tasks,
     import_named,
@@ -26,7 +26,7 @@ from rowlease.task_loading import (
     load_tasks,
     registry_of,
 )
-from rowlease.tasks import Registry
+from rowlease.tasks.task import Registry
 from rowlease.worker import Summary, Worker
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.executors import executor_of_tasks

@@ -26,7 +26,7 @@ from rowlease.spark.job import Job
 from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress, log_progress
 from rowlease.store import Store, open_store
 from rowlease.store.revisions import own_version
-from rowlease.task_loading import Tasks, registry_of
+from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker import Summary
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import queues_of

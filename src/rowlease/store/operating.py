@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Unpack, cast
 
-from rowlease.filters import Filter, to_json
+from rowlease.filters.filter import Filter, to_json
 from rowlease.model import Corrected, Enqueued, Outcome, Step, Touched
 from rowlease.store.calls import OUTCOME, Calls, milliseconds, outcomes_of
 
@@ -75,7 +75,7 @@ class Operating(Calls):
         limit: int = 1000,
         **filters: Unpack[Filter],
     ) -> Step:
-        """A step of an operation on the requests that match; see `rowlease.operations`.
+        """A step of an operation on the requests that match; see `rowlease.client.operations`.
 
         Args:
             verb: cancel, requeue, reprioritise, reschedule, break or purge.

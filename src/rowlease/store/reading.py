@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack, cast
 
-from rowlease.filters import Filter, to_json
+from rowlease.filters.filter import Filter, to_json
 from rowlease.model import (
     Attempt,
     DeadLetterGroup,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from rowlease.cron import Cron
 from rowlease.model import DueSchedule, Enqueued, Outcome, Schedule, ScheduleClaim
 from rowlease.store.calls import OUTCOME, Calls
+from rowlease.tasks.cron import Cron
 
 
 class Scheduling(Calls):

@@ -7,16 +7,16 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from rowlease.client.steps import Steps, call, run, run_in
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import DeadLetter, Retry, RowleaseError, Snooze, UnknownTask
 from rowlease.events import Events
 from rowlease.middleware import around_run
 from rowlease.model import Failure, LeasedRequest, Outcome
-from rowlease.steps import Steps, call, run, run_in
 from rowlease.store import Store
-from rowlease.task_loading import Tasks, registry_of
-from rowlease.tasks import Registry, Task
+from rowlease.tasks.loading import Tasks, registry_of
+from rowlease.tasks.task import Registry, Task
 from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import Snoozed, failed
 from rowlease.worker.schedules import Schedules

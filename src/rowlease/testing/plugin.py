@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rowlease.client import Client
+    from rowlease.client.client import Client
 
 #: The environment variable with the DSN of a server on which tests may create and drop databases.
 VARIABLE = "ROWLEASE_TEST_DSN"
@@ -65,7 +65,7 @@ def rowlease_dsn(rowlease_server: str, rowlease_template: str) -> Iterator[str]:
 @pytest.fixture
 def rowlease_client(rowlease_dsn: str) -> Iterator[Client]:
     """An open client on the test's own database."""
-    from rowlease.client import Client
+    from rowlease.client.client import Client
 
     with Client(rowlease_dsn) as client:
         yield client

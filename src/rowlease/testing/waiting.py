@@ -6,9 +6,9 @@ import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from rowlease import codec
-from rowlease.filters import Filter
-from rowlease.tasks import Task
+from rowlease.filters.filter import Filter
+from rowlease.tasks import codec
+from rowlease.tasks.task import Task
 from rowlease.testing.where import Where, store_of
 
 #: The maximum number of requests that are read.

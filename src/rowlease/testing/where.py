@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from rowlease.async_client import AsyncClient
-from rowlease.client import Client
+from rowlease.client.async_client import AsyncClient
+from rowlease.client.client import Client
 from rowlease.store import Store
 
 Where: TypeAlias = Client | AsyncClient | Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rowlease.filter_language import quote
+from rowlease.filters.language import quote
 
 #: The keys that open a page from any other page.
 OPENS = {"e": "errors", "s": "schedules", "l": "loads"}

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from rowlease.client.finding import find
 from rowlease.durations import written
 from rowlease.errors import InvalidRequest
-from rowlease.filter_language import quote
-from rowlease.finding import find
+from rowlease.filters.language import quote
 from rowlease.model import Request
 from rowlease.store import Store
 from rowlease.top.navigation import View

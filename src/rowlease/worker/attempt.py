@@ -8,10 +8,10 @@ import traceback
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
-from rowlease import tasks
 from rowlease.errors import DeadLetter, Retry, Snooze, WrongArguments
 from rowlease.model import Failure
-from rowlease.tasks import Task
+from rowlease.tasks import task as tasks
+from rowlease.tasks.task import Task
 
 #: The maximum length of an error, in characters.
 MAX_ERROR = 2000

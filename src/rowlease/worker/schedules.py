@@ -7,13 +7,13 @@ worker claims the schedule. A worker that fires too late changes nothing, becaus
 
 from __future__ import annotations
 
-from rowlease.cron import Cron
 from rowlease.errors import ConfigError, InvalidRequest, StoreError
 from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
-from rowlease.requests import DEFAULT_QUEUE
 from rowlease.store import Scheduling
-from rowlease.tasks import Registry
+from rowlease.tasks.cron import Cron
+from rowlease.tasks.requests import DEFAULT_QUEUE
+from rowlease.tasks.task import Registry
 
 #: The longest pause between two checks for due schedules, in seconds. If a schedule is created,
 #: changed or resumed during the pause, its first firing may be this late.

@@ -28,7 +28,7 @@ from typing import Self, Unpack
 from rowlease.clock import now
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
 from rowlease.store import Store, open_store
-from rowlease.task_loading import Tasks, registry_of
+from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases

@@ -14,7 +14,7 @@ from rowlease.errors import StoreError
 from rowlease.events import Claimed, Events, OutcomeRefused
 from rowlease.model import Claim, Failure
 from rowlease.store import Consuming
-from rowlease.tasks import Registry
+from rowlease.tasks.task import Registry
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout

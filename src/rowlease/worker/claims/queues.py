@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rowlease.errors import InvalidRequest
 from rowlease.events import Events, QueueLeftOut
-from rowlease.requests import DEFAULT_QUEUE
 from rowlease.store import Reading
-from rowlease.tasks import Registry
+from rowlease.tasks.requests import DEFAULT_QUEUE
+from rowlease.tasks.task import Registry
 
 
 def queues_of(tasks: Registry) -> dict[str, int]:

@@ -20,8 +20,8 @@ from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
 from rowlease.middleware import around_run
 from rowlease.model import Failure
-from rowlease.task_loading import load_places
-from rowlease.tasks import Task
+from rowlease.tasks.loading import load_places
+from rowlease.tasks.task import Task
 from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, describe, failed
 from rowlease.worker.slots import wire
 from rowlease.worker.slots.shared_memory import (

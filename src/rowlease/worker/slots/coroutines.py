@@ -20,7 +20,7 @@ from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
 from rowlease.middleware import around_run
-from rowlease.tasks import Registry, Task
+from rowlease.tasks.task import Registry, Task
 from rowlease.worker.attempt import Ending, NotRun, Returned, failed
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.shared_memory import MAX_NOTE

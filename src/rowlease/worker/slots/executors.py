@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from rowlease.errors import ConfigError
 from rowlease.events import Events
-from rowlease.task_loading import set_up
-from rowlease.tasks import Registry
+from rowlease.tasks.loading import set_up
+from rowlease.tasks.task import Registry
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool

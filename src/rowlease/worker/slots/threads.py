@@ -12,7 +12,7 @@ from typing import Any
 from rowlease.context import Context
 from rowlease.middleware import around_run
 from rowlease.model import Failure
-from rowlease.tasks import Task
+from rowlease.tasks.task import Task
 from rowlease.worker.attempt import Returned, Snoozed, failed
 
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any, Generic, cast
 
-from rowlease import headers, middleware
+from rowlease import middleware
+from rowlease.client.handle import Handle
 from rowlease.errors import InvalidRequest
-from rowlease.handle import Handle
 from rowlease.middleware import NewRequestHeaders
 from rowlease.model import DURATION, Enqueued, NewRequest, check_type, shown
-from rowlease.requests import (
+from rowlease.store import Store
+from rowlease.tasks import headers
+from rowlease.tasks.requests import (
     CALL_OPTIONS,
     DEFAULT_QUEUE,
     OPTIONS,
@@ -23,8 +25,7 @@ from rowlease.requests import (
     known,
     untyped_request,
 )
-from rowlease.store import Store
-from rowlease.tasks import R, Task
+from rowlease.tasks.task import R, Task
 
 #: The maximum number of characters in a receipt.
 LONGEST_RECEIPT = 100

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from rowlease.durations import duration
 from rowlease.errors import InvalidRequest, WrongFilter
-from rowlease.filters import LARGEST, STORABLE, Filter, statuses
+from rowlease.filters.filter import LARGEST, STORABLE, Filter, statuses
 
 
 def time(text: str) -> datetime:

@@ -9,10 +9,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from rowlease.enqueue_call import EnqueueCall
+from rowlease.client.enqueue_call import EnqueueCall
+from rowlease.client.steps import Steps, call, pause
 from rowlease.errors import EnqueueUnknown, RowleaseError, StoreError, StoreUnavailable
 from rowlease.model import Enqueued, Outcome
-from rowlease.steps import Steps, call, pause
 from rowlease.store import Producing
 
 #: The default time for which a call is repeated after transient errors. Most failovers are shorter.

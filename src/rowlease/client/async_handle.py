@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Generic
 
-from rowlease.handle import Handle
+from rowlease.client.handle import Handle
+from rowlease.client.steps import call, run_in
 from rowlease.model import Outcome, Request
-from rowlease.requests import R_co
-from rowlease.steps import call, run_in
+from rowlease.tasks.requests import R_co
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from rowlease import codec
-from rowlease.cron import SCHEDULED_TIME, takes_time
 from rowlease.errors import ConfigError, Retry, WrongArguments
-from rowlease.task_settings import Migrate
+from rowlease.tasks import codec
+from rowlease.tasks.cron import SCHEDULED_TIME, takes_time
+from rowlease.tasks.settings import Migrate
 
 #: The positional arguments and the keyword arguments of a call.
 Arguments = tuple[list[Any], dict[str, Any]]

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import DURATION, TEXT, TypeRule, check_type, shown
-from rowlease.requests import known
-from rowlease.tasks import Task
+from rowlease.tasks.requests import known
+from rowlease.tasks.task import Task
 
 #: All statuses that a request can have.
 STATUSES = ("Scheduled", "Pending", "Processing", "Failed", "Complete", "Cancelled")

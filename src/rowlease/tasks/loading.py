@@ -13,8 +13,8 @@ from typing import Any
 
 from rowlease.errors import ConfigError, UnknownTask
 from rowlease.queue_settings import Queue
-from rowlease.requests import DEFAULT_QUEUE
-from rowlease.tasks import Registry, Task
+from rowlease.tasks.requests import DEFAULT_QUEUE
+from rowlease.tasks.task import Registry, Task
 
 #: Where a child process finds a task: the module of its function ("" means the script), the
 #: qualified name of the function in the module, and the name of the task.

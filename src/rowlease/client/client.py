@@ -9,20 +9,20 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
-from rowlease.database import connect
-from rowlease.enqueue_call import EnqueueCall
+from rowlease.client.database import connect
+from rowlease.client.enqueue_call import EnqueueCall
+from rowlease.client.finding import find
+from rowlease.client.handle import Handle
+from rowlease.client.operations import Requests
+from rowlease.client.queues import Queues
+from rowlease.client.sending import RETRY_FOR, send
+from rowlease.client.steps import run
 from rowlease.errors import InvalidRequest
-from rowlease.filters import Filter
-from rowlease.finding import find
-from rowlease.handle import Handle
+from rowlease.filters.filter import Filter
 from rowlease.model import Found, check_type
-from rowlease.operations import Requests
-from rowlease.queues import Queues
-from rowlease.requests import CallOptions, Options, TaskRequest, plain
-from rowlease.sending import RETRY_FOR, send
-from rowlease.steps import run
 from rowlease.store import Store
-from rowlease.tasks import P, R, Task
+from rowlease.tasks.requests import CallOptions, Options, TaskRequest, plain
+from rowlease.tasks.task import P, R, Task
 
 
 class Producer(ABC):

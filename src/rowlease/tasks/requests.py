@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
-from rowlease import codec, headers
 from rowlease.errors import InvalidRequest
 from rowlease.model import FIELDS, MAX_PRIORITY, NewRequest, check_type
+from rowlease.tasks import codec, headers
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T", bound=Mapping[str, object])

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any, NamedTuple, Unpack, cast
 
 from rowlease.errors import InvalidRequest
-from rowlease.filter_language import combined
-from rowlease.filters import Filter
+from rowlease.filters.filter import Filter
+from rowlease.filters.language import combined
 from rowlease.model import Outcome, Step, Touched, check_type
 from rowlease.store import Store
 

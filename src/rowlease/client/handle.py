@@ -9,11 +9,11 @@ from datetime import timedelta
 from math import inf
 from typing import Generic
 
+from rowlease.client.steps import Steps, call, pause, run
 from rowlease.errors import NoResult
 from rowlease.model import DURATION, Outcome, Request, check_type
-from rowlease.requests import R_co
-from rowlease.steps import Steps, call, pause, run
 from rowlease.store import Store
+from rowlease.tasks.requests import R_co
 
 FINISHED = ("Complete", "Failed", "Cancelled")
 #: The pause in seconds between reads if there are notifications: a notification may be lost.

@@ -11,17 +11,17 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
-from rowlease.async_handle import AsyncHandle
-from rowlease.client import Client
-from rowlease.enqueue_call import EnqueueCall
+from rowlease.client.async_handle import AsyncHandle
+from rowlease.client.client import Client
+from rowlease.client.enqueue_call import EnqueueCall
+from rowlease.client.sending import RETRY_FOR, send
+from rowlease.client.steps import call, run_in
 from rowlease.errors import InvalidRequest
-from rowlease.filters import Filter
+from rowlease.filters.filter import Filter
 from rowlease.model import Found
-from rowlease.requests import CallOptions, Options, TaskRequest
-from rowlease.sending import RETRY_FOR, send
-from rowlease.steps import call, run_in
 from rowlease.store import Store
-from rowlease.tasks import P, R, Task
+from rowlease.tasks.requests import CallOptions, Options, TaskRequest
+from rowlease.tasks.task import P, R, Task
 
 T = TypeVar("T")
 Q = ParamSpec("Q")

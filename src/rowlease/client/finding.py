@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rowlease.errors import InvalidRequest
-from rowlease.filter_language import combined
-from rowlease.filters import Filter
+from rowlease.filters.filter import Filter
+from rowlease.filters.language import combined
 from rowlease.model import Found, check_type, shown
 from rowlease.store import Store
 

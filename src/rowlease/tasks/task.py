@@ -21,11 +21,11 @@ from typing import (
     overload,
 )
 
-from rowlease import codec
-from rowlease.cron import cron_for
 from rowlease.errors import ConfigError, InvalidRequest, UnknownTask
-from rowlease.parameters import Parameters
-from rowlease.requests import (
+from rowlease.tasks import codec
+from rowlease.tasks.cron import cron_for
+from rowlease.tasks.parameters import Parameters
+from rowlease.tasks.requests import (
     CALL_OPTIONS,
     OPTIONS,
     CallOptions,
@@ -35,7 +35,7 @@ from rowlease.requests import (
     known,
     made,
 )
-from rowlease.task_settings import Exceptions, TaskKeywords, TaskSettings
+from rowlease.tasks.settings import Exceptions, TaskKeywords, TaskSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")

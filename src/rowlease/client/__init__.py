@@ -1,0 +1,1 @@
+"""The producer's side: clients, handles, and the calls that they make."""
