@@ -210,6 +210,29 @@ def test_a_request_with_another_priority_is_claimed_in_its_new_place(store: Sess
     assert first not in [held.request_id for held in found]
 
 
+@pytest.mark.both_ways
+def test_a_request_with_a_higher_priority_is_found_below_a_floor(
+    store: Session, clock: Clock
+) -> None:
+    (early,) = store.put(priority=5)
+    clock.advance(minutes=1)
+    first, second, third = store.put(3, priority=7)
+    claim = store.dequeue("one", ["default"], 1)
+    assert [held.request_id for held in claim.requests] == [first]
+    claim = store.dequeue("one", ["default"], 1, floor=claim.floor)
+    assert [held.request_id for held in claim.requests] == [second]
+    store.operate("reprioritise", arguments={"priority": 7}, ids=[early])
+    found = store.dequeue("one", ["default"], 9, floor=claim.floor).requests
+    assert [held.request_id for held in found] == [early, third]
+
+
+def test_a_due_time_in_the_past_is_now(store: Session, clock: Clock) -> None:
+    (request,) = store.put(delay=timedelta(hours=1))
+    past = f"{clock.now - timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
+    store.operate("reschedule", arguments={"due_time": past}, ids=[request])
+    assert store.row(request)["due_time"] == clock.now
+
+
 def test_a_request_is_rescheduled_for_later_and_for_now(store: Session, clock: Clock) -> None:
     waiting, due = store.put(2)
     (later,) = store.put(delay=timedelta(hours=1))
@@ -346,7 +369,9 @@ def test_ages_count_from_the_first_step(store: Session, clock: Clock) -> None:
     made = store.put(3)
     clock.advance(minutes=10)
     store.put()
-    step = store.operate("cancel", min_age=timedelta(minutes=5), limit=1)
+    step = store.operate(
+        "cancel", min_age=timedelta(minutes=5), max_age=timedelta(minutes=15), limit=1
+    )
     clock.advance(minutes=10)
     found = touched(step)
     while step.after is not None:
