@@ -431,7 +431,7 @@ def test_a_call_in_a_transaction_does_not_wait(dsn: str, store: Session) -> None
 
 
 def by_inbox(store: Session) -> None:
-    store.execute("insert into rowlease.inbox (queue_name, kind) values ('default', 'k')")
+    store.insert("inbox", queue_name="default", kind="k")
 
 
 @pytest.mark.parametrize("enqueue", [Session.put, by_inbox])
