@@ -60,7 +60,7 @@ begin
            d.locked_by, d.locked_time, d.lock_expires_time, d.started_time, d.lock_token,
            d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons, d.retry_base_ms,
            d.dedup_key, d.group_key, d.group_blocked, d.returned, d.cancel_requested, d.load_id,
-           d.payload, d.last_error, now(), null
+           d.payload, d.headers, d.last_error, now(), null
       from done d
     returning request_id;
 end $$;

@@ -130,6 +130,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "complete": lambda s: s.complete([leased(s)]),
     "fail": lambda s: s.fail([leased(s)], [Failure("x")]),
     "abandon": lambda s: s.abandon([leased(s)]),
+    "snooze": lambda s: s.snooze([leased(s)], [timedelta(minutes=1)]),
     "decline": lambda s: s.decline([leased(s)], ["x"]),
     "disown": lambda s: (leased(s), len(s.disown("w", ["default"], [])))[1],
     "renew": lambda s: s.renew([leased(s)], lease=timedelta(minutes=1))[0].outcome,
@@ -163,6 +164,8 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "list_dead_letters": lambda s: (dead(s), s.list_dead_letters())[1][0].error_line,
     "list_loads": lambda s: (loaded(s), s.list_loads())[1][0].load_id,
     "list_operations": listed_operations,
+    "metrics": lambda s: (leased(s), sorted(m.metric for m in s.metrics()))[1],
+    "metrics_server": lambda s: sorted(m.metric for m in s.metrics_server()),
     "measure_waits": lambda s: (s.complete([leased(s)]), s.measure_waits())[1][0].num_requests,
 }
 
