@@ -82,7 +82,11 @@ def test_what_programs_read(schedule: Run) -> None:
             2,
             "time_zone is 'Berlin', which",
         ),
-        (("add", "a", "* * * * *", "x", "--payload", "{"), 2, "the payload or result is not JSON"),
+        (
+            ("add", "a", "* * * * *", "x", "--payload", "{"),
+            2,
+            "a payload, result or header is not JSON",
+        ),
         (("add", "a", "* * * * *", "x", "--queue", "q"), 2, 'queue "q" does not exist'),
         (("add", "a", "* * * * *", "x", "--catch-up", "0"), 2, "0 is not in the range"),
         (("pause", "a"), 2, "there is no schedule 'a'; `rowlease schedule list` lists"),

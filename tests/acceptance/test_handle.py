@@ -65,7 +65,7 @@ def test_a_program_that_waits_for_a_result_is_notified(
     end: str, client: Client, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LOOK", "FIRST_POLL", "LAST_POLL"):  # so that only a notification helps
-        monkeypatch.setattr(f"rowlease.handle.{name}", 3600.0)
+        monkeypatch.setattr(f"rowlease.client.handle.{name}", 3600.0)
     monkeypatch.setattr("rowlease.store.shared_listener.LOOKS", ())
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)
     if end == "many":

@@ -772,7 +772,7 @@ def test_a_task_that_children_cannot_import_is_refused(store: Store) -> None:
 def test_the_error_of_an_import_in_a_child_is_shown(dsn: str, tmp_path: Path) -> None:
     module = tmp_path / "only_once.py"
     module.write_text(
-        "import os\nfrom rowlease.tasks import task\n"
+        "import os\nfrom rowlease import task\n"
         "assert 'SEEN' not in os.environ, 'imported twice'\nos.environ['SEEN'] = '1'\n"
         "@task\ndef one(): pass\n"
     )
@@ -787,7 +787,7 @@ def test_the_error_of_an_import_in_a_child_is_shown(dsn: str, tmp_path: Path) ->
 def test_tasks_of_the_main_script_can_be_run(dsn: str, tmp_path: Path, store: Store) -> None:
     script = tmp_path / "app.py"
     script.write_text(
-        "import sys\nfrom rowlease.tasks import task\nfrom rowlease.worker import Worker\n"
+        "import sys\nfrom rowlease import task\nfrom rowlease.worker import Worker\n"
         "_, dsn, factor = sys.argv\n"  # a child sees what the script was called with
         "@task\ndef times(x): return int(factor) * x\n"
         "if __name__ == '__main__':\n"

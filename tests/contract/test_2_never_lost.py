@@ -558,7 +558,7 @@ def test_what_is_not_a_connection_is_refused_before_anything_is_done(store: Sess
 
 #: Those that delete, and what `complete`, `cancel` and `purge` have them do it.
 REMOVERS = {
-    "postgresql": {"complete", "complete_one", "cancel", "purge"},
+    "postgresql": {"complete", "complete_one", "cancel", "purge", "purge_requests"},
     "sqlserver": {"complete_held", "take_out", "purge", "purge_found"},
 }
 

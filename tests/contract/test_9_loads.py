@@ -102,9 +102,9 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"payload": "hunter2"}, "payload that is not JSON"),
-        ({"payload": '{"password": "hunter2"'}, "payload that is not JSON"),
-        ({"payload": '["hunter2", NaN]'}, "payload that is not JSON"),
+        ({"payload": "hunter2"}, "payload or headers that are not JSON"),
+        ({"payload": '{"password": "hunter2"'}, "payload or headers that are not JSON"),
+        ({"payload": '["hunter2", NaN]'}, "payload or headers that are not JSON"),
         ({"payload": '"' + "hunter2" * 150_000 + '"'}, "1048576"),
         ({"priority": -1}, "0 or more"),
         ({"kind": ""}, "kind must be a task name"),

@@ -228,10 +228,10 @@ REFUSED = [
     Bad("RL015", delete_in_use, InvalidRequest,
         'queue "default" cannot be deleted, because it has requests (1 waiting, 0 running, 0 dead '
         "letters): purge or cancel them first"),
-    Bad("22P02", enqueue(payload="{"), InvalidRequest, "the payload or result is not JSON"),
-    Bad("22P02", complete_with("{"), InvalidRequest, "the payload or result is not JSON"),
+    Bad("22P02", enqueue(payload="{"), InvalidRequest, "a payload, result or header is not JSON"),
+    Bad("22P02", complete_with("{"), InvalidRequest, "a payload, result or header is not JSON"),
     Bad("22P02", promote(payload="{"), InvalidRequest,
-        'load "x" has a payload that is not JSON; nothing was enqueued'),
+        'load "x" has a payload or headers that are not JSON; nothing was enqueued'),
     Bad("", enqueue(dedup_key="k" * 401), InvalidRequest, "a name or key is too long"),
     Bad("", enqueue(group_key="g" * 201), InvalidRequest, "a name or key is too long"),
     Bad("", enqueue(dedup_key="order-7 "), InvalidRequest, BLANK),

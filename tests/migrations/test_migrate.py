@@ -160,7 +160,7 @@ CHANGES = {
         "",
     ),
     "create table rowlease.more ()": ("table rowlease.more", None, "owner"),
-    "alter table rowlease.load alter column columns type varchar(9)": (
+    "alter table rowlease.load alter column past_runs type varchar(9)": (
         "column rowlease.load.columns",
         "text",
         "varying(9)",
@@ -254,13 +254,13 @@ def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
     assert unchanged.output.endswith(": no differences from this release\n")
     run(empty, "drop index rowlease.queue_failed")
     run(empty, "create index mine on rowlease.queue (kind)")
-    run(empty, "alter table rowlease.load alter column columns type varchar(9)")
+    run(empty, "alter table rowlease.load alter column past_runs type varchar(9)")
     done = CliRunner().invoke(migrate_command, command)
     assert done.exit_code == 1
     lines = done.output.splitlines()
     assert lines[0] == (
-        "changed: column rowlease.load.columns: character varying(9); "
-        "change it to what the migrations make: text"
+        "changed: column rowlease.load.past_runs: character varying(9) not null default ''::text; "
+        "change it to what the migrations make: text not null default ''::text"
     )
     assert lines[1] == "not part of rowlease: index rowlease.mine; drop it, unless it is yours"
     assert lines[2].startswith(

@@ -24,7 +24,7 @@ HOSTILE = [
     "' or '1'='1",
     "\\",
     "\\'; select 1; --",
-    "$$; $1 ?; {x} :name %s /* */ -- ",
+    "$$; $1 ?; {x} :name %s /* */ --",
     "E'\\047'",
     '"quoted"',
     "line\nbreak\ttab",

@@ -119,7 +119,7 @@ def test_equal_keys_are_one_request(spark: Any, dsn: str, store: MssqlSession) -
 @pytest.mark.parametrize(
     ("payload", "arguments", "says"),
     [
-        ("no json", {}, "has a payload that is not JSON; nothing was enqueued"),
+        ("no json", {}, "has a payload or headers that are not JSON; nothing was enqueued"),
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
     ],

@@ -30,8 +30,7 @@ if exists (select 1 from openjson(@p_settings) as j
             where j.[key] = 'policy_weights' and j.type not in (0, 4))
    or exists (select 1 from openjson(@p_settings, '$.policy_weights') as w
                where w.type <> 2 or try_cast(w.value as float) < 0)
-  throw 51010,
-    N'policy_weights must be an array of non-negative numbers: the weights of priority 0, priority 1 and so on', 1;
+  throw 51010, N'policy_weights must be an array of non-negative numbers: the weights of priority 0, priority 1 and so on', 1;
 if exists (select 1 from openjson(@p_settings) as j
             where j.[key] not in ('policy', 'policy_weights', 'paused', 'keep_history', 'rate', 'group_rate')
               and j.type <> 0

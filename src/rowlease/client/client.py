@@ -213,7 +213,7 @@ class Client(Producer):
 
         Args:
             text: a filter such as `queue:images status:failed,pending age>1h`; see
-                `rowlease.filter_language.parse`.
+                `rowlease.filters.language.parse`.
             limit: the maximum number of requests to return, from 1 to 10,000.
             after: the attribute `after` of an earlier call's return value; None begins with the
                 newest request.

@@ -26,7 +26,7 @@ class ChildPool:
     """The child processes of a worker. Only `wake` may be called from other threads.
 
     Args:
-        set_up: the message that sets up a child (`rowlease.task_loading.set_up`).
+        set_up: the message that sets up a child (`rowlease.tasks.loading.set_up`).
         count: the number of children to keep running.
 
     Attributes:
