@@ -160,7 +160,7 @@ CHANGES = {
         "",
     ),
     "create table rowlease.more ()": ("table rowlease.more", None, "owner"),
-    "alter table rowlease.load alter column past_runs type varchar(9)": (
+    "alter table rowlease.load alter column columns type varchar(9)": (
         "column rowlease.load.columns",
         "text",
         "varying(9)",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import rowlease
+import rowlease.testing
 
 PACKAGE = Path(rowlease.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -201,3 +202,10 @@ def test_every_mutant_still_applies() -> None:
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert listed.returncode == 0, listed.stderr
     assert len(listed.stdout.splitlines()) > 200
+
+
+def test_no_module_has_the_name_of_what_its_package_exports() -> None:
+    """As soon as such a module is imported, the package's attribute is the module."""
+    for package in (rowlease, rowlease.testing):
+        modules = {path.stem for path in Path(package.__path__[0]).iterdir()}
+        assert not modules & set(package.__all__)

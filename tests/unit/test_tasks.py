@@ -152,6 +152,8 @@ def test_an_unknown_name_gets_the_known_ones_as_answer() -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to import from; what was imported is forgotten afterwards."""
     monkeypatch.syspath_prepend(tmp_path)
+    for name in ("app", "other"):  # tests of documentation import programs of these names
+        monkeypatch.delitem(sys.modules, name, raising=False)
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

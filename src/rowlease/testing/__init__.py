@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rowlease.testing.clock import Clock, frozen
-    from rowlease.testing.drain import Ran, drain, drain_async
+    from rowlease.testing.draining import Ran, drain, drain_async
     from rowlease.testing.waiting import Waiting, assert_enqueued, enqueued, refute_enqueued
 
 __all__ = [
@@ -30,11 +30,11 @@ __all__ = [
 
 _HOMES = {
     "Clock": "rowlease.testing.clock",
-    "Ran": "rowlease.testing.drain",
+    "Ran": "rowlease.testing.draining",
     "Waiting": "rowlease.testing.waiting",
     "assert_enqueued": "rowlease.testing.waiting",
-    "drain": "rowlease.testing.drain",
-    "drain_async": "rowlease.testing.drain",
+    "drain": "rowlease.testing.draining",
+    "drain_async": "rowlease.testing.draining",
     "enqueued": "rowlease.testing.waiting",
     "frozen": "rowlease.testing.clock",
     "refute_enqueued": "rowlease.testing.waiting",
