@@ -24,7 +24,6 @@ MAX_LINES = 300
 #: Modules that may be longer, and the reason.
 LONG = {
     "events.py": "a class for each event",
-    "model.py": "a value for each answer, side by side",
 }
 #: Modules with SQL text, and why it is not a routine. All others call the store.
 WITH_SQL = {

@@ -1,0 +1,62 @@
+"""Loads: their runs, their promotion, and their state."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from rowlease.model.outcomes import Outcome
+
+
+class Begun(NamedTuple):
+    """A run of a load that may write rows.
+
+    Attributes:
+        run_number: the fencing token, for each row and each further call.
+        max_priority: the queue's maximum priority; a row's priority must not be larger.
+    """
+
+    run_number: int
+    max_priority: int
+
+
+class Promoted(NamedTuple):
+    """The answer to `promote`: `ok`, or `repeat` with the counts of the first call.
+
+    Attributes:
+        num_duplicates: the number of rows that were not enqueued, because a live request or an
+            earlier row of the load has the same dedup key.
+        num_clamped: the number of rows whose priority was lowered to the queue's maximum.
+    """
+
+    outcome: Outcome
+    num_rows: int
+    num_enqueued: int
+    num_duplicates: int
+    num_clamped: int = 0
+
+
+class LoadState(NamedTuple):
+    """A load, in the column order of the routine `list_loads`.
+
+    Attributes:
+        queue_name: the queue; None until the load is named.
+        status: `Staging` or `Promoted`.
+        run_by: the program that writes or wrote it.
+        silent_seconds: the time since its run reported progress; None if it is promoted.
+    """
+
+    load_id: str
+    queue_name: str | None
+    status: str
+    run_by: str
+    num_rows: int
+    num_staged: int
+    num_enqueued: int
+    num_duplicates: int
+    num_clamped: int
+    rows_per_second: int | None
+    started_time: datetime
+    reported_time: datetime
+    promoted_time: datetime | None
+    silent_seconds: int | None

@@ -1,0 +1,106 @@
+"""A queue: its counts, its next requests, its dead letters, and how long its requests wait."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+
+class Depth(NamedTuple):
+    """The number of requests in each status, for one queue and priority."""
+
+    queue_name: str
+    priority: int
+    scheduled: int
+    pending: int
+    processing: int
+    failed: int
+
+
+class Corrected(NamedTuple):
+    """A count that was wrong, because rows were changed by hand, and has been corrected.
+
+    Attributes:
+        counter: `scheduled`, `pending`, `processing`, `failed` or `group_blocked`. The last counts
+            requests that waited for a request of their group that no longer exists.
+        was: the count before the correction.
+        actual: the correct count.
+    """
+
+    queue_name: str
+    priority: int
+    counter: str
+    was: int
+    actual: int
+
+
+class QueueState(NamedTuple):
+    """A queue, in the column order of the routine `list_queues`.
+
+    Attributes:
+        num_finished: the number of requests completed so far. It never decreases.
+        num_failures: the number of failed attempts so far.
+        oldest: the longest time that a waiting request has been due; None if no request waits.
+    """
+
+    queue_name: str
+    paused: bool
+    num_finished: int
+    num_failures: int
+    oldest: timedelta | None
+
+
+class NextRequest(NamedTuple):
+    """A request that a claim takes soon, in the column order of the routine `list_ready`.
+
+    Attributes:
+        place: its place in the order of claims; 1 is the next.
+        waiting_seconds: the time since it was due.
+    """
+
+    place: int
+    request_id: int
+    kind: str
+    priority: int
+    due_time: datetime
+    waiting_seconds: int
+
+
+class DeadLetterGroup(NamedTuple):
+    """Dead letters of a queue and a kind with the same first line of their error.
+
+    The fields have the column order of the routine `list_dead_letters`.
+
+    Attributes:
+        num_requests: how many there are among the 10,000 that were enqueued last.
+        first_time, last_time: when the first and the last of them failed for good.
+        last_request_id: the one that was enqueued last.
+    """
+
+    queue_name: str
+    kind: str
+    error_line: str | None
+    num_requests: int
+    first_time: datetime
+    last_time: datetime
+    last_request_id: int
+
+
+class Waits(NamedTuple):
+    """How long requests waited and ran, in the column order of the routine `measure_waits`.
+
+    Attributes:
+        queue_name: the queue; None for all queues together.
+        num_requests: how many completed requests the percentiles are of.
+        wait_p50_ms: the median time from due to claimed; 95 and 99 are further percentiles.
+        run_p50_ms: the median time from claimed to completed.
+    """
+
+    queue_name: str | None
+    num_requests: int
+    wait_p50_ms: int
+    wait_p95_ms: int
+    wait_p99_ms: int
+    run_p50_ms: int
+    run_p95_ms: int
+    run_p99_ms: int
