@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from rowlease.store import Store
 from rowlease.tasks.task import Task, task
 from rowlease.testing import drain
 from rowlease.worker import Worker
-from tests.acceptance.test_worker import SHORT_LEASE, line, open_gate, worker_process, working
+from tests.acceptance.test_worker import SHORT_LEASE, open_gate, working
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 EFFECT = "insert into payment (request_id, by) values (%s, %s)"
@@ -154,32 +153,6 @@ def test_a_task_may_go_on_after_the_commit_for_longer_than_its_lease(
         open_gate(gate)
         emitted.first(Finished)
     assert state(sql) == ("Complete", {"paid": 5}, 1)
-
-
-def test_a_worker_that_was_stopped_beyond_its_lease_has_no_effect(
-    dsn: str, store: Store, sql: Sql, gate: Path, tmp_path: Path
-) -> None:
-    """Its child is not stopped, and completes the request when another worker has done so."""
-    done = tmp_path / "done"
-    os.mkfifo(done)
-    request = put(store, "pay_slowly", dsn=dsn, gate=str(gate), done=str(done))
-    sql("update rowlease.queue set max_attempts = 9")
-    with worker_process(dsn, __name__, concurrency=1, lease=SHORT_LEASE) as stopped:
-        line(stopped, "started request_id")
-        ((late,),) = sql("select lock_token from rowlease.queue")
-        stopped.send_signal(signal.SIGSTOP)
-        with working(store, [pay_slowly]) as (_, emitted):
-            emitted.first(Finished)
-        open_gate(gate)
-        assert done.read_text() == "lease_lost"
-        stopped.send_signal(signal.SIGCONT)
-        line(stopped, "lease lost")
-        stopped.terminate()
-        assert "1 lost" in line(stopped, "0 finished")
-    ((owner,),) = sql("select lock_token from rowlease.queue_history")
-    assert owner > late
-    assert sql("select request_id, by from payment") == [(request, owner)]
-    assert state(sql) == ("Complete", 2, 1)
 
 
 def test_under_drain_too(dsn: str, store: Store, sql: Sql) -> None:

@@ -27,7 +27,6 @@ import pytest
 from rowlease.context import current
 from rowlease.errors import ConfigError, DeadLetter, InvalidRequest, Retry
 from rowlease.events import (
-    Abandoned,
     ChildDied,
     Event,
     Events,
@@ -458,19 +457,6 @@ def test_short_requests_do_not_wait_behind_a_long_one(store: Store, gate: Path) 
         assert emitted.first(Finished).request.request_id == long
 
 
-def test_requests_that_no_slot_can_run_are_abandoned(store: Store, gate: Path, sql: Sql) -> None:
-    put(store, *["ok"] * 300, {"do": "wait", "gate": str(gate)}, *["ok"] * 20)
-    with working(store) as (_, emitted):
-        emitted.first(Abandoned)  # much was fetched ahead by then
-        assert statuses(sql) == {"Complete": 300, "Processing": 1, "Pending": 20}
-        assert sql("select max(num_attempts) from rowlease.queue where status = 'Pending'") == [
-            (0,)
-        ]
-        open_gate(gate)
-        for _ in range(321):
-            emitted.first(Finished)
-
-
 # -- the end of a worker -------------------------------------------------------------------------
 
 
@@ -529,19 +515,6 @@ def test_sigterm_lets_running_tasks_finish_and_abandons_the_rest(
         assert process.wait() == 0
     assert statuses(sql) == {"Complete": 1, "Pending": 5}
     assert sql("select count(*) from rowlease.worker") == [(0,)]
-
-
-def test_sigterm_under_load_leaves_nothing_in_processing(dsn: str, store: Store, sql: Sql) -> None:
-    put(store, *["ok"] * 5000)
-    with worker_process(dsn, concurrency=2) as process:
-        line(process, "finished")
-        process.terminate()
-        line(process, "/s)")
-        assert process.wait() == 0
-    found = statuses(sql)
-    assert set(found) == {"Complete", "Pending"}
-    assert sum(found.values()) == 5000
-    assert sql("select max(num_attempts) from rowlease.queue") == [(0,)]
 
 
 def test_sigterm_works_while_another_session_holds_the_gate_of_a_limited_queue(

@@ -369,27 +369,6 @@ def test_an_executor_is_killed(
     assert tally.counts["executor killed"] > 0
 
 
-def test_a_task_fails_after_its_commit(
-    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
-) -> None:
-    tally = Tally("task failed after its commit")
-    for run in runs("task failed", tmp_path):
-        with (
-            Meddler(dsn, {AFTER: (run.draw.randrange(1, 3), lose)}) as wire,
-            run.watched(dsn),
-        ):
-            answer = run.ask(driver, wire.dsn)
-        run.begun = wire.begun
-        assert answer["error"] is None, f"{run.name}: {wire.happened}: {answer['error']}"
-        run.check(sql, store)
-        sql(FORGET)
-        tally.add(
-            run, answer_lost=wire.happened == [AFTER], failed=run.seen["ExceptionFailure"] > 0
-        )
-    tally.say()
-    assert tally.counts["answer lost"] > 0
-
-
 def test_tasks_are_doubled(
     driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
 ) -> None:
