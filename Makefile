@@ -10,7 +10,7 @@ ROWS ?=
 PIP = $(if $(shell command -v uv),uv pip install --quiet --python $(PYTHON),\
   $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade)
 
-# A process for each core: the tests of one mostly wait, for a server, a worker or a JVM.
+# tests/conftest.py says how many processes: one more than there are cores.
 PYTEST := $(PYTHON) -m pytest --numprocesses logical --dist loadfile
 # No process, no JVM: what is to be had in a minute.
 FAST := tests/unit tests/tsql $(wildcard tests/contract/test_[1-8]_*.py) tests/contract/test_dedup.py

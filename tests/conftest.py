@@ -29,7 +29,6 @@ from tests.turns import Turns, longest_first
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-#: For a server whose data is not needed after the run.
 #: Replaces the routine `now`: `set rowlease.frozen_now = '...'` stops the clock of a connection.
 FROZEN_CLOCK = """
 create or replace function rowlease.now() returns timestamptz language sql volatile
@@ -45,6 +44,12 @@ def pytest_configure() -> None:
     # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """A process more than there are cores, because tests wait half of their time."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,8 +1,9 @@
 """Assigns the tests of a parallel run to processes, and orders them, under `--dist loadfile`.
 
-A file runs in one process, so that fixtures of its tests are created once. All of tests/spark runs
-in one process, because a Spark session is a JVM, except files with sessions of their own. The
-folders whose files take longest come first, so that no process runs them alone at the end.
+A file runs in one process, so that fixtures of its tests are created once. The files of tests/spark
+run in few processes, because a Spark session is a JVM: those of the demo and the report in one, all
+others in another, except files with sessions of their own. The folders whose files take longest
+come first, so that no process runs them alone at the end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from xdist.scheduler import LoadScopeScheduling
 LONGEST_FIRST = ("spark", "stress", "acceptance", "migrations", "contract", "tsql")
 #: Files of tests/spark that do not use its common session.
 SESSIONS_OF_THEIR_OWN = ("test_pool.py",)
+#: Files of tests/spark that run in a process of their own, so that one process does not run all.
+DEMO_AND_REPORT = ("test_demo.py", "test_demo_source.py", "test_report.py")
 
 
 class Turns(LoadScopeScheduling):
@@ -29,7 +32,7 @@ class Turns(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = PurePath(nodeid.partition("::")[0])
         if file.parent.name == "spark" and file.name not in SESSIONS_OF_THEIR_OWN:
-            return str(file.parent)
+            return str(file.parent / "demo" if file.name in DEMO_AND_REPORT else file.parent)
         return str(file)
 
 
