@@ -146,7 +146,7 @@ class Requests:
             verb: the verb of the operation: cancel, requeue, reprioritise, reschedule, break or
                 purge.
         """
-        return followed(self._steps(verb, {}, None, {}, operation_id), progress)
+        return followed(steps(self._store, verb, {}, operation_id=operation_id), progress)
 
     def _operate(
         self, verb: str, arguments: dict[str, Any], text: str | None, given: Operate
@@ -156,42 +156,49 @@ class Requests:
         progress = filters.pop("progress", None)
         actor = filters.pop("actor", None)
         chosen = combined(text, cast("Filter", filters))
-        if dry_run:
-            tried = self._tries(verb, arguments, chosen)
-            return followed(islice(tried, MOST_STEPS), progress)
-        return followed(self._steps(verb, arguments, actor, chosen, None), progress)
-
-    def _steps(
-        self,
-        verb: str,
-        arguments: dict[str, Any],
-        actor: str | None,
-        filters: Filter,
-        operation_id: int | None,
-    ) -> Iterator[Step]:
-        while True:
-            step = self._store.operate(
-                verb, arguments=arguments, actor=actor, operation_id=operation_id, **filters
-            )
-            yield step
-            operation_id = step.operation_id
-            if step.after is None:
-                return
-
-    def _tries(self, verb: str, arguments: dict[str, Any], filters: Filter) -> Iterator[Step]:
-        after = None
-        while True:
-            step = self._store.operate(
-                verb, arguments=arguments, dry_run=True, after=after, **filters
-            )
-            yield step
-            after = step.after
-            if after is None:
-                return
+        made = steps(self._store, verb, chosen, arguments, actor=actor, dry_run=dry_run)
+        return followed(islice(made, MOST_STEPS) if dry_run else made, progress)
 
 
-def followed(steps: Iterator[Step], progress: Progress | None) -> Operation:
-    """The operation, after all of its steps."""
+def steps(
+    store: Store,
+    verb: str,
+    filters: Filter,
+    arguments: dict[str, Any] | None = None,
+    *,
+    actor: str | None = None,
+    operation_id: int | None = None,
+    dry_run: bool = False,
+) -> Iterator[Step]:
+    """The steps of an operation, each when it is asked for, until nothing is left.
+
+    Args:
+        operation_id: the operation to go on with.
+    """
+    after = None
+    while True:
+        step = store.operate(
+            verb,
+            arguments=arguments,
+            actor=actor,
+            dry_run=dry_run,
+            after=after,
+            operation_id=operation_id,
+            **filters,
+        )
+        yield step
+        if step.after is None:
+            return
+        # The database keeps the place of an operation, but not that of a dry run.
+        operation_id, after = step.operation_id, step.after if dry_run else None
+
+
+def followed(
+    steps: Iterator[Step],
+    progress: Progress | None = None,
+    is_over: Callable[[Operation], bool] = lambda _: False,
+) -> Operation:
+    """The operation, after all of its steps, or after the first step at which `is_over`."""
     done = Operation(None, 0, {}, [], False)
     for step in steps:
         outcomes = dict(done.outcomes)
@@ -206,4 +213,6 @@ def followed(steps: Iterator[Step], progress: Progress | None) -> Operation:
         )
         if progress:
             progress(done)
+        if is_over(done):
+            break
     return done

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
+from rowlease.client.operations import followed, steps
 from rowlease.dashboard import queue_actions
 from rowlease.dashboard.previews import Done, Preview
 from rowlease.durations import duration
@@ -69,28 +70,19 @@ class Action(NamedTuple):
 
 def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
     """Count what a verb would change, by a dry run."""
-    filters, arguments = _filters(form), _arguments(verb, form)
-    counts: dict[Outcome, int] = {}
-    first: list[int] = []
-    after = None
-    while sum(counts.values()) < COUNTED:
-        step = store.operate(verb, arguments=arguments, dry_run=True, after=after, **filters)
-        for one in step.touched:
-            counts[one.outcome] = counts.get(one.outcome, 0) + 1
-            if len(first) < LISTED:
-                first.append(one.request_id)
-        after = step.after
-        if after is None:
-            break
-    num = counts.pop(Outcome.OK, 0) + counts.pop(Outcome.CANCEL_REQUESTED, 0)
-    many = f"{num:,} or more" if after is not None else f"{num:,}"
+    found = followed(
+        steps(store, verb, _filters(form), _arguments(verb, form), dry_run=True),
+        is_over=lambda so_far: sum(so_far.outcomes.values()) >= COUNTED,
+    )
+    many = f"{found.num_requests:,}" + " or more" * found.more
     sentence = f"{many} request{'' if many == '1' else 's'} would be {DONE[verb]}."
-    if not num:
+    if not found.num_requests:
         sentence = f"There is no request that would be {DONE[verb]}."
-    for outcome, count in counts.items():
-        sentence += f" {count:,} would not: {WHY_NOT[outcome]}."
-    found = (store.get_request(number) for number in first)
-    return Preview(sentence, [one for one in found if one is not None], num)
+    for outcome, why in WHY_NOT.items():
+        if count := found.outcomes.get(outcome):
+            sentence += f" {count:,} would not: {why}."
+    listed = (store.get_request(one.request_id) for one in found.first[:LISTED])
+    return Preview(sentence, [one for one in listed if one is not None], found.num_requests)
 
 
 def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done:
@@ -99,19 +91,15 @@ def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done
     given = form.get("operation_id", "")
     operation_id = int(given) if given.isdecimal() else None
     ends = monotonic() + LASTS
-    num = 0
-    while True:
-        step = store.operate(
-            verb, arguments=arguments, actor=actor, operation_id=operation_id, **filters
-        )
-        num += sum(one.outcome in (Outcome.OK, Outcome.CANCEL_REQUESTED) for one in step.touched)
-        operation_id = step.operation_id
-        if step.after is None or monotonic() > ends:
-            break
+    done = followed(
+        steps(store, verb, filters, arguments, actor=actor, operation_id=operation_id),
+        is_over=lambda _: monotonic() > ends,
+    )
+    num = done.num_requests
     sentence = f"{num:,} request{' was' if num == 1 else 's were'} {DONE[verb]}."
-    if step.after is None:
+    if not done.more:
         return Done(sentence)
-    return Done(f"{sentence} More requests match the filter.", operation_id)
+    return Done(f"{sentence} More requests match the filter.", done.operation_id)
 
 
 DONE = {
