@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from rowlease.clock import now
@@ -230,8 +231,9 @@ class Coroutines:
         self.tasks = list(tasks.values())
         self.children = [CoroutineSlot(self) for _ in range(count)]
         self.is_closing = False
-        self._answers: deque[Answer] = deque()
-        self._woken = threading.Event()
+        # Unlike `threading.Event.set`, its `put` may interrupt any method of the same object, so a
+        # signal handler can call it. None only ends a `poll` that is waiting.
+        self._answers: SimpleQueue[Answer | None] = SimpleQueue()
         self._calls: list[Callable[[], None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="rowlease-coroutines", daemon=True)
@@ -245,12 +247,9 @@ class Coroutines:
         if self._calls:
             calls, self._calls = self._calls, []
             self._loop.call_soon_threadsafe(lambda: [call() for call in calls])
-        self._woken.wait(pause)
-        self._woken.clear()
         answers: list[Answer] = []
         deaths: list[Death] = []
-        while self._answers:
-            answer = self._answers.popleft()
+        for answer in self._take_answers(pause):
             slot, lease = answer.slot, answer.lease
             if not slot.held or slot.held[0] is not lease:
                 continue  # `take_unfinished` has given up this request
@@ -265,7 +264,7 @@ class Coroutines:
 
     def wake(self) -> None:
         """End a `poll` that is waiting. Safe from any thread and from signal handlers."""
-        self._woken.set()
+        self._answers.put(None)
 
     def close(self) -> None:
         """Cancel the tasks that are still running, and end the event loop."""
@@ -282,9 +281,16 @@ class Coroutines:
 
     def answer(self, answer: Answer) -> None:
         """Pass an answer to the dispatcher's thread."""
-        self._answers.append(answer)
-        if not self._woken.is_set():  # `poll` clears the event before it reads the answers
-            self._woken.set()
+        self._answers.put(answer)
+
+    def _take_answers(self, pause: float) -> list[Answer]:
+        try:
+            taken = [self._answers.get(timeout=pause)]
+        except Empty:
+            return []
+        # No other thread takes answers, so none of these calls waits.
+        taken += [self._answers.get() for _ in range(self._answers.qsize())]
+        return [answer for answer in taken if answer]
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
