@@ -777,11 +777,10 @@ def test_a_worker_stops_as_asked_and_says_what_it_did(
 BAD_INPUTS: dict[str, tuple[bytes | None, str]] = {
     "missing": (None, r"flights\.csv does not exist"),
     "empty": (b"", r"flights\.csv"),
-    "other columns": (b"a,b\n1,2\n", r"carrier"),
-    "no rows": (b"carrier,origin,dest,time_hour,flight,minute,sched_dep_time,distance,dep_time,"
-                b"dep_delay,arr_delay,air_time\n", r"no rows"),
+    "no rows": (b"a,b\n", r"no rows"),
+    "rows that differ in length": (b"a,b\n1,2\n3\n", r"Expected 2 columns, got 1"),
     "no text": (b"\xff\xfe\x00\x01" * 100, r"flights\.csv"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD_INPUTS)
@@ -793,3 +792,8 @@ def test_a_demo_without_its_input_fails_before_anything_starts(
     if content is not None:
         (tmp_path / "flights.csv").write_bytes(content)
     refused(run("demo", "--input", "flights.csv", ROWLEASE_DSN=database), 2, says)
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_the_flights_of_a_demo_have_their_own_priorities(run: Run, database: str) -> None:
+    refused(run("demo", "--priority", "n", ROWLEASE_DSN=database), 2, "--priority needs --input")

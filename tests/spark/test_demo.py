@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import struct
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rowlease.demo import check, job, run_demo
+from rowlease.demo import check, flights, run_demo
 from rowlease.demo import run as demo_run
 from rowlease.demo.drain import DrainSample, WorkerProcess, drain
+from rowlease.demo.flights import COLUMNS, by_carrier, flights_job, urgency
+from rowlease.demo.job import QUEUE, Job
 from rowlease.demo.ledger import close_run, find_run
-from rowlease.demo.source import COLUMNS, Input, prepare
+from rowlease.demo.source import Input, package_file, prepare
 from rowlease.demo.tasks import flight
 from rowlease.errors import RowleaseError
 from rowlease.model import Begun
@@ -40,35 +45,37 @@ AA,JFK,JFK,2013-12-21T14:00:00Z,5,0,900,0,900,0,0,0
 def source(tmp_path_factory: pytest.TempPathFactory) -> Input:
     """The first flights of the data set, and some odd ones."""
     folder = tmp_path_factory.mktemp("source")
-    real = prepare(None, 150, folder).path.read_text().splitlines()
-    rows = [",".join(COLUMNS), *(line.partition(",")[2] for line in real)]
+    with zipfile.ZipFile(package_file("flights.csv.zip")) as archive:
+        lines = archive.read("flights.csv").decode().splitlines()[:151]
+    real = csv.DictReader(lines)
     path = folder / "flights-and-odd-ones.csv"
-    path.write_text("\n".join(rows) + "\n" + ODD)
+    with path.open("w", newline="") as text:
+        rows = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(real)
+        text.write(ODD)
     return prepare(path, None, folder)
 
 
 @pytest.fixture(scope="module")
-def flights(spark: Any, source: Input) -> Any:
-    """The same as a frame."""
-    return job.flights(spark, source).persist()
+def job(spark: Any, source: Input) -> Job:
+    """Its requests, and what Spark expects of each."""
+    made = flights_job(spark, source)
+    made.rows.persist()
+    made.expected.persist()
+    return made
 
 
 @pytest.fixture(scope="module")
-def expected(flights: Any) -> Any:
-    """What Spark expects of each."""
-    return job.expected(flights).persist()
-
-
-@pytest.fixture(scope="module")
-def worked(server_dsn: str, template: str, flights: Any) -> Iterator[str]:
+def worked(server_dsn: str, template: str, job: Job) -> Iterator[str]:
     """The name of a database in which a worker has run every request, to be copied."""
     with scratch_database(server_dsn, template) as name:
         dsn = in_database(server_dsn, name)
         with closing(open_store(dsn)) as store:
-            store.configure_queue(job.QUEUE)
-            run = store.begin_load("load", job.QUEUE, "one")
+            store.configure_queue(QUEUE)
+            run = store.begin_load("load", QUEUE, "one")
             assert isinstance(run, Begun)
-            promoted(store, job.stage_requests(flights, dsn, "load", run))
+            promoted(store, job.stage(dsn, "load", run))
             work(store)
         yield name
 
@@ -83,20 +90,21 @@ def dsn(server_dsn: str, template: str, request: pytest.FixtureRequest) -> Itera
 
 
 @pytest.fixture
-def found(spark: Any, dsn: str) -> Any:
+def found(spark: Any, dsn: str, job: Job) -> Any:
     """The results after a worker has run every request."""
-    return check.finished(spark, dsn, "load")
+    return check.finished(spark, dsn, job, "load")
 
 
 def work(store: Store, limit: int = 10_000) -> None:
     """Do what a worker does, for up to `limit` requests."""
-    requests = store.dequeue("w", [job.QUEUE], limit).requests
+    requests = store.dequeue("w", [QUEUE], limit).requests
     store.complete(requests, [flight.run(request.payload) for request in requests])
 
 
-def test_workers_and_spark_come_to_the_same_results(expected: Any, found: Any) -> None:
-    assert check.compare(expected, found) == check.Compared(0, 0, 0, 0, ())
-    rows = {row.row_id: row for row in expected.orderBy("row_id").collect()}
+def test_workers_and_spark_come_to_the_same_results(job: Job, found: Any) -> None:
+    assert check.compare(job.expected, found) == check.Compared(0, 0, 0, 0, ())
+    results = [json.loads(row.result) for row in job.expected.collect()]
+    rows = {result["row_id"]: SimpleNamespace(**result) for result in results}
     assert len(rows) == 156
     status = [rows[row_id].status for row_id in range(150, 156)]
     assert status == ["cancelled", "diverted", "flown", "flown", "flown", "flown"]
@@ -120,13 +128,13 @@ TAMPERINGS = {
 
 
 @pytest.mark.parametrize("kind", TAMPERINGS)
-def test_a_single_tampered_row_is_noticed(kind: str, expected: Any, found: Any, sql: Sql) -> None:
+def test_a_single_tampered_row_is_noticed(kind: str, job: Job, found: Any, sql: Sql) -> None:
     ((request_id, row_id),) = sql(
         "select request_id, (payload->>'row_id')::int from rowlease.queue_history"
         " where result::text like '%\"late\":false%' order by request_id limit 1".replace("%", "%%")
     )
     sql(TAMPERINGS[kind].format(id=request_id))
-    compared = check.compare(expected, found)
+    compared = check.compare(job.expected, found)
     assert compared._asdict() == {
         **dict.fromkeys(TAMPERINGS, 0),
         kind: 1,
@@ -136,28 +144,26 @@ def test_a_single_tampered_row_is_noticed(kind: str, expected: Any, found: Any, 
 
 
 def test_a_result_that_reads_the_same_but_is_another_text_is_wrong(
-    expected: Any, found: Any, sql: Sql
+    job: Job, found: Any, sql: Sql
 ) -> None:
     sql(
         "update rowlease.queue_history set result = (rtrim(result::text, '}') || ',\"x\":1}')::json"
         " where (payload->>'row_id')::int = 0"
     )
-    assert check.compare(expected, found) == check.Compared(0, 0, 0, 1, (0,))
+    assert check.compare(job.expected, found) == check.Compared(0, 0, 0, 1, (0,))
 
 
-def test_the_sums_per_airline_show_where_they_differ(
-    flights: Any, expected: Any, found: Any, sql: Sql
-) -> None:
-    rows = check.by_carrier(expected, flights, found)
+def test_the_sums_per_airline_show_where_they_differ(job: Job, found: Any, sql: Sql) -> None:
+    rows = by_carrier(job, found)
     assert all(row.agrees for row in rows)
     assert sum(row.flights for row in rows) == 156
     sql("delete from rowlease.queue_history where payload->>'carrier' = 'HA'")
-    (hawaiian,) = (r for r in check.by_carrier(expected, flights, found) if r.carrier == "HA")
+    (hawaiian,) = (r for r in by_carrier(job, found) if r.carrier == "HA")
     assert (hawaiian.flights, hawaiian.agrees) == (0, False)
 
 
-def test_later_flights_are_more_urgent(flights: Any) -> None:
-    rows = flights.withColumn("priority", job.urgency()).collect()
+def test_later_flights_are_more_urgent(job: Job) -> None:
+    rows = job.rows.withColumn("priority", urgency()).collect()
     by_delay = sorted(
         (row.arr_delay if row.arr_delay is not None else row.dep_delay, row.priority)
         for row in rows
@@ -172,11 +178,11 @@ def test_later_flights_are_more_urgent(flights: Any) -> None:
 def test_a_run_continues_until_its_results_were_compared(
     spark: Any, dsn: str, store: Store, source: Input
 ) -> None:
-    store.configure_queue(job.QUEUE)
+    store.configure_queue(QUEUE)
     first = find_run(spark, dsn, source)
     assert first.load_id.endswith(":1")
     assert not first.promoted
-    run = store.begin_load(first.load_id, job.QUEUE, "one")
+    run = store.begin_load(first.load_id, QUEUE, "one")
     assert isinstance(run, Begun)
     store.promote(first.load_id, run.run_number, 0)
     assert find_run(spark, dsn, source) == (first.load_id, True)
@@ -209,7 +215,7 @@ class FakeWorker(WorkerProcess):
 def enqueued(store: Store, source: Input) -> None:
     from rowlease.model import NewRequest
 
-    store.configure_queue(job.QUEUE)
+    store.configure_queue(QUEUE)
     payload = json.dumps(
         dict.fromkeys(COLUMNS[4:], 1)
         | {
@@ -224,7 +230,7 @@ def enqueued(store: Store, source: Input) -> None:
             "dest_lon": None,
         }
     )
-    store.enqueue_many(job.QUEUE, [NewRequest(kind=job.KIND, payload=payload, priority=3)] * 10)
+    store.enqueue_many(QUEUE, [NewRequest(kind="flight", payload=payload, priority=3)] * 10)
 
 
 def test_a_worker_that_dies_is_started_again(store: Store, source: Input, tmp_path: Path) -> None:
@@ -288,7 +294,7 @@ def test_the_demo_runs_is_interrupted_continues_and_starts_anew(
     assert run_demo(dsn, as_json=True, **given) == 0
     out, err = capsys.readouterr()
     printed = json.loads(out)
-    assert "An earlier run has enqueued these 60 flights" in err
+    assert "An earlier run has enqueued these 60 rows" in err
     assert (printed["rows"], printed["differ"], printed["resumed"]) == (60, 0, True)
     assert sum(row["flights"] for row in printed["carriers"]) == 60
     assert sum(wait["requests"] for wait in printed["waits"]) == 60
@@ -296,10 +302,10 @@ def test_the_demo_runs_is_interrupted_continues_and_starts_anew(
     picture = Path(printed["plot"]).read_bytes()
     assert struct.unpack(">II", picture[16:24]) == (1600, 900)
 
-    expect = job.expected
+    expect = flights.expected
     with monkeypatch.context() as patched:
         patched.setattr(
-            job, "expected", lambda frame: expect(frame.replace(1400, 1401, subset="distance"))
+            flights, "expected", lambda frame: expect(frame.replace(1400, 1401, subset="distance"))
         )
         assert run_demo(dsn, **given) == 1
     out = capsys.readouterr().out

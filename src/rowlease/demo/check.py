@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rowlease.demo.job import QUEUE, RESULT, RESULT_FIELDS
+from rowlease.demo.job import QUEUE, Job
 from rowlease.spark import read_requests
 
 #: The maximum number of wrong rows that a report lists.
@@ -16,10 +16,10 @@ class Compared(NamedTuple):
     """The numbers of differences between the finished requests and the expected results.
 
     Attributes:
-        missing: the number of flights without a finished request.
-        extra: the number of finished requests whose row id is not that of a flight.
-        doubled: the number of finished requests for flights that already have one.
-        wrong: the number of flights with a result that differs from the expected JSON text.
+        missing: the number of rows without a finished request.
+        extra: the number of finished requests whose row id is not that of a row.
+        doubled: the number of finished requests for rows that already have one.
+        wrong: the number of rows with a result that differs from the expected text.
         examples: the row ids of some differences.
     """
 
@@ -35,23 +35,6 @@ class Compared(NamedTuple):
         return self.missing + self.extra + self.doubled + self.wrong
 
 
-class CarrierRow(NamedTuple):
-    """The sums of one airline's results.
-
-    Attributes:
-        agrees: true if Spark computes the same sums from the input.
-    """
-
-    carrier: str
-    flights: int
-    cancelled: int
-    late: int
-    gained: int
-    miles: int
-    dark_seconds: int
-    agrees: bool
-
-
 class Wait(NamedTuple):
     """Percentiles of the seconds from due time to lease, for the requests of a priority."""
 
@@ -62,31 +45,25 @@ class Wait(NamedTuple):
     p99: float
 
 
-def finished(spark: Any, dsn: str, load_id: str) -> Any:
-    """The finished requests of a load, with the columns row_id, carrier, priority, wait, result.
+def finished(spark: Any, dsn: str, job: Job, load_id: str) -> Any:
+    """The finished requests of a load, with the columns row_id, priority, wait, result.
 
-    The wait is in seconds, and the result is JSON text.
+    The wait is in seconds, and the result is text that can be compared.
     """
     from pyspark.sql import functions as F
 
-    payload = F.from_json("payload", "row_id bigint, carrier string")
-    return (
-        read_requests(
-            spark,
-            dsn,
-            queue=QUEUE,
-            load_id=load_id,
-            status="Complete",
-            columns=("priority", "due_time", "locked_time", "payload", "result"),
-        )
-        .withColumn("payload", payload)
-        .select(
-            "payload.row_id",
-            "payload.carrier",
-            "priority",
-            (F.col("locked_time").cast("double") - F.col("due_time").cast("double")).alias("wait"),
-            "result",
-        )
+    return read_requests(
+        spark,
+        dsn,
+        queue=QUEUE,
+        load_id=load_id,
+        status="Complete",
+        columns=("priority", "due_time", "locked_time", "payload", "result"),
+    ).select(
+        F.from_json("payload", "row_id bigint")["row_id"].alias("row_id"),
+        "priority",
+        (F.col("locked_time").cast("double") - F.col("due_time").cast("double")).alias("wait"),
+        job.comparable(F.col("result")).alias("result"),
     )
 
 
@@ -94,15 +71,12 @@ def compare(expected: Any, found: Any) -> Compared:
     """Compare each finished request with its expected result.
 
     Args:
-        expected: a DataFrame with a row for each flight and the fields of the task's result.
+        expected: a DataFrame with the columns row_id and result.
         found: the DataFrame that `finished` returns.
     """
     from pyspark.sql import functions as F
 
-    # Compare JSON text: the worker's JSON is compact, has the fields in this order, and has no
-    # fractions.
-    text = F.to_json(F.struct(*RESULT_FIELDS), {"ignoreNullFields": "false"})
-    want = expected.select(F.col("row_id").alias("want_id"), text.alias("want"))
+    want = expected.select(F.col("row_id").alias("want_id"), F.col("result").alias("want"))
     got = found.groupBy("row_id").agg(
         F.count(F.lit(1)).alias("n"),
         F.min(F.coalesce("result", F.lit(""))).alias("least"),
@@ -128,32 +102,6 @@ def compare(expected: Any, found: Any) -> Compared:
         bad.unpersist()
     missing, extra, doubled, wrong = counts
     return Compared(missing, extra, doubled, wrong, tuple(row.row_id for row in named))
-
-
-def by_carrier(expected: Any, flights: Any, found: Any) -> list[CarrierRow]:
-    """The sums of the workers' results by airline, compared with Spark's sums of the input."""
-    from pyspark.sql import functions as F
-
-    def summed(frame: Any) -> dict[str, tuple[int, int, int, int, int, int]]:
-        rows = frame.groupBy("carrier").agg(
-            F.count(F.lit(1)),
-            F.count_if(F.col("status") == "cancelled"),
-            F.count_if("late"),
-            *(F.coalesce(F.sum(name), F.lit(0)) for name in ("gained", "miles", "dark_seconds")),
-        )
-        return {row[0]: tuple(row[1:]) for row in rows.collect()}
-
-    of_workers = summed(
-        found.select("carrier", F.from_json("result", RESULT).alias("result")).select(
-            "carrier", "result.*"
-        )
-    )
-    of_spark = summed(expected.join(flights.select("row_id", "carrier"), "row_id"))
-    rows = []
-    for carrier in of_workers.keys() | of_spark.keys():
-        sums = of_workers.get(carrier, (0, 0, 0, 0, 0, 0))
-        rows.append(CarrierRow(carrier, *sums, sums == of_spark.get(carrier)))
-    return sorted(rows, key=lambda row: (-row.flights, row.carrier or ""))
 
 
 def waits(found: Any) -> list[Wait]:

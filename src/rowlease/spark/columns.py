@@ -18,10 +18,11 @@ INTEGERS = ("tinyint", "smallint", "int", "bigint")
 #: The types that a key may have.
 KEYS = ("string", *INTEGERS, "decimal")
 #: How a payload is written as JSON. It becomes keyword arguments, so it must include nulls. By
-#: default, Spark would cut times to milliseconds.
+#: default, Spark would cut times to milliseconds, and local times before 1900 lack their seconds of
+#: offset without XXXXX.
 AS_JSON = {
     "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 #: The columns that rows of the lane can have. A frame with other columns goes into `staging`.
