@@ -479,8 +479,7 @@ create table rowlease.schema_info (
 );
 
 -- Logical replication refuses updates and deletes on a published table without a key. These three
--- have none, so all their columns identify a row. Daily partitions of the history need no key:
--- they only gain rows, and are dropped whole.
+-- have none, so all their columns identify a row, as in the daily partitions of the history.
 alter table rowlease.queue_depth replica identity full;
 alter table rowlease.queue_history_default replica identity full;
 alter table rowlease.schema_info replica identity full;

@@ -67,9 +67,8 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.list_operations,
                           rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.discard_staged, rowlease.cancel, rowlease.requeue,
-                          rowlease.purge, rowlease.pause,
-                          rowlease.resume, rowlease.configure_queue, rowlease.delete_queue,
+grant execute on function rowlease.discard_staged, rowlease.pause, rowlease.resume,
+                          rowlease.configure_queue, rowlease.delete_queue,
                           rowlease.maintain, rowlease.recount, rowlease.operate,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
                           rowlease.resume_schedule, rowlease.remove_schedule

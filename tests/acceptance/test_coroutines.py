@@ -177,6 +177,6 @@ def test_a_coroutine_is_asked_to_stop_when_its_request_is_cancelled(store: Store
     (request_id,) = put(store, "obey")
     with working(store, lease=SHORT_LEASE) as (_, emitted):
         emitted.first(Started)
-        store.cancel([request_id])
+        store.operate("cancel", ids=[request_id])
         assert "stopped, as asked" in emitted.first(Failed).error
     assert statuses(sql) == {"Cancelled": 1}

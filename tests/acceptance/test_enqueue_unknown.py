@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -121,7 +122,7 @@ def test_a_producer_that_waits_for_room_survives_a_silent_session(
         while sql("select count(*) from rowlease.queue_waiter") == [(0,)]:
             pass
         proxy.freeze()
-        sql("select rowlease.cancel(%s)", ([first.request_id],))
+        sql("select rowlease.operate('cancel', %s)", (json.dumps({"ids": [first.request_id]}),))
         assert answer.result(30).outcome in (Outcome.OK, Outcome.REPEAT)
     assert sql(COUNT) == [(1,)]
 

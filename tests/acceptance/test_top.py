@@ -113,7 +113,7 @@ def test_it_follows_the_queue_until_it_is_quit(busy: str, how: str, sql: Sql) ->
     with in_a_terminal(busy) as (process, terminal):
         before = termios.tcgetattr(terminal)
         until(terminal, "3 waiting")
-        sql("select * from rowlease.cancel(array(select request_id from rowlease.queue))")
+        sql("select * from rowlease.operate('cancel', '{\"queue\": \"default\"}')")
         until(terminal, "0 waiting")
         if how == "q":
             os.write(terminal, b"xq")

@@ -712,7 +712,8 @@ def test_a_running_task_is_asked_to_stop_when_its_request_is_cancelled(
     (request_id,) = put(store, "obey")
     with working(store, lease=SHORT_LEASE) as (_, emitted):
         emitted.first(Started)
-        assert store.cancel([request_id]) == [Outcome.CANCEL_REQUESTED]
+        (asked,) = store.operate("cancel", ids=[request_id]).touched
+        assert asked.outcome is Outcome.CANCEL_REQUESTED
         assert "stopped, as asked" in emitted.first(Failed).error
     assert statuses(sql) == {"Cancelled": 1}
 

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg.rows import dict_row
 
-from rowlease.model import Begun, Claim, Depth, LeasedRequest, NewRequest
+from rowlease.model import Begun, Claim, Depth, LeasedRequest, NewRequest, Outcome
 from rowlease.store import Store
 from rowlease.store.bulk import LANE
 from rowlease.store.postgresql.connection import BoundedConnection
@@ -75,6 +75,24 @@ class Session(Store):
     ends_transactions: bool = False
     #: Do claims that bring no scan floor begin one? PostgreSQL alone has floors.
     with_floors: bool = False
+
+    def cancel(self, request_ids: Sequence[int]) -> list[Outcome]:
+        """The outcome of the operation for each of these ids."""
+        return self._outcomes("cancel", request_ids)
+
+    def requeue(self, request_ids: Sequence[int], **given: Any) -> list[Outcome]:
+        """The same for dead letters; a finished request is not found."""
+        return self._outcomes("requeue", request_ids, status="Failed", **given)
+
+    def purge(self, statuses: Sequence[str] = ("Failed",), **given: Any) -> int:
+        """How many requests of the queue `default` are purged, in one step."""
+        step = self.operate("purge", **{"queue": "default", "status": statuses, **given})
+        return len(step.touched)
+
+    def _outcomes(self, verb: str, ids: Sequence[int], **given: Any) -> list[Outcome]:
+        touched = self.operate(verb, ids=ids, limit=10_000, **given).touched
+        found = {one.request_id: one.outcome for one in touched}
+        return [found.get(each, Outcome.NOT_FOUND) for each in ids]
 
     @abstractmethod
     def rows(self, table: str, *columns: str, **where: Any) -> list[tuple[Any, ...]]:

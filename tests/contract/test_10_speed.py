@@ -177,11 +177,11 @@ ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
         s.exchange, "one", ["default"], 10, completed=[(h, None) for h in held(s)]
     ),
     "cancel": lambda s: partial(s.cancel, [*scheduled(s), *[h.request_id for h in held(s, 5)]]),
-    "requeue": lambda s: partial(s.requeue, queue="default", limit=10),
+    "requeue": lambda s: partial(s.operate, "requeue", queue="default", limit=10),
     "operate": lambda s: partial(
         s.operate, "reprioritise", arguments={"priority": 1}, queue="default", limit=10
     ),
-    "purge": lambda s: partial(s.purge, "default", limit=10),
+    "purge": lambda s: partial(s.purge, limit=10),
     "depth": lambda s: s.depth,
     "find": lambda s: partial(s.find_requests, error="none", limit=10, look=100),
     "find dead letters": lambda s: partial(
@@ -207,7 +207,7 @@ ROUTINES: dict[str, Callable[[Session], Callable[[], Any]]] = {
 #: Pages that a call on ten requests may read. To explain a waiting one is to count those ahead. A
 #: step of an operation looks at up to 10,000 requests.
 ROUTINE_OF_TEN = 1_000
-ALLOWED = {"explain a waiting one": 40_000, "purge": 5_000, "operate": 2_000}
+ALLOWED = {"explain a waiting one": 40_000, "operate": 2_000}
 
 
 def scrape(store: Session) -> None:

@@ -81,7 +81,7 @@ def crashed_too_often(store: Session, clock: Clock) -> None:
 
 def requeued(store: Session, clock: Clock) -> None:
     crashed_too_often(store, clock)
-    assert store.requeue(queue="default")
+    assert store.operate("requeue", queue="default")
 
 
 MEANWHILE = [
@@ -158,13 +158,13 @@ def test_every_claim_brings_a_greater_token_whatever_ended_the_last(
 
     store.abandon(claim())
     store.fail(claim(), [Failure("no attempts left")])
-    store.requeue(queue="default")
+    store.operate("requeue", queue="default")
     store.fail(claim(), [Failure("given up", dead=True)])
-    store.requeue(queue="default")
+    store.operate("requeue", queue="default")
     claim()
     clock.advance(seconds=31)
     store.maintain()
-    store.requeue(queue="default")
+    store.operate("requeue", queue="default")
     store.renew(claim())
     assert tokens == sorted(set(tokens))
     assert store.rows("queue", "lock_token", "num_attempts") == [(tokens[-1], 1)]

@@ -558,8 +558,8 @@ def test_what_is_not_a_connection_is_refused_before_anything_is_done(store: Sess
 
 #: Those that delete, and what `complete`, `cancel` and `purge` have them do it.
 REMOVERS = {
-    "postgresql": {"complete", "complete_one", "cancel", "purge", "purge_requests"},
-    "sqlserver": {"complete_held", "take_out", "purge", "purge_found"},
+    "postgresql": {"complete", "complete_one", "cancel_requests", "purge_requests"},
+    "sqlserver": {"complete_held", "take_out", "purge_found"},
 }
 
 
@@ -588,7 +588,7 @@ def test_whatever_else_is_done_to_them_no_request_is_lost(store: Session, clock:
                 store.abandon(claim.requests)
             case 2:
                 store.renew(claim.requests)
-                store.requeue(queue="default", limit=2)
+                store.operate("requeue", queue="default", limit=2)
             case 3:
                 failed = [(held, Failure("x", dead=True)) for held in claim.requests]
                 store.exchange("other", ["default"], 1, failed=failed)

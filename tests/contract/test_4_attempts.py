@@ -245,8 +245,10 @@ def test_a_started_lease_that_runs_out_is_a_crash(store: Session, clock: Clock) 
     crash(store, clock)
     assert counts(store, request) == ("Pending", 1, 1, 0)
     row = store.row(request)
-    assert row["last_error"].startswith("the lease of worker 7 ran out at 2026-01-01 12:00:30")
-    assert "(crash 1)" in row["last_error"]
+    first, second = row["last_error"].split("\n")
+    assert first == "the lease ran out; its worker was killed, stopped or cut off"
+    assert second.startswith("worker worker 7, lease until 2026-01-01 12:00:30")
+    assert second.endswith(", crash 1")
     assert (row["locked_by"], row["started_time"]) == (None, None)
     (held,) = store.claim()
     assert (held.num_attempts, held.num_crashes) == (2, 1)
@@ -275,7 +277,7 @@ def test_a_request_that_crashes_too_often_is_a_dead_letter_with_any_number_of_at
         crash(store, clock)
         assert counts(store, request)[1:] == (number, number, 0)
     assert store.row(request)["status"] == "Failed"
-    assert store.row(request)["last_error"].startswith("too many crashes: the lease of one ran out")
+    assert store.row(request)["last_error"].startswith("too many crashes: the lease ran out")
     assert store.claim() == []
     assert [depth[2:] for depth in store.depth()] == [(0, 0, 0, 1)]
 
@@ -285,7 +287,7 @@ def test_a_crash_at_the_last_attempt_is_a_dead_letter(store: Session, clock: Clo
     store.claim("one")
     crash(store, clock)
     assert counts(store, request) == ("Failed", 1, 1, 0)
-    assert store.row(request)["last_error"].startswith("no attempts left: the lease of one ran out")
+    assert store.row(request)["last_error"].startswith("no attempts left: the lease ran out")
 
 
 def test_failing_does_not_count_as_a_crash_nor_wipe_crashes_out(

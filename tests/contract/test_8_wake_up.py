@@ -391,7 +391,7 @@ def test_an_end_does_not_notify(store: Session, emitted: Emitted, idle: None) ->
     store.fail([failed], [Failure("x", dead=True)])
     store.fail([retried], [Failure("x")])
     store.renew([cancelled])
-    store.purge("default")
+    store.purge()
     store.maintain()
     assert emitted() == []
 

@@ -629,14 +629,14 @@ def test_purging_reaches_the_lane(store: PostgresSession, clock: Clock) -> None:
     store.put(kind="a")
 
     def purge(**filters: Any) -> int:
-        count = store.purge("default", ["Pending"], dry_run=True, **filters)
-        assert store.purge("default", ["Pending"], **filters) == count
+        count = store.purge(["Pending"], dry_run=True, **filters)
+        assert store.purge(["Pending"], **filters) == count
         return count
 
-    assert purge(kind="a", older_than=timedelta(seconds=5)) == 2
+    assert purge(kind="a", min_age=timedelta(seconds=5)) == 2
     assert purge(kind="a", limit=1) == 1
     assert purge(kind="a") == 1
-    assert store.purge("default", ["Failed", "Scheduled"]) == 0
+    assert store.purge(["Failed", "Scheduled"]) == 0
     assert sorted(all_claimed(store)) == ["b", "b"]
     assert [depth.queue_name for depth in store.depth() if depth.pending] == ["other"]
     checks(store)

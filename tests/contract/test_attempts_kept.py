@@ -71,7 +71,9 @@ def test_a_broken_lease_is_kept_if_the_task_had_begun(store: Session, clock: Clo
     assert (number, worker, start, ended) == (1, "one", began, clock.now)
     assert (outcome, kind, trace) == ("lease_lost", None, None)
     assert error
-    assert error.startswith("the lease of one ran out at")
+    assert error.startswith(
+        "the lease ran out; its worker was killed, stopped or cut off\nworker one"
+    )
     assert kept(store, prefetched) == ()
 
 
@@ -221,9 +223,9 @@ def test_attempts_are_dropped_when_the_history_of_their_request_is(
 def test_attempts_are_purged_with_their_request(store: Session) -> None:
     gone, stays = store.put(2)
     store.fail(store.claim(limit=2), [NO._replace(dead=True), NO])
-    assert store.purge("default", dry_run=True) == 1
+    assert store.purge(dry_run=True) == 1
     assert len(kept(store, gone)) == 1
-    assert store.purge("default") == 1
+    assert store.purge() == 1
     assert store.rows("attempt", "request_id") == [(stays,)]
 
 

@@ -115,7 +115,7 @@ def test_a_key_is_free_again_when_its_request_has_ended(
         case "dead letter":
             store.fail(store.claim(), [Failure("x", dead=True)])
         case "purge":
-            store.purge("default", ["Pending"])
+            store.purge(["Pending"])
         case "crashes":
             store.claim()
             clock.advance(seconds=31)
@@ -130,9 +130,9 @@ def test_a_dead_letter_does_not_come_back_beside_its_successor(store: Session) -
     store.fail(store.claim(), [Failure("x", dead=True)])
     offer(store, "k")
     assert first.request_id is not None
-    assert store.requeue([first.request_id]) == [(first.request_id, Outcome.DUPLICATE)]
+    assert store.requeue([first.request_id]) == [Outcome.DUPLICATE]
     store.complete(store.claim())
-    assert store.requeue([first.request_id]) == [(first.request_id, Outcome.OK)]
+    assert store.requeue([first.request_id]) == [Outcome.OK]
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])

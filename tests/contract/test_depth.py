@@ -95,9 +95,9 @@ def test_it_is_exact_after_whatever_happened(store: Session, clock: Clock, seed:
                 store.cancel(draw.sample(live, min(len(live), 3)))
             case "purge":
                 statuses = draw.choice([["Failed"], ["Scheduled"], ["Pending"]])
-                store.purge("default", statuses, limit=3)
+                store.purge(statuses, limit=3)
             case "requeue":
-                store.requeue(queue=draw.choice(["default", "other"]), limit=2)
+                store.operate("requeue", queue=draw.choice(["default", "other"]), limit=2)
             case "time":
                 clock.advance(seconds=draw.choice([1, 6, 40]))
             case "maintain":
@@ -149,7 +149,7 @@ def test_it_is_exact_after_many_have_worked_at_once(dsn: str, store: Session) ->
                     own.complete(leased[:2])
                     own.fail(leased[2:3], [Failure("x", dead=True)] * len(leased[2:3]))
                     own.abandon(leased[3:4])
-                    own.requeue(queue="default", limit=1)
+                    own.operate("requeue", queue="default", limit=1)
                     own.maintain()
                 except StoreConflict:
                     assert own.depth()

@@ -143,7 +143,7 @@ def test_the_end_of_a_request_lets_the_next_one_run(store: Session, clock: Clock
         case "cancelled":
             store.cancel([first])
         case "purge":
-            assert store.purge("default", ["Pending"], limit=1) == 1
+            assert store.purge(["Pending"], ids=[first]) == 1
     assert ids(store.claim(limit=5)) == [second]
 
 

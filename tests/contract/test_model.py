@@ -447,16 +447,17 @@ class Machine(RuleBasedStateMachine):
     def requeue(self, picks: list[int] | None) -> None:
         if picks is None:
             ids = sorted(r.id for r in self.model.of("Failed"))
-            answers = self.store.requeue(queue="default")
+            step = self.store.operate("requeue", queue="default")
+            answers = [one.outcome for one in reversed(step.touched)]
         else:
             ids = self.ids(picks)
             answers = self.store.requeue(ids)
-        assert answers == list(zip(ids, self.model.requeue(ids), strict=True))
+        assert answers == self.model.requeue(ids)
 
     @rule(statuses=st.lists(st.sampled_from([*WAITING, "Failed"]), min_size=1, unique=True))
     def purge(self, statuses: list[str]) -> None:
-        assert self.store.purge("default", statuses, dry_run=True) == len(self.model.of(*statuses))
-        assert self.store.purge("default", statuses) == self.model.purge(statuses)
+        assert self.store.purge(statuses, dry_run=True) == len(self.model.of(*statuses))
+        assert self.store.purge(statuses) == self.model.purge(statuses)
 
     @rule()
     def pause_or_resume(self) -> None:

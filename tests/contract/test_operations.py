@@ -26,6 +26,7 @@ def one_of_each(store: Session, **fields: Any) -> dict[str, int]:
     store.complete(held[:1])
     store.fail(held[1:2], [DEAD])
     store.cancel([made["Cancelled"]])
+    store.remove("operation", verb="cancel")
     store.fail(held[2:3], [DEAD])
     (made["Pending"],) = store.put(**fields)
     (made["Scheduled"],) = store.put(delay=timedelta(hours=1), **fields)
@@ -268,7 +269,7 @@ def test_a_broken_lease_fits_nothing_and_is_no_crash(store: Session, clock: Cloc
     row = store.row(request)
     assert (row["status"], row["num_attempts"], row["num_crashes"]) == ("Pending", 1, 0)
     assert row["lock_token"] > held[0].lock_token
-    assert row["last_error"] == "an operator ended the lease of host1:1:ab"
+    assert row["last_error"] == "an operator ended the lease\nworker host1:1:ab"
     assert store.complete(held) == [Outcome.LEASE_LOST]
     assert store.renew(held)[0].outcome == Outcome.LEASE_LOST
     (attempt,) = store.rows("attempt", "request_id", "lock_token", "outcome", "attempt_number")

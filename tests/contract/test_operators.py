@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest, RoutineError
+from rowlease.errors import InvalidRequest
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
 from tests.contract.sessions import IGNORES_HINTS, Clock, Session
 
@@ -146,7 +146,7 @@ def test_cancelling_the_head_of_a_group_lets_the_next_go(store: Session) -> None
 def test_a_dead_letter_gets_a_new_life(store: Session, clock: Clock) -> None:
     (request,) = dead_letters(store)
     clock.advance(hours=1)
-    assert store.requeue([request]) == [(request, Outcome.OK)]
+    assert store.requeue([request]) == [Outcome.OK]
     row = store.row(request)
     assert (row["status"], row["due_time"], row["completion_time"]) == ("Pending", clock.now, None)
     assert (row["num_attempts"], row["last_error"]) == (0, "x")
@@ -164,60 +164,24 @@ def test_only_a_dead_letter_can_be_requeued(store: Session) -> None:
     (waiting,) = store.put()
     before = store.everything()
     ids = [done, running, waiting, 2**40]
-    assert store.requeue(ids) == [(request, Outcome.NOT_FOUND) for request in ids]
+    assert store.requeue(ids) == [Outcome.NOT_FOUND] * 4
     assert store.everything() == before
     assert store.requeue([]) == []
-
-
-def test_dead_letters_are_chosen_by_queue_kind_and_error(store: Session) -> None:
-    store.configure_queue("mail")
-    time_out = dead_letters(store, 3, "timed out after 5 s")
-    broken = dead_letters(store, 2, "broken pipe", kind="b")
-    store.put(queue="mail")
-    held = store.dequeue("one", ["mail"], 1).requests
-    store.fail(held, [Failure("timed out", dead=True)])
-
-    def chosen(**choice: Any) -> list[int | None]:
-        answers = store.requeue(dry_run=True, **choice)
-        assert {answer.outcome for answer in answers} <= {Outcome.OK}
-        return [answer.request_id for answer in answers]
-
-    assert chosen(queue="default") == time_out + broken
-    assert chosen(kind="b") == broken
-    assert chosen(error_like="timed out%") == [*time_out, held[0].request_id]
-    assert chosen(queue="default", error_like="timed out%", limit=2) == time_out[:2]
-    assert chosen(queue="default", kind="b", error_like="%5 s") == []
-    assert statuses(store, time_out + broken) == ["Failed"] * 5
-    assert store.claim() == []
-
-    assert len(store.requeue(queue="default", limit=4)) == 4
-    assert len(store.requeue(queue="default", limit=4)) == 1
-    assert store.requeue(queue="default", limit=4) == []
-    assert statuses(store, time_out + broken) == ["Pending"] * 5
-    assert store.depth("mail")[0].failed == 1
-
-
-def test_requeue_wants_to_know_what(store: Session) -> None:
-    with pytest.raises(RoutineError, match="request ids, or a queue"):
-        store.requeue()
 
 
 def test_a_dead_letter_whose_key_is_live_again_stays_dead(store: Session) -> None:
     (dead,) = dead_letters(store, dedup_key="k")
     (live,) = store.put(dedup_key="k")
-    assert store.requeue([dead]) == [(dead, Outcome.DUPLICATE)]
-    assert store.requeue([dead], dry_run=True) == [(dead, Outcome.DUPLICATE)]
+    assert store.requeue([dead]) == [Outcome.DUPLICATE]
+    assert store.requeue([dead], dry_run=True) == [Outcome.DUPLICATE]
     assert statuses(store, [dead, live]) == ["Failed", "Pending"]
     store.complete(store.claim())
-    assert store.requeue([dead]) == [(dead, Outcome.OK)]
+    assert store.requeue([dead]) == [Outcome.OK]
 
 
 def test_of_dead_letters_with_one_key_the_first_lives_again(store: Session) -> None:
     first, second = dead_letters(store, dedup_key="k") + dead_letters(store, dedup_key="k")
-    assert store.requeue(queue="default") == [
-        (first, Outcome.OK),
-        (second, Outcome.DUPLICATE),
-    ]
+    assert store.requeue([first, second]) == [Outcome.OK, Outcome.DUPLICATE]
     assert statuses(store, [first, second]) == ["Pending", "Failed"]
 
 
@@ -230,7 +194,7 @@ def test_an_enqueue_that_takes_the_key_at_the_same_moment_wins(
     producer.put(dedup_key="k")
     revived = store.waiting(lambda: store.requeue([dead]))
     producer.commit()
-    assert revived.result() == [(dead, Outcome.DUPLICATE)]
+    assert revived.result() == [Outcome.DUPLICATE]
     assert statuses(store, [dead]) == ["Failed"]
 
 
@@ -261,14 +225,14 @@ def test_purge_deletes_what_waits_or_has_failed_and_nothing_else(
     store.claim()
     store.put(3)
     store.put(4, delay=timedelta(hours=1))
-    assert store.purge("default", dry_run=True) == 2
-    assert store.purge("default", ["Scheduled", "Pending", "Failed"], dry_run=True) == 9
+    assert store.purge(dry_run=True) == 2
+    assert store.purge(["Scheduled", "Pending", "Failed"], dry_run=True) == 9
     assert len(store.rows("queue", "request_id")) == 10
-    assert store.purge("default") == 2
+    assert store.purge() == 2
     assert [depth[2:] for depth in store.depth()] == [(4, 3, 1, 0)]
-    assert store.purge("default", ["Scheduled"]) == 4
-    assert store.purge("default", ["Pending"]) == 3
-    assert store.purge("default", ["Scheduled", "Pending", "Failed"]) == 0
+    assert store.purge(["Scheduled"]) == 4
+    assert store.purge(["Pending"]) == 3
+    assert store.purge(["Scheduled", "Pending", "Failed"]) == 0
     assert store.rows("requests", "request_id", "status") == [
         (done, "Complete"),
         (running, "Processing"),
@@ -276,55 +240,11 @@ def test_purge_deletes_what_waits_or_has_failed_and_nothing_else(
     assert [depth[2:] for depth in store.depth()] == [(0, 0, 1, 0)]
 
 
-def test_purge_chooses_by_kind_and_age_and_stops_at_its_limit(store: Session, clock: Clock) -> None:
-    store.put(2, kind="old")
-    clock.advance(hours=1)
-    store.put(2, kind="new")
-    store.put(2, kind="other")
-    pending = ["Pending"]
-    assert store.purge("default", pending, older_than=timedelta(hours=1), dry_run=True) == 2
-    assert store.purge("default", pending, older_than=timedelta(hours=1, seconds=1)) == 0
-    assert store.purge("default", pending, kind="other", limit=1) == 1
-    assert store.purge("default", pending, older_than=timedelta(minutes=59)) == 2
-    assert [kind for (kind,) in store.rows("queue", "kind")] == ["new", "new", "other"]
-
-
-@pytest.mark.parametrize("status", ["Processing", "Complete", "Cancelled", "pending", ""])
-def test_purge_refuses_what_must_not_be_purged(store: Session, status: str) -> None:
-    store.put()
-    store.claim()
-    with pytest.raises(RoutineError, match="cancel running requests"):
-        store.purge("default", ["Pending", status])
-    assert len(store.rows("queue", "request_id")) == 1
-
-
-def test_purge_knows_its_queue(store: Session) -> None:
-    store.configure_queue("mail")
-    store.put(queue="mail")
-    assert store.purge("default", ["Pending"]) == 0
-    with pytest.raises(InvalidRequest, match='"defualt" does not exist'):
-        store.purge("defualt")
-
-
 def test_purging_the_head_of_a_group_lets_the_next_go(store: Session) -> None:
     store.put(kind="head", group_key="g")
     (second,) = store.put(group_key="g")
-    assert store.purge("default", ["Pending"], kind="head") == 1
+    assert store.purge(["Pending"], kind="head") == 1
     assert [held.request_id for held in store.claim(limit=9)] == [second]
-
-
-def test_purge_skips_requests_that_are_being_claimed(
-    store: Session, another: Callable[[], Session]
-) -> None:
-    store.put(2)
-    worker = another()
-    worker.begin()
-    (held,) = worker.claim()
-    purged = store.in_background(lambda: store.purge("default", ["Pending"]))
-    assert store.passes(purged)
-    assert purged.result() == 1
-    worker.commit()
-    assert worker.complete([held]) == [Outcome.OK]
 
 
 # -- pause and resume ------------------------------------------------------------------------------

@@ -338,7 +338,7 @@ def test_beside_work_it_finds_nothing_wrong_that_is_right(dsn: str, store: Sessi
                     own.complete(leased[:2])
                     own.fail(leased[2:3], [Failure("x", dead=True)] * len(leased[2:3]))
                     own.abandon(leased[3:])
-                    own.requeue(queue="default", limit=1)
+                    own.operate("requeue", queue="default", limit=1)
                     own.maintain()
 
     def once_more() -> list[Corrected]:

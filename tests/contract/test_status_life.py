@@ -75,7 +75,7 @@ MOVES: dict[str, Callable[[Session, Clock, Held], object]] = {
     "renew": lambda store, clock, held: store.renew([held]),
     "cancel": lambda store, clock, held: store.cancel([held.request_id]),
     "requeue": lambda store, clock, held: store.requeue([held.request_id]),
-    "purge": lambda store, clock, held: store.purge("default", ["Scheduled", "Pending", "Failed"]),
+    "purge": lambda store, clock, held: store.purge(["Scheduled", "Pending", "Failed"]),
     "time passes": lambda store, clock, held: time_passes(store, clock),
 }
 

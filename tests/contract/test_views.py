@@ -113,6 +113,17 @@ def test_leased_and_overdue_say_who_holds_what_and_how_long(store: Session, cloc
     assert seen(store, "overdue", *columns) == []
 
 
+def test_dead_letters_of_lost_leases_are_one_group(store: Session, clock: Clock) -> None:
+    store.configure_queue("default", max_crashes=1)
+    store.put(2)
+    for worker in ("host1:1:ab", "host2:7:cd"):
+        store.claim(worker)
+        clock.advance(seconds=31)
+        store.maintain()
+    line = "too many crashes: the lease ran out; its worker was killed, stopped or cut off"
+    assert seen(store, "dead_letters", "error_line", "num_requests") == [(line, 2)]
+
+
 def test_dead_letters_are_grouped_by_the_first_line_of_their_error(
     store: Session, clock: Clock
 ) -> None:

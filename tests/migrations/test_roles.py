@@ -33,7 +33,7 @@ READER = EVERYONE | {
     "measure_waits", "list_operations", "demand", "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {
-    "cancel", "requeue", "operate", "recount", "purge", "pause", "resume", "configure_queue",
+    "operate", "recount", "pause", "resume", "configure_queue",
     "delete_queue",
     "maintain",
     "discard_staged", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",
@@ -222,10 +222,8 @@ ALLOWED = {
     ],
     "rowlease_operator": [
         "select * from rowlease.configure_queue('other')",
-        "select * from rowlease.cancel('{1}')",
-        "select * from rowlease.requeue('{1}')",
+        "select * from rowlease.operate('cancel', '{\"ids\": [1]}')",
         "select * from rowlease.recount()",
-        "select rowlease.purge('default')",
         "select rowlease.pause('default')",
         "select rowlease.resume('default')",
         "select * from rowlease.put_schedule('s', '0 3 * * *', 'x')",
@@ -271,7 +269,7 @@ REFUSED = {
         "delete from rowlease.queue",
         "insert into rowlease.queue_history (request_id) values (1)",
         "select * from rowlease.enqueue('default', 'x')",
-        "select * from rowlease.cancel('{1}')",
+        "select * from rowlease.operate('cancel', '{\"ids\": [1]}')",
         "select rowlease_internal.break_expired('default', now(), '-infinity', 1)",
     ],
     "rowlease_operator": [
@@ -283,7 +281,7 @@ REFUSED = {
     "rowlease_reader": [
         "select * from rowlease.enqueue('default', 'x')",
         "update rowlease.queue_settings set paused = true",
-        "select * from rowlease.cancel('{1}')",
+        "select * from rowlease.operate('cancel', '{\"ids\": [1]}')",
         "select * from rowlease.maintain()",
         "select * from rowlease.recount()",
         "select from rowlease.gate for update",

@@ -63,7 +63,7 @@ def filled(dsn: str, sql: Sql) -> str:
     for status, error in (
         ("Failed", "ValueError: bad image 1\n\nTraceback"),
         ("Failed", "ValueError: bad image 2"),
-        ("Failed", "too many crashes: the lease of w ran out at 2030; it was killed (crash 3)"),
+        ("Failed", "too many crashes: the lease ran out; its worker was killed\nworker w, crash 3"),
         ("Failed", "there are 17 of them"),
         ("Scheduled", "ValueError: bad image 3"),
         ("Scheduled", None),

@@ -20,7 +20,7 @@ from rowlease.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from rowlease.model import Outcome
+from rowlease.model import Held, Outcome
 from rowlease.store import deadlines
 from rowlease.store.sqlserver.connection import pyodbc
 
@@ -225,7 +225,7 @@ BUSY = driver_error("42000", "try later", 40613, "SQLDriverConnect")
 ENQUEUE = {"p_queue_name": "q", "p_kinds": ["a"], "p_payloads": ["{}"]}
 
 
-@pytest.mark.parametrize("name", ["dequeue", "complete", "enqueue_many", "purge"])
+@pytest.mark.parametrize("name", ["dequeue", "complete", "enqueue_many", "operate"])
 def test_a_deadlock_has_done_nothing_so_any_call_is_made_again(name: str) -> None:
     store = Failing(DEADLOCK, DEADLOCK)
     store._call(name)
@@ -244,7 +244,7 @@ def test_after_a_cut_only_what_finds_its_own_work_done_is_made_again() -> None:
         store = Failing(CUT)
         store._call(name)
         assert store.calls == 2, name
-    for name in ("dequeue", "exchange", "enqueue_many", "cancel", "purge", "requeue"):
+    for name in ("dequeue", "exchange", "enqueue_many", "operate"):
         store = Failing(CUT)
         with pytest.raises(StoreUnavailable):
             store._call(name)
@@ -283,7 +283,7 @@ class Wide(SqlServerStore):
 
 def test_a_column_that_a_later_release_added_is_cut_off() -> None:
     store = Wide("mssql://u:p@127.0.0.1:1/db", "test")
-    assert store.cancel([7]) == [Outcome.OK]
+    assert store.complete([Held(7, 1)]) == [Outcome.OK]
 
 
 # -- migrate ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@
 -- errors:   as complete, fail and dequeue
 -- locks:    rows of queue that are completed or failed, exclusive, in request order; then as dequeue
 -- why:      a busy worker pays one round trip and one commit per batch instead of three. Completed
---           and failed requests are locked together, in the order that cancel and other routines
+--           and failed requests are locked together, in the order that operate and other routines
 --           use, to prevent deadlocks.
 create or replace function rowlease.exchange(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,

@@ -1,11 +1,11 @@
 -- delete_queue: delete a queue that nothing uses.
--- params:   p_queue_name text, p_purge boolean (true: also purge up to 10,000 of its requests),
---           p_dry_run boolean (true: delete nothing; only raise errors and count)
+-- params:   p_queue_name text, p_purge boolean (true: also purge its requests, in a step of operate
+--           of at most 10,000), p_dry_run boolean (true: delete nothing; only raise errors and count)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a
 --           load; 55P03 another transaction is using queues
--- locks:    queue_settings, access exclusive, after at most 100 ms of waiting; as purge; no lock in
---           a dry run
+-- locks:    queue_settings, access exclusive, after at most 100 ms of waiting; as operate; no lock
+--           in a dry run
 -- why:      every call that enqueues reads the settings, and so blocks this routine until its
 --           transaction ends. So no request can be missed here or be added later. The history of
 --           the queue stays until it expires.
@@ -30,7 +30,12 @@ begin
   end if;
   perform rowlease_internal.settings_of(p_queue_name);
   if p_purge then
-    v_purged := rowlease.purge(p_queue_name, '{Scheduled,Pending,Failed}', p_dry_run => p_dry_run);
+    select count(*) into v_purged
+      from rowlease.operate(
+        'purge', jsonb_build_object('queue', p_queue_name,
+                                    'status', array['Scheduled', 'Pending', 'Failed']),
+        p_dry_run => p_dry_run, p_limit => 10000) o
+     where o.outcome = 'ok';
   end if;
   if exists (select from rowlease_internal.sample_requests(p_queue_name, 1) r
               where r.status = 'Processing' or not p_purge or not p_dry_run) then

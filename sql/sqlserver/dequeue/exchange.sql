@@ -9,7 +9,7 @@
 -- errors:   as complete, fail and dequeue
 -- locks:    rows of queue that are completed or failed, exclusive; then as dequeue
 -- why:      a busy worker pays one round trip and one commit per batch instead of three. Completed
---           and failed requests are locked at once, in the order that cancel and others use, or
+--           and failed requests are locked at once, in the order that operate and others use, or
 --           they could wait for each other.
 create or alter procedure rowlease.exchange
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int = null,

@@ -1,26 +1,33 @@
 -- delete_queue: delete a queue that nothing uses.
--- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge up to 10,000 of its requests),
---           p_dry_run bit (1: delete nothing; only raise errors and count)
+-- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge its requests, in a step of operate of
+--           at most 10,000), p_dry_run bit (1: delete nothing; only raise errors and count)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load
--- locks:    the queue's settings row; as purge; no lock in a dry run
+-- locks:    the queue's settings row; as operate; no lock in a dry run
 -- why:      on SQL Server, readers of settings hold no lock. An enqueue that has found the queue
 --           but commits after the deletion leaves its requests without a queue: depth counts them,
 --           and they run when the queue is created again. The history of the queue stays until it
---           expires. If purge is called, its result set is the first.
+--           expires.
 create or alter procedure rowlease.delete_queue
   @p_queue_name nvarchar(400), @p_purge bit = 0, @p_dry_run bit = 0
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @used nvarchar(2000), @says nvarchar(2048), @arguments nvarchar(max);
+declare @used nvarchar(2000), @says nvarchar(2048), @arguments nvarchar(max), @filter nvarchar(max);
+declare @purged table (RequestId bigint, Outcome varchar(20), NewRequestId bigint, OperationId bigint,
+                       After bigint);
 begin transaction;
 if @p_dry_run = 0
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
 exec rowlease_internal.check_queue @p_queue_name;
 if @p_purge = 1
-  exec rowlease.purge @p_queue_name, N'["Scheduled", "Pending", "Failed"]', @p_dry_run = @p_dry_run;
+begin
+  set @filter = concat(N'{"queue": "', string_escape(@p_queue_name, 'json'),
+                       N'", "status": ["Scheduled", "Pending", "Failed"]}');
+  insert into @purged (RequestId, Outcome, NewRequestId, OperationId, After)
+  exec rowlease.operate N'purge', @filter, @p_dry_run = @p_dry_run, @p_limit = 10000;
+end;
 if exists (select 1 from rowlease_internal.sample_requests(@p_queue_name, 1) as r
             where r.status = 'Processing' or @p_purge = 0 or @p_dry_run = 0)
   select @used = concat(N'it has requests (', coalesce(sum(d.Scheduled + d.Pending), 0), N' waiting, ',
@@ -54,5 +61,4 @@ begin
   delete from rowlease.UnknownKind where QueueName = @p_queue_name;
 end;
 commit transaction;
-if @p_purge = 0
-  select cast(0 as bigint) as delete_queue;
+select cast(count(*) as bigint) as delete_queue from @purged as p where p.Outcome = 'ok';

@@ -11,7 +11,7 @@ from typing import Generic
 
 from rowlease.client.steps import Steps, call, pause, run
 from rowlease.errors import NoResult
-from rowlease.model import DURATION, Outcome, Request, check_type
+from rowlease.model import DURATION, Outcome, Request, Step, check_type
 from rowlease.store import Store
 from rowlease.tasks.requests import R_co
 
@@ -114,8 +114,7 @@ class Handle(Generic[R_co]):
             `ok` if the request is cancelled; `cancel_requested` if its task is running and was
             asked to stop; `not_found` if it is complete, already cancelled, or does not exist.
         """
-        (outcome,) = self._store.cancel([self.request_id])
-        return outcome
+        return _outcome(self._store.operate("cancel", ids=[self.request_id]))
 
     def requeue(self) -> Outcome:
         """Make a dead letter wait again.
@@ -124,8 +123,12 @@ class Handle(Generic[R_co]):
             `ok`; `not_found` if the request is not a dead letter; `duplicate` if a live request has
             its dedup key.
         """
-        (answer,) = self._store.requeue([self.request_id])
-        return answer.outcome
+        step = self._store.operate("requeue", ids=[self.request_id], status="Failed")
+        return _outcome(step)
+
+
+def _outcome(step: Step) -> Outcome:
+    return step.touched[0].outcome if step.touched else Outcome.NOT_FOUND
 
 
 def _is_unfinished(found: Request | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
+from rowlease.client.operations import Requests
 from rowlease.errors import InvalidRequest
 from rowlease.model import Depth, Outcome, QueueState
 from rowlease.queue_settings import Queue, QueueSettings, checked
@@ -179,9 +180,9 @@ class Queues:
             counts = self.show(name)
             return counts.scheduled + counts.pending + counts.failed if purge else 0
         purged = 0
-        # Requests may still arrive. `delete_queue` below purges these, and blocks further enqueues.
-        while purge and (count := self._store.purge(name, PURGED)):
-            purged += count
+        if purge:
+            purged = Requests(self._store).purge(queue=name, status=PURGED).num_requests
+        # Requests may have arrived. `delete_queue` purges these, and blocks further enqueues.
         return purged + self._store.delete_queue(name, purge=purge)
 
     def apply(self, queues: Iterable[Queue], *, dry_run: bool = False) -> Changes:

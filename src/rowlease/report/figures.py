@@ -240,7 +240,7 @@ def failures(ended: Any) -> list[Failures]:
     # Group exceptions by name, and other messages by their first characters without numbers.
     name = F.regexp_extract("error", r"^([A-Za-z_][\w.]*)(:\s|$)", 1)
     words = F.regexp_replace(F.substring("error", 1, 60), r"\d+", "#")
-    lost = F.col("error").contains(" ran out at ") & F.col("error").contains("the lease of ")
+    lost = F.col("error").contains("the lease ran out; ")
     error = F.when(lost, "(lease ran out)").when(name != "", name).otherwise(words)
     status = F.col("status")
     is_over = status.isin("Failed", "Complete")

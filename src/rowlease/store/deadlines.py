@@ -14,10 +14,7 @@ CALL = timedelta(seconds=30)
 #: too.
 LONG = {
     "maintain": timedelta(minutes=2),
-    "cancel": timedelta(minutes=5),
-    "purge": timedelta(minutes=5),
     "recount": timedelta(minutes=5),
-    "requeue": timedelta(minutes=5),
     "begin_load": timedelta(minutes=30),
     "discard_staged": timedelta(minutes=30),
     "promote": timedelta(hours=2),

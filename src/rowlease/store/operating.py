@@ -3,65 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, Unpack, cast
 
 from rowlease.filters.filter import Filter, to_json
-from rowlease.model import Corrected, Enqueued, Outcome, Step, Touched
-from rowlease.store.calls import OUTCOME, Calls, milliseconds, outcomes_of
+from rowlease.model import Corrected, Outcome, Step, Touched
+from rowlease.store.calls import Calls
 
 
 class Operating(Calls):
     """Changes queues and waiting requests; see `rowlease.store.Store`."""
-
-    def cancel(self, request_ids: Sequence[int]) -> list[Outcome]:
-        """Cancel waiting requests, and ask running requests to stop."""
-        return outcomes_of(self._rows(OUTCOME, "cancel", p_request_ids=list(request_ids)))
-
-    def requeue(
-        self,
-        request_ids: Sequence[int] | None = None,
-        *,
-        queue: str | None = None,
-        kind: str | None = None,
-        error_like: str | None = None,
-        limit: int = 10_000,
-        dry_run: bool = False,
-    ) -> list[Enqueued]:
-        """Make dead letters wait again. Return `ok`, `duplicate` or `not_found` for each."""
-        rows = self._rows(
-            OUTCOME,
-            "requeue",
-            p_request_ids=None if request_ids is None else list(request_ids),
-            p_queue_name=queue,
-            p_kind=kind,
-            p_error_like=error_like,
-            p_limit=limit,
-            p_dry_run=dry_run,
-        )
-        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
-
-    def purge(
-        self,
-        queue: str,
-        statuses: Sequence[str] = ("Failed",),
-        *,
-        kind: str | None = None,
-        older_than: timedelta = timedelta(0),
-        limit: int = 10_000,
-        dry_run: bool = False,
-    ) -> int:
-        ((count,),) = self._call(
-            "purge",
-            p_queue_name=queue,
-            p_statuses=list(statuses),
-            p_kind=kind,
-            p_older_than_ms=milliseconds(older_than),
-            p_limit=limit,
-            p_dry_run=dry_run,
-        )
-        return int(count)
 
     def operate(
         self,
@@ -119,7 +69,7 @@ class Operating(Calls):
         """Delete a queue that has no requests, live workers, schedules or loads. Keep its history.
 
         Args:
-            purge: whether to purge up to 10,000 waiting or failed requests of the queue first.
+            purge: whether to purge its waiting and failed requests first, at most 10,000.
             dry_run: whether to change nothing.
 
         Returns:

@@ -6,7 +6,8 @@
 -- why:      a lease of a started request that runs out counts as a crash; for a request that was
 --           only prefetched, the attempt is not counted. Too many crashes make the request a dead
 --           letter, whatever its max_attempts is. lock_expires_time stays, to show what happened;
---           the token stays, too, so that the late worker gets lease_lost.
+--           the token stays, too, so that the late worker gets lease_lost. Errors are grouped by
+--           their first line, so what differs is in the second.
 create or replace function rowlease_internal.break_expired(
   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 ) returns integer
@@ -36,8 +37,9 @@ begin
     select e.*, case when e.crashes >= s.max_crashes then 'too many crashes: '
                      when e.attempts >= q.max_attempts then 'no attempts left: ' end as verdict,
            q.lock_token, q.locked_by, q.started_time,
-           format('the lease of %s ran out at %s; its worker was killed, stopped or cut off '
-                  '(crash %s)', q.locked_by, q.lock_expires_time, e.crashes) as error
+           format(e'the lease ran out; its worker was killed, stopped or cut off\n'
+                  'worker %s, lease until %s, crash %s', q.locked_by, q.lock_expires_time,
+                  e.crashes) as error
       from expired e
       join rowlease.queue q on q.request_id = any(array[e.request_id])
       join rowlease.queue_settings s on s.queue_name = p_queue_name),
@@ -80,7 +82,7 @@ begin
       array_fill(p_queue_name, array[cardinality(v_dead_groups)]), v_dead_groups);
   end if;
   if v_cancelled_ids is not null then
-    perform rowlease.cancel(v_cancelled_ids);
+    perform rowlease_internal.cancel_requests(v_cancelled_ids);
   end if;
   return v_broken;
 end $$;

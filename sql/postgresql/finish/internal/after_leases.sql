@@ -2,7 +2,7 @@
 -- params:   p_queue_names text[], p_group_keys text[], p_cancel_ids bigint[], p_wake text[]
 -- returns:  void
 -- errors:   none
--- locks:    as unblock_groups and cancel
+-- locks:    as unblock_groups; the caller has locked the requests
 -- why:      the last step of abandon, decline and fail. The first two arrays name, in pairs, the
 --           groups that may continue; p_cancel_ids are requests whose cancellation waited for the
 --           end of their lease; p_wake are queues that have more requests to claim. A null array
@@ -20,7 +20,7 @@ begin
     perform rowlease_internal.unblock_groups(p_queue_names, p_group_keys);
   end if;
   if p_cancel_ids is not null then
-    perform rowlease.cancel(p_cancel_ids);
+    perform rowlease_internal.cancel_requests(p_cancel_ids);
   end if;
   foreach v_name in array coalesce(p_wake, '{}') loop
     perform rowlease_internal.wake_workers(v_name, false);

@@ -3,7 +3,7 @@
 -- returns:  void
 -- errors:   none
 -- locks:    none
--- why:      cancel, purge and a lowered maximum work on queue alone, and move what they need there
+-- why:      operate and a lowered maximum work on queue alone, and move what they need there
 --           first. A floor of a claimer may be above these requests, so they are marked as
 --           returned. Their depth stays as it is. Only rows of promoted loads are requests.
 create or replace function rowlease_internal.bring_in(p_rows tid[]) returns void

@@ -2,8 +2,8 @@
 -- params:   p_verb text, p_request_ids bigint[], p_arguments jsonb, p_operation_id bigint,
 --           p_started timestamptz (when the operation began), p_now timestamptz
 -- returns:  request_id bigint, outcome text, new_request_id bigint
--- errors:   as enqueue_many and requeue
--- locks:    as cancel, requeue, unblock_groups and enqueue_many; the caller has locked the rows of queue
+-- errors:   as enqueue_many
+-- locks:    as unblock_groups and enqueue_many; the caller has locked the rows of queue
 -- why:      each verb is a routine of its own; this one knows their arguments.
 create or replace function rowlease_internal.do_verb(
   p_verb text, p_request_ids bigint[], p_arguments jsonb, p_operation_id bigint,
@@ -20,14 +20,15 @@ declare
   v_name   text;
 begin
   if p_verb = 'cancel' then
-    return query select c.request_id, c.outcome, null::bigint from rowlease.cancel(p_request_ids) c;
+    return query
+      select c.request_id, c.outcome, null::bigint
+        from rowlease_internal.cancel_requests(p_request_ids) c;
   elsif p_verb = 'requeue' then
     return query
       select r.request_id, coalesce(c.outcome, r.outcome), c.new_request_id
-        from rowlease.requeue(p_request_ids) r
+        from rowlease_internal.revive(p_request_ids, p_now) r
         left join rowlease_internal.copy_finished(p_request_ids, p_operation_id) c
           on c.request_id = r.request_id;
-    return;
   elsif p_verb = 'reprioritise' then
     perform rowlease_internal.change_priority(p_request_ids, (p_arguments ->> 'priority')::integer);
   elsif p_verb = 'reschedule' then
@@ -46,7 +47,7 @@ begin
       perform rowlease_internal.wake_workers(v_name, true);
     end if;
   end loop;
-  if p_verb <> 'cancel' then
+  if p_verb not in ('cancel', 'requeue') then
     return query select u.id, 'ok', null::bigint from unnest(p_request_ids) as u(id);
   end if;
 end $$;

@@ -2,7 +2,7 @@
 -- params:   p_request_ids bigint[], p_now timestamptz
 -- returns:  void
 -- errors:   none
--- locks:    as cancel, trim_attempts and unblock_groups; the caller has locked the rows
+-- locks:    as trim_attempts and unblock_groups; the caller has locked the rows
 -- why:      as break_expired, but for two things: it is no crash, because nobody died; and the token
 --           rises at once, so that nothing of the old lease fits. The attempt counts if it had started.
 create or replace function rowlease_internal.end_leases(p_request_ids bigint[], p_now timestamptz)
@@ -22,7 +22,7 @@ begin
            q.started_time is not null as started,
            q.num_attempts - (q.started_time is null)::int as attempts,
            q.num_attempts - (q.started_time is null)::int >= q.max_attempts as dead,
-           format('an operator ended the lease of %s', q.locked_by) as error
+           format(e'an operator ended the lease\nworker %s', q.locked_by) as error
       from unnest(p_request_ids) as u(id)
       join rowlease.queue q on q.request_id = any(array[u.id])
      where q.locked_by is not null),
@@ -62,6 +62,6 @@ begin
     perform rowlease_internal.unblock_groups(v_dead_queues, v_dead_groups);
   end if;
   if v_cancelled_ids is not null then
-    perform rowlease.cancel(v_cancelled_ids);
+    perform rowlease_internal.cancel_requests(v_cancelled_ids);
   end if;
 end $$;

@@ -52,8 +52,9 @@ select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
        q.NumAttempts - 1 + x.Started,
        case when q.NumCrashes + x.Started >= s.MaxCrashes then N'too many crashes: '
             when q.NumAttempts - 1 + x.Started >= q.MaxAttempts then N'no attempts left: ' end,
-       concat(N'the lease of ', q.LockedBy, N' ran out at ', rowlease_internal.time_text(q.LockExpiresTime),
-              N'; its worker was killed, stopped or cut off (crash ', q.NumCrashes + x.Started, N')')
+       concat(N'the lease ran out; its worker was killed, stopped or cut off', nchar(10),
+              N'worker ', q.LockedBy, N', lease until ', rowlease_internal.time_text(q.LockExpiresTime),
+              N', crash ', q.NumCrashes + x.Started)
   from @taken as t
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = t.RequestId
  inner join rowlease.QueueSettings as s on s.QueueName = q.QueueName

@@ -3,7 +3,7 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    none: the caller has locked the rows and their groups
--- why:      used by cancel, and when a running request ends whose cancellation was requested.
+-- why:      used by operate, and when a running request ends whose cancellation was requested.
 create or alter procedure rowlease_internal.take_out
   @p_request_ids nvarchar(max), @p_groups nvarchar(max), @p_now datetime2(6)
 as

@@ -2,8 +2,8 @@
 -- params:   p_verb nvarchar(max), p_filter nvarchar(max), p_arguments nvarchar(max), p_operation_id
 --           bigint, p_started datetime2(6) (when the operation began), p_now datetime2(6)
 -- returns:  rows in the caller's table #touched
--- errors:   as enqueue_many and requeue; 51012 as take_lock
--- locks:    requeue: as requeue and copy_finished; else the requests' own locks, in request order, then
+-- errors:   as enqueue_many; 51012 as take_lock
+-- locks:    requeue: as revive_found and copy_finished; else the requests' own locks, in request order, then
 --           their groups'; rows of queue, exclusive, in request order; as the verb
 -- why:      each verb is a routine of its own; this one locks the rows, and knows the arguments. A
 --           request that no longer matches is left alone.
@@ -23,7 +23,7 @@ begin
   insert into #touched (RequestId, Outcome, NewRequestId)
   select f.RequestId, 'ok', null from #found as f
     join rowlease.Queue as q on q.RequestId = f.RequestId;
-  exec rowlease_internal.revive_found;
+  exec rowlease_internal.revive_found @p_now;
   exec rowlease_internal.copy_finished @p_operation_id, @p_now;
   return;
 end;

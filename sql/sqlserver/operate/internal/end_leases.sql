@@ -18,7 +18,7 @@ insert into @old (RequestId, QueueName, Priority, LockToken, WorkerId, StartedTi
                   NumAttempts, Dead, Error)
 select q.RequestId, q.QueueName, q.Priority, q.LockToken, q.LockedBy, q.StartedTime, q.CancelRequested,
        x.Attempts, case when x.Attempts >= q.MaxAttempts then 1 else 0 end,
-       concat(N'an operator ended the lease of ', q.LockedBy)
+       concat(N'an operator ended the lease', nchar(10), N'worker ', q.LockedBy)
   from #found as f
   join rowlease.Queue as q on q.RequestId = f.RequestId
  cross apply (select q.NumAttempts - case when q.StartedTime is null then 1 else 0 end as Attempts) as x

@@ -1,16 +1,14 @@
--- cancel: cancel waiting requests; ask running ones to stop.
+-- cancel_requests: cancel waiting requests; ask running ones to stop.
 -- params:   p_request_ids bigint[]
 -- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
---           worker learns of it at the next renew) | 'not_found' (the request is finished, or
---           never existed)
+--           worker learns of it at the next renew) | 'not_found'
 -- errors:   none
--- locks:    as bring_in_named; rows of queue, exclusive, in request order; held to the caller's commit
+-- locks:    as unblock_groups; the caller has locked the rows of queue
 -- why:      no lease is broken: a running request ends when its worker reports an outcome, or when
---           its lease runs out. A separate statement locks the rows, so that the next statement
---           sees requests that were claimed or abandoned while the first one waited.
-create or replace function rowlease.cancel(p_request_ids bigint[])
+--           its lease runs out.
+create or replace function rowlease_internal.cancel_requests(p_request_ids bigint[])
 returns table (request_id bigint, outcome text)
-language plpgsql security definer
+language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
@@ -24,11 +22,6 @@ declare
   v_queues text[];
   v_groups text[];
 begin
-  perform rowlease_internal.bring_in_named(p_request_ids);
-  perform from (select distinct u.id from unnest(p_request_ids) as u(id)) g
-    join rowlease.queue q on q.request_id = any(array[g.id])
-   order by g.id
-     for update of q;
   with asked as (
     update rowlease.queue q set cancel_requested = true
      where q.request_id = any(p_request_ids) and q.locked_by is not null
