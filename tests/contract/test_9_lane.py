@@ -776,3 +776,19 @@ def test_a_claim_reads_the_lane_only_while_a_load_is_in_it(store: PostgresSessio
     store.promote("x", run, 1)
     cost = store.measured(store.claim)
     assert "lane_part_pkey" in cost.pages
+
+
+@pytest.mark.parametrize("limit", [{}, {"max_in_flight": 100}], ids=["plain", "limited"])
+def test_a_promote_that_commits_after_the_maximum_was_lowered_loses_no_request(
+    limit: dict[str, int], store: PostgresSession, another: Another
+) -> None:
+    store.configure_queue("default", **limit)
+    run = store.begun("x")
+    store.lay("x", run, named("a", "b", priority=9))
+    store.begin()
+    store.promote("x", run, 2)
+    other = another()
+    other.configure_queue("default", max_priority=3)
+    store.commit()
+    assert all_claimed(other) == ["a", "b"]
+    checks(other)
