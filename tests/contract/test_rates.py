@@ -230,9 +230,28 @@ def test_a_clock_that_is_set_back_permits_no_more_starts(store: Session, clock: 
     assert len(claimed(store)) == 3
 
 
+@pytest.mark.parametrize("rate", ["1/9999d", "9999999/9999999h"])
+def test_the_longest_period_permits_claims(store: Session, rate: str) -> None:
+    store.configure_queue("default", rate=rate, group_rate=rate)
+    store.put(2, group_key="g")
+    assert len(claimed(store)) == 1
+
+
 @pytest.mark.parametrize(
     "rate",
-    ["", "0/1m", "5", "5/m", "5/1w", "1.5/1s", "-1/1m", "5/0s", "1/1m; drop", "9999999999/1s"],
+    [
+        "",
+        "0/1m",
+        "5",
+        "5/m",
+        "5/1w",
+        "1.5/1s",
+        "-1/1m",
+        "5/0s",
+        "1/1m; drop",
+        "9999999999/1s",
+        "1/10000d",
+    ],
 )
 def test_a_rate_that_cannot_be_read_is_refused(store: Session, rate: str) -> None:
     with pytest.raises(InvalidRequest, match="out of range"):
