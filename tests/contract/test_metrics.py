@@ -138,6 +138,16 @@ def test_the_server_is_measured(store: Session, another: Callable[[], Session]) 
     assert 1 <= found["connections"] <= found["max_connections"]
 
 
+@pytest.mark.only_on("postgresql", why="SQL Server counts others by VIEW SERVER STATE alone")
+def test_a_reader_counts_the_connections_of_all_users(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    others = [another() for _ in range(3)]
+    with store.acting_as("reader"):
+        found = {one.metric: one.value for one in store.metrics_server()}
+    assert found["connections"] > len(others)
+
+
 @pytest.mark.only_on("postgresql", why="SQL Server shows transactions by VIEW SERVER STATE alone")
 def test_an_open_snapshot_ages_the_horizon(store: Session, another: Callable[[], Session]) -> None:
     dba = another()

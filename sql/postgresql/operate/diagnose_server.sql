@@ -39,19 +39,17 @@ as $$
   union all
   select 'connections', u.name,
          format('%s has %s of %s connections in use', u.name, u.used, u.allowed), u.action
-    from (select 'the server' as name, count(*) filter (where a.backend_type = 'client backend') as used,
+    from (select 'the server' as name, sum(b.numbackends) as used,
                  current_setting('max_connections')::integer
                  - current_setting('superuser_reserved_connections')::integer as allowed,
                  'close sessions, put a pooler between, or raise max_connections' as action
-            from pg_stat_activity a
+            from pg_stat_database b
           union all
-          select 'the database', count(a.pid), d.datconnlimit,
+          select 'the database', b.numbackends, d.datconnlimit,
                  format('close sessions, or raise the limit: alter database %I connection limit NUMBER',
                         d.datname)
-            from pg_database d
-            left join pg_stat_activity a on a.datid = d.oid and a.backend_type = 'client backend'
-           where d.datname = current_database() and d.datconnlimit > 0
-           group by d.datname, d.datconnlimit) u
+            from pg_database d join pg_stat_database b on b.datid = d.oid
+           where d.datname = current_database() and d.datconnlimit > 0) u
    where u.used >= 0.9 * u.allowed
   union all
   select 'encoding', current_database(),

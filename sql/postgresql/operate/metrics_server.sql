@@ -5,8 +5,8 @@
 -- errors:   none
 -- locks:    none
 -- why:      it runs with the rights of its caller, as diagnose_sessions: the age of the horizon counts
---           transactions of other users only for a member of pg_read_all_stats. It reads the server's
---           statistics and no table of rowlease.
+--           transactions of other users only for a member of pg_read_all_stats. Every user may see how
+--           many connections each database has. It reads the server's statistics and no table of rowlease.
 create or replace function rowlease.metrics_server()
 returns table (metric text, subject text, value double precision)
 language sql volatile
@@ -17,8 +17,7 @@ as $$
     join pg_class c on c.oid = t.relid
    where t.schemaname = 'rowlease' and not c.relispartition
   union all
-  select 'connections', '', count(*)::double precision
-    from pg_stat_activity a where a.backend_type = 'client backend'
+  select 'connections', '', sum(d.numbackends)::double precision from pg_stat_database d
   union all
   select 'max_connections', '', current_setting('max_connections')::double precision
   union all
