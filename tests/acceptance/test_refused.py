@@ -15,12 +15,14 @@ import psycopg
 import pytest
 
 from rowlease.context import current
+from rowlease.errors import Snooze
 from rowlease.events import (
     Failed,
     Finished,
     OutcomeRefused,
     ProgressKept,
     ScheduleFired,
+    Snoozed,
     StoreLost,
     StoreRecovered,
     WorkerIdle,
@@ -54,6 +56,8 @@ def deep() -> object:
 def euro(do: str) -> str:
     if do == "raise":
         raise ValueError("5 €")
+    if do == "snooze":
+        raise Snooze(timedelta(hours=1), "5 €")
     return "5 €"
 
 
@@ -145,6 +149,15 @@ def test_a_character_that_the_encoding_lacks_fails_only_its_own_request(latin1: 
         )
     assert found[returned].startswith("the database refused the result: a string has a character")
     assert found[raised] == "ValueError: 5 \\u20ac"
+
+
+def test_a_reason_of_a_snooze_that_the_encoding_lacks_is_kept_escaped(latin1: str) -> None:
+    with closing(open_store(latin1)) as store, psycopg.connect(latin1, autocommit=True) as look:
+        put(store, ("euro", '{"do": "snooze"}'))
+        with working(store, TASKS) as (_, emitted):
+            emitted.first(Snoozed)
+        reasons = look.execute("select outcome, error from rowlease.attempt").fetchall()
+    assert reasons == [("snoozed", "5 \\u20ac")]
 
 
 @pytest.mark.parametrize(

@@ -197,11 +197,16 @@ class Exchanger:
         self._delivered.declined(declined, answers, dead)
 
     def _snooze(self, snoozed: Sequence[SnoozedRequest]) -> None:
-        answers = self._store_with_timeout().snooze(
-            [one.lease.request for one in snoozed],
-            [one.snoozed.after for one in snoozed],
-            [one.snoozed.reason for one in snoozed],
-        )
+        requests = [one.lease.request for one in snoozed]
+        delays = [one.snoozed.after for one in snoozed]
+        reasons = [one.snoozed.reason for one in snoozed]
+        try:
+            answers = self._store_with_timeout().snooze(requests, delays, reasons)
+        except Exception as error:
+            if not is_caused_by_data(error):
+                raise
+            reasons = [ascii_only(reason) for reason in reasons]
+            answers = self._store_with_timeout().snooze(requests, delays, reasons)
         self._delivered.snoozed(snoozed, answers)
 
     def _store_with_timeout(self) -> Consuming:
