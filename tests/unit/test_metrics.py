@@ -89,7 +89,7 @@ def samples(text: str) -> Samples:
 
 def counted() -> Tally:
     events = Events()
-    tally = count_events(events)
+    tally = count_events(events, {"send", "print"})
     for event in EVENTS:
         events.emit(event)
     return tally
@@ -164,6 +164,15 @@ def test_a_duration_is_counted_in_the_bucket_of_its_limit() -> None:
     assert found[bucket, ("k", "+Inf", "q")] == 4
 
 
+def test_a_kind_that_the_worker_does_not_know_gets_no_series() -> None:
+    events = Events()
+    tally = count_events(events, {"send"})
+    events.emit(Claimed((REQUEST._replace(kind="made up"),)))
+    found = exposed(tally)
+    assert found["rowlease_worker_claimed_requests_total", ("mail",)] == 1
+    assert not [labels for _, labels in found if "made up" in labels]
+
+
 def test_tallies_are_added_up() -> None:
     total = Tally()
     for _ in range(3):
@@ -197,6 +206,30 @@ def test_a_supervisor_keeps_the_counts_of_workers_that_have_ended() -> None:
     )
     run.run()
     check(exposed(run.tally()), times=2)
+
+
+def test_a_scrape_counts_a_worker_while_it_is_being_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tally = json.dumps({"tally": counted().as_json()})
+    code = f"import os, sys; os.write(int(sys.argv[1]), {tally.encode()!r} + b'\\n')"
+    run = Supervisor(
+        [sys.executable, "-S", "-c", code, "{}"],
+        1,
+        Events(),
+        grace=timedelta(seconds=5),
+        burst=True,
+    )
+    scraped = list[Samples]()
+    close = SupervisorEnd.close
+
+    def scrape_and_close(end: SupervisorEnd) -> None:
+        scraped.append(exposed(run.tally()))
+        close(end)
+
+    monkeypatch.setattr(SupervisorEnd, "close", scrape_and_close)
+    run.run()
+    check(scraped[0])
 
 
 # -- the port ----------------------------------------------------------------------------------
@@ -312,6 +345,13 @@ def test_a_database_is_described(clock: list[float]) -> None:
         ("dead_rows", ("queue",), 5),
     ]:
         assert found[f"rowlease_{name}", labels] == value, name
+
+
+def test_metrics_of_a_later_release_are_left_out(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Database, "metrics_server", lambda _: [Metric("new", "x", 1)])
+    assert scraped(DatabaseMetrics(cast("Reading", Database())))["rowlease_up", ()] == 1
 
 
 def test_scrapes_within_the_cache_time_read_the_database_once(clock: list[float]) -> None:

@@ -200,8 +200,8 @@ def run_alone(
     outlets, interval = outlets_of(health_file)
     events = Events()
     log_to(events)
-    tally = count_events(events) if health else Tally()
     with open_worker(tasks, dsn, settings, events) as worker:
+        tally = count_events(events, worker.kinds) if health else Tally()
         report, changed = worker.health.report, worker.health.changed
         with (
             health_probes(health, report, lambda: tally),
@@ -228,8 +228,8 @@ def run_supervised(
     # Handle SIGQUIT before anything else: without a handler, the signal would end the process.
     events = Events()
     log_to(events)
-    tally = count_events(events) if is_counted else None
     with stacks_on_sigquit(lambda: None), open_worker(tasks, dsn, settings, events) as worker:
+        tally = count_events(events, worker.kinds) if is_counted else None
         channel = WorkerEnd(fd, worker.stop, tally)
         with HealthReporter(worker.health.report, [channel], worker.health.changed):
             channel.summary(worker.run())

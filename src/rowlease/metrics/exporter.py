@@ -137,7 +137,8 @@ class DatabaseMetrics:
         add_depths(gauges["rowlease_requests"], depths, names)
         add_workers(gauges, workers, names)
         for metric, subject, value in found:
-            gauges[f"rowlease_{metric}"].add_metric((subject,) if subject else (), value)
+            if gauge := gauges.get(f"rowlease_{metric}"):  # a later release may return more metrics
+                gauge.add_metric((subject,) if subject else (), value)
         return [*gauges.values(), *counters.values()]
 
 

@@ -121,6 +121,11 @@ class Worker:
             **settings.keywords(),
         )
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its tasks."""
+        return frozenset(self._tasks)
+
     def stop(self) -> None:
         """Drain: claim no more, let running tasks finish within the grace time, abandon the rest.
 

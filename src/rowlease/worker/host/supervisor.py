@@ -9,6 +9,7 @@ from __future__ import annotations
 import selectors
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -77,6 +78,8 @@ class Supervisor:
         self._stepped_at = now()
         self._summaries: list[Summary] = []
         self._tally = count_events(events)
+        #: Held while the counts of a worker that has ended move from its channel to `_tally`.
+        self._counting = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self.num_restarts = 0
         self.exit_code = 0
@@ -107,11 +110,11 @@ class Supervisor:
     def tally(self) -> Tally:
         """What all workers have counted, and what this process has. Safe from any thread."""
         total = Tally()
-        total.add(self._tally.as_json())
-        for worker in self._workers:
-            channel = worker.channel
-            if channel and channel.tally:
-                total.add(channel.tally)
+        with self._counting:
+            total.add(self._tally.as_json())
+            for worker in self._workers:
+                if worker.channel and worker.channel.tally:
+                    total.add(worker.channel.tally)
         return total
 
     def run(self) -> Summary:
@@ -165,7 +168,7 @@ class Supervisor:
         for worker in self._workers:
             if worker.process is None or (code := worker.process.poll()) is None:
                 continue
-            channel, worker.channel = worker.channel, None
+            channel = worker.channel
             assert channel is not None
             while channel.fileno() in self._selector.get_map():
                 if not channel.read():
@@ -174,8 +177,10 @@ class Supervisor:
             pid, worker.process = worker.process.pid, None
             if channel.summary:
                 self._summaries.append(channel.summary)
-            if channel.tally:
-                self._tally.add(channel.tally)
+            with self._counting:
+                worker.channel = None
+                if channel.tally:
+                    self._tally.add(channel.tally)
             self._ended(worker, pid, code)
 
     def _ended(self, worker: SupervisedWorker, pid: int, code: int) -> None:
