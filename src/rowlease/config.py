@@ -126,7 +126,10 @@ def _own(file: Path, found: dict[str, Any]) -> dict[str, Any] | None:
     if file.name != PROJECT_FILE:
         return found
     tool = found.get("tool", {})
-    return tool.get("rowlease") if isinstance(tool, dict) else None
+    own = tool.get("rowlease") if isinstance(tool, dict) else None
+    if not isinstance(own, dict | None):
+        raise ConfigError(f"tool.rowlease in {file} is {own!r}; it must be a table: [tool.rowlease]")
+    return own
 
 
 def _checked(file: Path, values: dict[str, Any]) -> Settings:

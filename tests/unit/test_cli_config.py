@@ -87,6 +87,12 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(
     assert seen == [used]
 
 
+def test_settings_of_a_pyproject_that_are_no_table_are_refused(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool]\nrowlease = 5\n")
+    with pytest.raises(ConfigError, match=r"tool\.rowlease in .* is 5; it must be a table"):
+        configured_dsn()
+
+
 def test_the_table_of_a_pyproject_above_is_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

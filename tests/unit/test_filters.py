@@ -171,3 +171,11 @@ def test_a_text_and_typed_values_are_one_filter() -> None:
     assert combined(None, {"kind": "b"}) == {"kind": "b"}
     with pytest.raises(InvalidRequest, match="the text and the argument queue limit the same"):
         combined("queue:a", {"queue": "b"})
+
+
+@pytest.mark.parametrize(
+    "text", ["since:0001-01-01T00:00+14:00", "until:9999-12-31T23:59-10:00"]
+)
+def test_a_time_that_is_outside_the_calendar_in_utc_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="in UTC it is outside the calendar"):
+        to_json(parse(text))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, Unpack, cast
 
 from rowlease.errors import InvalidRequest
-from rowlease.filters.filter import Filter
+from rowlease.filters.filter import Filter, in_utc
 from rowlease.filters.language import combined
 from rowlease.model import Outcome, Step, Touched, check_type
 from rowlease.store import Store
@@ -119,10 +119,7 @@ class Requests:
         if delay is not None:
             arguments["delay_ms"] = max(0, round(delay / timedelta(milliseconds=1)))
         if due_time is not None:
-            if due_time.tzinfo is None:
-                raise InvalidRequest(f"due_time is {due_time}; it must have a time zone")
-            utc = due_time.astimezone(UTC).replace(tzinfo=None)
-            arguments["due_time"] = f"{utc.isoformat()}Z"
+            arguments["due_time"] = in_utc("due_time", due_time)
         return self._operate("reschedule", arguments, text, given)
 
     def break_leases(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:

@@ -87,9 +87,7 @@ def to_json(given: Filter) -> str:
         check_type(name, found.get(name), rule)
     for name in ("since", "until"):
         if time := found.get(name):
-            if time.tzinfo is None:
-                raise InvalidRequest(f"{name} is {time}; it must have a time zone")
-            found[name] = f"{time.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
+            found[name] = in_utc(name, time)
     for name in ("min_age", "max_age"):
         if (age := found.pop(name, None)) is not None:
             found[f"{name}_ms"] = round(age / timedelta(milliseconds=1))
@@ -104,6 +102,20 @@ def to_json(given: Filter) -> str:
         if isinstance(value, str) and not STORABLE.fullmatch(value):
             raise InvalidRequest(f"{name} has a character that no database stores")
     return json.dumps(found, ensure_ascii=False)
+
+
+def in_utc(name: str, time: datetime) -> str:
+    """The time in UTC, as the routines take it.
+
+    Raises:
+        InvalidRequest: it has no time zone, or is outside the calendar in UTC.
+    """
+    if time.tzinfo is None:
+        raise InvalidRequest(f"{name} is {time}; it must have a time zone")
+    try:
+        return f"{time.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
+    except OverflowError:
+        raise InvalidRequest(f"{name} is {time}; in UTC it is outside the calendar") from None
 
 
 def statuses(given: str | Sequence[str]) -> list[str]:
