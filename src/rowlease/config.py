@@ -128,7 +128,9 @@ def _own(file: Path, found: dict[str, Any]) -> dict[str, Any] | None:
     tool = found.get("tool", {})
     own = tool.get("rowlease") if isinstance(tool, dict) else None
     if not isinstance(own, dict | None):
-        raise ConfigError(f"tool.rowlease in {file} is {own!r}; it must be a table: [tool.rowlease]")
+        raise ConfigError(
+            f"tool.rowlease in {file} is {own!r}; it must be a table: [tool.rowlease]"
+        )
     return own
 
 

@@ -173,9 +173,7 @@ def test_a_text_and_typed_values_are_one_filter() -> None:
         combined("queue:a", {"queue": "b"})
 
 
-@pytest.mark.parametrize(
-    "text", ["since:0001-01-01T00:00+14:00", "until:9999-12-31T23:59-10:00"]
-)
+@pytest.mark.parametrize("text", ["since:0001-01-01T00:00+14:00", "until:9999-12-31T23:59-10:00"])
 def test_a_time_that_is_outside_the_calendar_in_utc_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="in UTC it is outside the calendar"):
         to_json(parse(text))
