@@ -10,16 +10,19 @@ UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def duration(text: str) -> timedelta:
-    """Parse a duration: `250ms`, `30s`, `5m`, `1h` or `7d`. A number alone is seconds.
+    """Parse a duration: `250ms`, `30s`, `5m`, `1h` or `7d`. Only 0 needs no unit.
 
     Raises:
         ValueError: the text is not a duration.
     """
     number, unit = re.fullmatch(r"([0-9.]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     try:
-        return timedelta(seconds=float(number) * UNITS[unit or "s"])
+        found = timedelta(seconds=float(number) * UNITS[unit or "s"])
     except (ValueError, KeyError, OverflowError):
         raise ValueError(f"{text!r} is not a duration; write 250ms, 30s, 1h or 7d") from None
+    if found and not unit:
+        raise ValueError(f"{text!r} has no unit; write {text}s, {text}m, {text}h or {text}d")
+    return found
 
 
 def written(seconds: float | None) -> str:

@@ -118,7 +118,7 @@ def test_the_table_of_a_pyproject_above_is_found(
     [
         ("[worker\n", "is not valid TOML"),
         ("[worker]\nconcurency = 3\n", "worker.concurency .* did you mean concurrency"),
-        ("[workers]\n", "workers .* did you mean worker"),
+        ("[workr]\n", "workr .* did you mean worker"),
         ("[requests.lists]\n", "requests.lists .* did you mean list"),
         ("worker = 3\n", r"worker .* must be a table: \[worker\]"),
         ("[worker]\nburst = 1\n", "worker.burst .* it must be true or false"),

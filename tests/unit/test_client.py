@@ -79,6 +79,17 @@ def test_any_mapping_is_an_object(payload: Any) -> None:
     assert encode(payload) == '{"a":1}'
 
 
+def test_a_payload_may_be_nested_500_levels_deep() -> None:
+    """The object of the arguments is the first level. Brackets in texts do not count."""
+
+    def levels(number: int) -> Any:
+        return [levels(number - 1)] if number else '[{\\"[' * 300
+
+    untyped_request("deep", {"a": levels(499), "b": [[] for _ in range(1000)]})
+    with pytest.raises(InvalidRequest, match="nested more than 500 levels deep"):
+        untyped_request("deep", {"a": levels(500)})
+
+
 @pytest.mark.parametrize(
     "payload",
     [

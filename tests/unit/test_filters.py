@@ -41,7 +41,7 @@ def resize(image: str) -> None: ...
         ("priority>=5 priority<9", {"min_priority": 5, "max_priority": 8}),
         ("priority>5 priority<=9", {"min_priority": 6, "max_priority": 9}),
         ("age>1h", {"min_age": timedelta(hours=1)}),
-        ("age>=90 age<2d", {"min_age": timedelta(seconds=90), "max_age": timedelta(days=2)}),
+        ("age>=90s age<2d", {"min_age": timedelta(seconds=90), "max_age": timedelta(days=2)}),
         ("since:2026-11-22T18:00", {"since": datetime(2026, 11, 22, 18, tzinfo=UTC)}),
         (
             "until:2026-11-22T18:00+01:00",
@@ -68,6 +68,7 @@ def test_a_text_means_a_filter(text: str, filters: Filter) -> None:
         ("queue>a", "queue>", "write queue:VALUE"),
         ("age:1h", "age:", "write age>=VALUE or age>VALUE or age<=VALUE or age<VALUE"),
         ("age>soon", "soon", "'soon' is not a duration; write 250ms, 30s, 1h or 7d"),
+        ("age>90", "90", "'90' has no unit; write 90s, 90m, 90h or 90d"),
         ("since:soon", "soon", "'soon' is not a time; write 2026-11-22T18:00 (UTC)"),
         ("priority>x", "x", "'x' is not a whole number"),
         ("id:1,-2", "1,-2", "'-2' is not a whole number"),

@@ -112,7 +112,7 @@ class Prepared:
 
     def list_loads(self, limit: int) -> list[LoadState]:
         numbers = (100, 60, 0, 0, 0, 1500)
-        return [LoadState("flights", "images", "Staging", "spark", *numbers, AT, AT, None, 70)]
+        return [LoadState("flights", "images", "Staging", "spark", *numbers, AT, AT, None, 70, 1)]
 
 
 class Typed(Keys):

@@ -4,7 +4,7 @@
 --           num_staged bigint, num_enqueued bigint, num_duplicates bigint, num_clamped bigint,
 --           rows_per_second bigint, started_time timestamptz, reported_time timestamptz,
 --           promoted_time timestamptz, silent_seconds bigint (since its run last reported progress;
---           null: it is promoted)
+--           null: it is promoted), run_number bigint
 -- errors:   none
 -- locks:    none
 -- why:      it returns the rows of the view loads, and reads no row of a load.
@@ -19,6 +19,6 @@ select top (@p_limit)
        l.NumDuplicates as num_duplicates, l.NumClamped as num_clamped,
        cast(l.RowsPerSecond as bigint) as rows_per_second, l.StartedTime as started_time,
        l.ReportedTime as reported_time, l.PromotedTime as promoted_time,
-       l.SilentSeconds as silent_seconds
+       l.SilentSeconds as silent_seconds, l.RunNumber as run_number
   from rowlease.Loads as l
  order by l.StartedTime desc, l.LoadId;

@@ -10,13 +10,16 @@ from typing import NoReturn
 
 import click
 
+from rowlease.cli.change_requests import CHANGES
 from rowlease.cli.config import config, defaults, name_variables, place_of_error
 from rowlease.cli.dashboard import dashboard
+from rowlease.cli.declared_queues import apply
 from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
 from rowlease.cli.doctor import doctor
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.exporter import exporter
+from rowlease.cli.lists import loads, operations, workers
 from rowlease.cli.migrate import migrate
 from rowlease.cli.psql import psql, url
 from rowlease.cli.queue import queue
@@ -49,22 +52,11 @@ def cli(context: click.Context) -> None:
     Without any set-up:
       rowlease demo --rows 20000
     With your own tasks:
-      rowlease migrate                          create or update the tables
-      rowlease queue create images              create, set, list, pause or delete queues
-      rowlease enqueue resize --payload '{"image": "a.png"}'
-      rowlease spark-enqueue resize --input a.parquet --format parquet
-      rowlease worker myapp.tasks               lease requests and run them
-      rowlease depth                            count requests that wait, run or have failed
-      rowlease requests list                    find requests; `requests show` shows one
-      rowlease top                              show queues and workers live
-      rowlease dashboard                        show the same and more in a browser
-      rowlease doctor                           find what is wrong, with an action for each
-      rowlease exporter                         serve metrics of the database to Prometheus
-      rowlease report                           report throughput, waits and failures
-      rowlease schedule list                    list schedules and their next firings
-      rowlease psql                             open the database in psql
-      rowlease url                              print the URL of the database
-      rowlease config show                      show settings, and where they come from
+      rowlease migrate
+      rowlease queue create images capacity=1000
+      rowlease enqueue resize --queue images --payload '{"image": "a.png"}'
+      rowlease worker myapp.tasks --burst
+      rowlease requests list 'queue:images status:failed'
     """
     context.default_map = defaults(cli)
 
@@ -77,6 +69,9 @@ for command in (
     worker,
     depth,
     requests,
+    loads,
+    workers,
+    operations,
     top,
     dashboard,
     report,
@@ -89,6 +84,9 @@ for command in (
     config,
 ):
     cli.add_command(command)
+queue.add_command(apply)
+for change in CHANGES:
+    requests.add_command(change)
 name_variables(cli)
 
 

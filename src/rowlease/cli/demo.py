@@ -43,7 +43,9 @@ def demo(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Run Spark, the queue and workers on real data, and compare every row.
+    """Run Spark, the queue and workers on real data.
+
+    Spark reads the results back, and compares every row.
 
     Spark makes a request of each flight of a public data set, with a higher priority for a longer
     delay, and enqueues the requests through JDBC. Workers run the requests. Then Spark reads the

@@ -6,13 +6,21 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import BinaryIO
 
 import click
 
-from rowlease.cli.options import dsn_option, duration, header_option, json_option, show_json
+from rowlease.cli.options import (
+    TIME,
+    dsn_option,
+    duration,
+    header_option,
+    json_option,
+    show_json,
+    time_of,
+)
 from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 
 
@@ -28,6 +36,7 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 @click.option("--queue", default="default", show_default=True)
 @click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
 @click.option("--delay", type=duration, help="The time until the request may run: 30s, 5m, 1h.")
+@click.option("--at", "due_time", callback=time_of, help=f"The time from which it may run: {TIME}.")
 @click.option("--dedup-key", help="A key that at most one live request of the queue may have.")
 @click.option("--group-key", help="Requests of a group run one at a time, in order.")
 @click.option(
@@ -35,6 +44,10 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
     type=click.IntRange(1, 10**6),
     help="The maximum number of attempts. Default: the queue's setting.",
 )
+@click.option(
+    "--retry-base", type=duration, help="The first back-off. Default: the queue's setting."
+)
+@click.option("--wait", type=duration, help="The time to wait for room, if the queue is full.")
 @click.option(
     "--receipt",
     metavar="TEXT",
@@ -51,9 +64,12 @@ def enqueue(
     queue: str,
     priority: int,
     delay: timedelta | None,
+    due_time: datetime | None,
     dedup_key: str | None,
     group_key: str | None,
     max_attempts: int | None,
+    retry_base: timedelta | None,
+    wait: timedelta | None,
     receipt: str | None,
     headers: dict[str, str],
     dsn: str | None,
@@ -69,9 +85,11 @@ def enqueue(
         queue=queue,
         priority=priority,
         delay=delay,
+        due_time=due_time,
         dedup_key=dedup_key,
         group_key=group_key,
         max_attempts=max_attempts,
+        retry_base=retry_base,
         headers=headers,
     )
     if lines is not None and (payload is not None or dedup_key):
@@ -89,7 +107,7 @@ def enqueue(
             raise InvalidRequest(f"{place}{error}; nothing was enqueued") from error
     try:
         with Client(dsn) as client:
-            answers = client.enqueue_many(requests, receipt=receipt)
+            answers = client.enqueue_many(requests, receipt=receipt, wait=wait)
     except EnqueueUnknown as error:
         raise EnqueueUnknown(
             f"it is not known whether the requests were enqueued ({error.__cause__}); run the same "

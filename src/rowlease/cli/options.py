@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +18,20 @@ def duration(text: str) -> timedelta:
     """A duration, such as `1h`, of the command line."""
     try:
         return durations.duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+#: How help texts show a time.
+TIME = "2026-11-22T18:00, in UTC"
+
+
+def time_of(_context: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:
+    """A time of the command line."""
+    from rowlease.filters.language import time
+
+    try:
+        return None if text is None else time(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -44,6 +58,16 @@ def dsn_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(
         command
+    )
+
+
+def limit_option(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 10_000),
+        default=default,
+        show_default=True,
+        help="The maximum number of rows.",
     )
 
 

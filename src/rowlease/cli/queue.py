@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -13,12 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from rowlease.cli.options import dry_run_option, dsn_option, duration, json_option, show_json
+from rowlease.cli.tables import show_rows, show_table
 
 if TYPE_CHECKING:
     from rowlease.client.queues import Change, QueueInfo, Queues
     from rowlease.queue_settings import QueueSettings
 
 COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "oldest")
+CORRECTED = ("queue_name", "priority", "counter", "was", "actual")
 
 
 def settings_of(
@@ -48,11 +48,11 @@ def queue() -> None:
 
     \b
     docs/operations.md lists all settings. Some of them:
-      capacity=1000               the maximum number of waiting requests, or none
-      max_in_flight=20            the maximum number of running requests, or none
-      max_attempts=8              failed attempts after which a request is a dead letter
-      policy=weighted             the order of claims: strict, weighted or aging
-      rate=100/1m                 the maximum number of starts in a period, or none
+      capacity=1000        the maximum number of waiting requests, or none
+      max_in_flight=20     the maximum number of running requests, or none
+      max_attempts=8       the maximum number of attempts
+      policy=weighted      the order of claims: strict, weighted or aging
+      rate=100/1m          the maximum number of starts in a period, or none
     """
 
 
@@ -119,15 +119,18 @@ def list_all(dsn: str | None, as_json: bool) -> None:
     if as_json:
         show_json(rows)
         return
-    table: list[tuple[str, ...]] = [COLUMNS]
-    for row in rows:
-        state = "paused" if row["paused"] else "open"
-        numbers = [f"{row[count]:,}" for count in COLUMNS[2:-1]]
-        table.append((row["queue_name"], state, *numbers, age(row["oldest_seconds"])))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for name, state, *cells in table:
-        line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[2:], strict=True))
-        click.echo(f"{name.ljust(widths[0])}  {state.ljust(widths[1])}  {line}")
+    show_table(
+        COLUMNS,
+        (
+            (
+                row["queue_name"],
+                "paused" if row["paused"] else "open",
+                *(row[count] for count in COLUMNS[2:-1]),
+                age(row["oldest_seconds"]),
+            )
+            for row in rows
+        ),
+    )
 
 
 @queue.command()
@@ -135,7 +138,7 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def show(name: str, dsn: str | None, as_json: bool) -> None:
-    """Show the settings of a queue, and the number of its requests in each status."""
+    """Show the settings of a queue, and its number of requests."""
     from rowlease.client.queues import shown
     from rowlease.durations import written as age
 
@@ -222,51 +225,20 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
 
 
 @queue.command()
-@click.argument("tasks")
-@dry_run_option
+@click.argument("name", required=False)
 @dsn_option
 @json_option
-def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Create or change the queues that code declares.
+def recount(name: str | None, dsn: str | None, as_json: bool) -> None:
+    """Correct counts after rows were changed by hand.
 
-    These are the queues that the module TASKS declares, and the queues of its tasks.
-
-    \b
-      images = Queue("images", capacity=1000)      in myapp/tasks.py
-      rowlease queue apply myapp.tasks
-
-    Other queues, and settings that are not declared, stay as they are. --dry-run only shows the
-    differences between the database and the code.
+    Compares the counts of the queue NAME, or of every queue, with the rows, and prints those that
+    were wrong. No request is changed, except that groups blocked by a missing request go on.
     """
-    from rowlease.tasks.loading import load_queues
+    from rowlease.client.database import connect
 
-    sys.path.insert(0, "")
-    declared = load_queues(tasks)
-    with opened(dsn) as queues:
-        changes = queues.apply(declared, dry_run=dry_run)
-    show_changes(changes, as_json, dry_run, "the queues are as the code declares them")
-
-
-def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> None:
-    """Create the missing queues of a worker, and log how the others differ from the code.
-
-    Args:
-        tasks: the module of the worker's tasks.
-        named: the queues that the worker's command names; if it names none, those of the module.
-    """
-    from rowlease.queue_settings import Queue
-    from rowlease.tasks.loading import load_queues
-
-    sys.path.insert(0, "")
-    declared = {str(queue): queue for queue in load_queues(tasks)}
-    wanted = [declared.get(name, Queue(name)) for name in named or declared]
-    logger = logging.getLogger("rowlease")
-    with opened(dsn) as queues:
-        for change in queues.create_missing(wanted):
-            if change.setting is None:
-                logger.info("%s", change)
-            else:
-                logger.warning("%s in the code; to set it, use `rowlease queue apply`", change)
+    with connect(dsn) as store:
+        rows = store.recount(name)
+    show_rows(rows, CORRECTED, as_json, "every count was right")
 
 
 def show_changes(changes: list[Change], as_json: bool, dry_run: bool, nothing: str) -> None:

@@ -64,7 +64,7 @@ def report(
     queues: tuple[str, ...], since: datetime | timedelta, until: datetime | timedelta,
     output: Path, form: str, dsn: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Report throughput, waits, runs and failures, as tables and a chart.
+    """Report throughput, waits, runs and failures.
 
     Spark reads the history and the queue. It counts the requests that were completed, cancelled or
     became dead letters between two times of the database's clock.

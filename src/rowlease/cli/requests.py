@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowlease.cli.options import dry_run_option, dsn_option, duration, json_option, show_json
+from rowlease.cli.options import dsn_option, duration, json_option, limit_option, show_json
+from rowlease.cli.tables import plain, show_rows, show_table
 
 if TYPE_CHECKING:
-    from rowlease.client.operations import Operation
     from rowlease.filters.filter import Filter
     from rowlease.model import Found, Request
     from rowlease.store import Store
 
 COLUMNS = ("request", "queue", "kind", "status", "attempts", "enqueued", "error")
+NEXT = ("place", "request_id", "kind", "priority", "due_time", "waiting_seconds")
+LEASE = ("request_id", "queue_name", "kind", "locked_by", "locked_time", "left_seconds")
+ERRORS = ("num_requests", "queue_name", "kind", "last_time", "last_request_id", "error_line")
 #: The maximum number of characters of an error in a line of the list.
 ERROR = 80
 #: The maximum number of calls for a list. Each call reads up to 10,000 requests of each table.
@@ -32,13 +33,7 @@ def requests() -> None:
 
 @requests.command("list")
 @click.argument("terms", nargs=-1, metavar="[FILTER]")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="The maximum number of requests.",
-)
+@limit_option(50)
 @click.option(
     "--after", type=int, help="Continue an earlier list: the number that its last line shows."
 )
@@ -47,7 +42,9 @@ def requests() -> None:
 def list_some(
     terms: tuple[str, ...], limit: int, after: int | None, dsn: str | None, as_json: bool
 ) -> None:
-    """List requests, the newest first: waiting, running, failed and finished requests.
+    """List or find requests, the newest first.
+
+    The list has requests that wait, run, have failed or are finished.
 
     \b
       rowlease requests list 'queue:images status:failed error:"no answer" age>1h'
@@ -60,10 +57,10 @@ def list_some(
       error:TEXT                a part of the last error, in any case
       dedup:KEY  group:KEY      the whole key
       load:ID                   the load with which it was enqueued
-      worker:ID                 the worker that has run it, or its host, or host:pid
+      worker:ID                 the worker that ran it, or its host, or host:pid
       id:4711,4712              these requests
       priority>=5  age>1h       also > < <=, and priority:5
-      since:2026-11-22T18:00    enqueued at this time (UTC) or later; until:… or earlier
+      since:2026-11-22T18:00    enqueued at this time (UTC) or later; also until:…
     """
     from rowlease.client.database import connect
     from rowlease.filters.language import parse
@@ -74,7 +71,7 @@ def list_some(
     if as_json:
         show_json({"requests": [as_data(one) for one in found.requests], "after": found.after})
         return
-    show_table(found.requests)
+    show_requests(found.requests)
     if found.after is not None:
         click.echo(f"there may be more: --after {found.after}")
 
@@ -84,7 +81,7 @@ def list_some(
 @dsn_option
 @json_option
 def show(request_id: int, dsn: str | None, as_json: bool) -> None:
-    """Show a request: its payload, its result, and the errors of its failed attempts."""
+    """Show a request, with its payload, result and errors."""
     from rowlease.client.database import connect
     from rowlease.errors import InvalidRequest
 
@@ -109,143 +106,83 @@ def show(request_id: int, dsn: str | None, as_json: bool) -> None:
             click.echo((attempt.traceback or attempt.error).rstrip())
 
 
-def changing(text: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """The options of a command that changes requests."""
-
-    def decorate(command: Callable[..., Any]) -> click.Command:
-        name = command.__name__.removesuffix("_requests")
-        for option in (
-            json_option,
-            dsn_option,
-            click.option("--resume", type=int, metavar="ID", help="Go on with this operation."),
-            click.option("--actor", help="Who does it, for the audit. Default: your login name."),
-            dry_run_option,
-            click.argument("terms", nargs=-1, metavar="[FILTER | ID...]"),
-        ):
-            command = option(command)
-        return requests.command(name, help=text)(command)
-
-    return decorate
-
-
-EXAMPLE = "The filter is that of `rowlease requests list`, in quotes, or ids."
-
-
-@changing(f"""Cancel waiting requests, and ask running ones to stop.
-
-    {EXAMPLE} Dead letters are cancelled if the filter names status:failed.""")
-def cancel_requests(**given: Any) -> None:
-    operate("cancel", "cancelled", given)
-
-
-@changing(f"""Make dead letters wait again.
-
-    {EXAMPLE} With status:complete or status:cancelled, or by their ids, finished requests are
-    enqueued again as new requests.""")
-def requeue_requests(**given: Any) -> None:
-    operate("requeue", "requeued", given)
-
-
-@changing(f"""Change the priority of waiting and running requests.
-
-    {EXAMPLE} A priority above the maximum of a queue is lowered to it.""")
-@click.option("--priority", type=click.IntRange(min=0), help="The new priority.")
-def reprioritise_requests(priority: int | None, **given: Any) -> None:
-    if priority is None and given["resume"] is None:
-        raise click.UsageError("give --priority, the new priority")
-    operate("reprioritise", "reprioritised", given, priority=priority)
-
-
-@changing(f"""Change the due time of waiting requests: to now, or as --delay or --at says.
-
-    {EXAMPLE}""")
-@click.option("--delay", type=duration, help="Due this long from now, such as 1h.")
-@click.option("--at", help="Due at this time: 2026-11-22T18:00, in UTC.")
-def reschedule_requests(delay: timedelta | None, at: str | None, **given: Any) -> None:
-    from rowlease.filters.language import time
-
-    try:
-        due_time = at and time(at)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    operate("reschedule", "rescheduled", given, delay=delay, due_time=due_time)
-
-
-@changing(f"""End the leases of running requests, so that they wait again.
-
-    {EXAMPLE} worker:ID ends all leases of a worker; worker:HOST those of a host.""")
-def break_requests(**given: Any) -> None:
-    operate("break", "ended the leases of", given)
-
-
-@changing(f"""Delete dead letters for good.
-
-    {EXAMPLE} Waiting and finished requests are deleted if the filter names their status.""")
-def purge_requests(**given: Any) -> None:
-    operate("purge", "purged", given)
-
-
-def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> None:
-    """Run an operation, and print what it has done."""
+@requests.command()
+@click.argument("request_id", type=int)
+@dsn_option
+@json_option
+def explain(request_id: int, dsn: str | None, as_json: bool) -> None:
+    """Tell why a request is not claimed."""
     from rowlease.client.database import connect
-    from rowlease.client.operations import Requests
 
-    text = chosen(given["terms"])
-    if (not text) is (given["resume"] is None):
-        raise click.UsageError("give a filter or ids, or --resume")
-    reached: list[Operation] = []
-
-    def report(operation: Operation) -> None:
-        reached[:] = [operation]
-        if operation.more:
-            click.echo(f"{operation.num_requests:,} so far", err=True)
-
-    with connect(given["dsn"]) as store:
-        method = getattr(Requests(store), "break_leases" if verb == "break" else verb)
-        try:
-            if given["resume"] is not None:
-                done = Requests(store).resume(verb, given["resume"], progress=report)
-            else:
-                actor = given["actor"] or getpass.getuser()
-                options: Any = {"dry_run": given["dry_run"], "actor": actor, "progress": report}
-                done = method(text, **options, **arguments)
-        except BaseException:
-            if reached and reached[0].operation_id:
-                click.echo(
-                    f"go on with: rowlease requests {verb} --resume {reached[0].operation_id}",
-                    err=True,
-                )
-            raise
-        if given["as_json"]:
-            show_json(done._asdict() | {"first": [one._asdict() for one in done.first]})
-            return
-        if given["dry_run"]:
-            shown = store.find_requests(ids=[one.request_id for one in done.first])
-            show_table(shown.requests)
-    show_outcome(verb, past, done, given["dry_run"])
-
-
-def chosen(terms: tuple[str, ...]) -> str:
-    """The filter of ids or terms."""
-    if terms and all(term.isdecimal() for term in terms):
-        return "id:" + ",".join(terms)
-    return " ".join(terms)
-
-
-def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
-    number = f"{done.num_requests:,} request{'' if done.num_requests == 1 else 's'}"
-    if dry_run:
-        least = "at least " if done.more else ""
-        click.echo(f"would {verb} {least}{number}; the first {len(done.first)} are listed above")
+    with connect(dsn) as store:
+        reason = store.explain(request_id)
+    if as_json:
+        show_json(reason._asdict())
     else:
-        click.echo(f"{past} {number} (operation {done.operation_id})")
-    for outcome, meaning in (
-        ("cancel_requested", "are running, and were asked to stop"),
-        ("duplicate", "were left: a live request has their dedup key"),
-        ("not_found", "were left: their payload was not kept"),
-    ):
-        if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):
-            click.echo(f"{count:,} {meaning}")
+        click.echo(f"{reason.reason}: {reason.message}")
+
+
+@requests.command()
+@click.argument("request_id", type=int)
+@click.option("--timeout", type=duration, help="The longest time to wait. Default: no limit.")
+@dsn_option
+@json_option
+def result(request_id: int, timeout: timedelta | None, dsn: str | None, as_json: bool) -> None:
+    """Wait until a request is complete, and print its result.
+
+    The exit code is 1 if it is a dead letter or cancelled, or has not finished by the timeout.
+    """
+    from rowlease.client.client import Client
+
+    with Client(dsn) as client:
+        try:
+            value = client.get(request_id).result(timeout)
+        except TimeoutError as error:
+            raise click.ClickException(str(error)) from None
+    show_json({"request_id": request_id, "result": value} if as_json else value)
+
+
+@requests.command("next")
+@click.argument("queue", default="default")
+@limit_option(20)
+@dsn_option
+@json_option
+def list_next(queue: str, limit: int, dsn: str | None, as_json: bool) -> None:
+    """List the requests that claims take next.
+
+    QUEUE is `default` if it is not given. At most 1,000 requests are listed.
+    """
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_ready(queue, limit=limit)
+    show_rows(rows, NEXT, as_json, f"no request of {queue} is ready")
+
+
+@requests.command("running")
+@limit_option(100)
+@dsn_option
+@json_option
+def list_running(limit: int, dsn: str | None, as_json: bool) -> None:
+    """List running requests, with their leases."""
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_leases(limit=limit)
+    show_rows(rows, LEASE, as_json, "no request is running")
+
+
+@requests.command("errors")
+@limit_option(100)
+@dsn_option
+@json_option
+def list_errors(limit: int, dsn: str | None, as_json: bool) -> None:
+    """List dead letters, grouped by their error."""
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_dead_letters(limit=limit)
+    show_rows(rows, ERRORS, as_json, "there is no dead letter")
 
 
 def first(store: Store, limit: int, after: int | None, filters: Filter) -> Found:
@@ -261,15 +198,11 @@ def first(store: Store, limit: int, after: int | None, filters: Filter) -> Found
     return found
 
 
-def show_table(found: list[Request]) -> None:
-    table = [COLUMNS, *map(line, found)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for cells in table:
-        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
+def show_requests(found: list[Request]) -> None:
+    show_table(COLUMNS, map(line, found))
 
 
-def line(one: Request) -> tuple[str, ...]:
+def line(one: Request) -> tuple[Any, ...]:
     """The cells of a request in the list."""
     error = (one.last_error or "").partition("\n")[0]
     return (
@@ -278,7 +211,7 @@ def line(one: Request) -> tuple[str, ...]:
         one.kind,
         one.status,
         f"{one.num_attempts}/{one.max_attempts}",
-        f"{one.requested_time:%Y-%m-%d %H:%M:%S}",
+        one.requested_time,
         error if len(error) <= ERROR else error[: ERROR - 1] + "\N{HORIZONTAL ELLIPSIS}",
     )
 
@@ -290,10 +223,3 @@ def as_data(one: Request) -> dict[str, Any]:
         data[name] = None if data[name] is None else json.loads(data[name])
     data["attempts"] = [plain(each._asdict()) for each in one.attempts]
     return plain(data)
-
-
-def plain(data: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in data.items()
-    }

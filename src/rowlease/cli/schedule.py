@@ -109,7 +109,9 @@ def add(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Create or change the schedule NAME, which enqueues the task KIND at the times of CRON.
+    """Create or change a schedule.
+
+    The schedule NAME enqueues the task KIND at the times of CRON.
 
     \b
     CRON has five fields, minute, hour, day, month and weekday:

@@ -60,7 +60,9 @@ def spark_enqueue(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Enqueue a request for the task KIND for each row of a large file: all of them, or none.
+    """Enqueue a request for each row of a file, by Spark.
+
+    KIND is the task. Either all rows are enqueued, or none.
 
     The command starts a Spark session on this machine, which needs the extra rowlease[spark]. Under
     spark-submit, the command uses the session of spark-submit; see docs/spark.md.

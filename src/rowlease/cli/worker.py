@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,12 +33,16 @@ def named_queues(
 ) -> list[str] | dict[str, int] | None:
     """The names in order; or, if a name has a weight, all names with their weights (default: 1).
 
-    None if there is no name. A queue whose name ends in = and digits must be given with a weight.
+    None if there is no name. A queue whose name has a = must be given with a weight.
     """
-    split = [re.fullmatch(r"(.+?)(?:=([0-9]+))?", one, re.DOTALL) for one in given]
-    if not any(match and match[2] for match in split):
+    if not any("=" in one for one in given):
         return list(given) or None
-    weights = {match[1]: int(match[2] or 1) for match in split if match}
+    weights: dict[str, int] = {}
+    for one in given:
+        name, sign, weight = one.rpartition("=")
+        if sign and not weight.isdecimal():
+            raise click.BadParameter(f"the weight {weight!r} of {name!r} is not from 1 to 1000")
+        weights[name or one] = int(weight) if sign else 1
     if len(weights) < len(given):
         raise click.BadParameter("a queue is given twice; give each queue once")
     return weights
@@ -159,8 +162,8 @@ def worker(
                      abandons them at once
     SIGQUIT          write the stacks of all processes to stderr, and continue
     """
+    from rowlease.cli.declared_queues import create_missing
     from rowlease.cli.logs import set_up_logging, write_behind_stderr
-    from rowlease.cli.queue import create_missing
     from rowlease.worker.settings import WorkerSettings
 
     settings = WorkerSettings(queues=queues, concurrency=concurrency, **others)

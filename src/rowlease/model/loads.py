@@ -60,3 +60,4 @@ class LoadState(NamedTuple):
     reported_time: datetime
     promoted_time: datetime | None
     silent_seconds: int | None
+    run_number: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -13,6 +15,10 @@ from rowlease.errors import ConfigError
 from rowlease.model import MAX_PAYLOAD_BYTES
 
 T = TypeVar("T")
+
+#: How deep a payload or result may be nested. Python 3.11 to 3.13 cannot read many more
+#: levels. 3.14 can, so it would write what the others cannot read.
+MAX_LEVELS = 500
 
 #: For each registered class: the function that encodes its values, and the function that decodes
 #: them. The second one also gets the annotated class, which may be a subclass.
@@ -55,12 +61,21 @@ def encode(value: Any) -> str:
             json.dumps(msgspec.to_builtins(value, enc_hook=_to_json), allow_nan=False)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from error
+    if written.count(b"[") + written.count(b"{") > MAX_LEVELS and _levels(written) > MAX_LEVELS:
+        raise ValueError(f"is not JSON: it is nested more than {MAX_LEVELS} levels deep")
     if len(written) > MAX_PAYLOAD_BYTES:
         raise ValueError(
             f"is {len(written)} bytes of JSON; the limit is {MAX_PAYLOAD_BYTES}. Store it "
             "elsewhere and use a reference"
         )
     return written.decode()
+
+
+def _levels(written: bytes) -> int:
+    """How deep lists and objects are nested in JSON text."""
+    without_strings = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", written)
+    steps = (each in b"[{" or -1 for each in re.findall(rb"[][{}]", without_strings))
+    return max(accumulate(steps), default=0)
 
 
 def decoder_of(annotation: Any) -> Callable[[str | msgspec.Raw], Any]:

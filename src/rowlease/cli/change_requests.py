@@ -1,0 +1,167 @@
+"""The commands of `rowlease requests` that change requests."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rowlease.cli.options import (
+    TIME,
+    dry_run_option,
+    dsn_option,
+    duration,
+    json_option,
+    show_json,
+    time_of,
+)
+from rowlease.cli.requests import show_requests
+
+if TYPE_CHECKING:
+    from rowlease.client.operations import Operation
+
+
+def changing(text: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """The options of a command that changes requests."""
+
+    def decorate(command: Callable[..., Any]) -> click.Command:
+        name = command.__name__.removesuffix("_requests")
+        for option in (
+            json_option,
+            dsn_option,
+            click.option("--resume", type=int, metavar="ID", help="Go on with this operation."),
+            click.option("--actor", help="Who does it, for the audit. Default: your login name."),
+            dry_run_option,
+            click.argument("terms", nargs=-1, metavar="[FILTER | ID...]"),
+        ):
+            command = option(command)
+        return click.command(name, help=text)(command)
+
+    return decorate
+
+
+EXAMPLE = "The filter is that of `rowlease requests list`, in quotes, or ids."
+
+
+@changing(f"""Cancel waiting requests, and ask running ones to stop.
+
+    {EXAMPLE} Dead letters are cancelled if the filter names status:failed.""")
+def cancel_requests(**given: Any) -> None:
+    operate("cancel", "cancelled", given)
+
+
+@changing(f"""Make dead letters wait again.
+
+    {EXAMPLE} With status:complete or status:cancelled, or by their ids, finished requests are
+    enqueued again as new requests.""")
+def requeue_requests(**given: Any) -> None:
+    operate("requeue", "requeued", given)
+
+
+@changing(f"""Change the priority of waiting and running requests.
+
+    {EXAMPLE} A priority above the maximum of a queue is lowered to it.""")
+@click.option("--priority", type=click.IntRange(min=0), help="The new priority.")
+def reprioritise_requests(priority: int | None, **given: Any) -> None:
+    if priority is None and given["resume"] is None:
+        raise click.UsageError("give --priority, the new priority")
+    operate("reprioritise", "reprioritised", given, priority=priority)
+
+
+@changing(f"""Change the due time of waiting requests.
+
+    Without --delay or --at, they are due now. {EXAMPLE}""")
+@click.option("--delay", type=duration, help="Due this long from now, such as 1h.")
+@click.option("--at", "due_time", callback=time_of, help=f"Due at this time: {TIME}.")
+def reschedule_requests(delay: timedelta | None, due_time: datetime | None, **given: Any) -> None:
+    operate("reschedule", "rescheduled", given, delay=delay, due_time=due_time)
+
+
+@changing(f"""End the leases of running requests, so that they wait again.
+
+    {EXAMPLE} worker:ID ends all leases of a worker; worker:HOST those of a host.""")
+def break_requests(**given: Any) -> None:
+    operate("break", "ended the leases of", given)
+
+
+@changing(f"""Delete dead letters for good.
+
+    {EXAMPLE} Waiting and finished requests are deleted if the filter names their status.""")
+def purge_requests(**given: Any) -> None:
+    operate("purge", "purged", given)
+
+
+def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> None:
+    """Run an operation, and print what it has done."""
+    from rowlease.client.database import connect
+    from rowlease.client.operations import Requests
+
+    text = chosen(given["terms"])
+    if (not text) is (given["resume"] is None):
+        raise click.UsageError("give a filter or ids, or --resume")
+    reached: list[Operation] = []
+
+    def report(operation: Operation) -> None:
+        reached[:] = [operation]
+        if operation.more:
+            click.echo(f"{operation.num_requests:,} so far", err=True)
+
+    with connect(given["dsn"]) as store:
+        method = getattr(Requests(store), "break_leases" if verb == "break" else verb)
+        try:
+            if given["resume"] is not None:
+                done = Requests(store).resume(verb, given["resume"], progress=report)
+            else:
+                actor = given["actor"] or getpass.getuser()
+                options: Any = {"dry_run": given["dry_run"], "actor": actor, "progress": report}
+                done = method(text, **options, **arguments)
+        except BaseException:
+            if reached and reached[0].operation_id:
+                click.echo(
+                    f"go on with: rowlease requests {verb} --resume {reached[0].operation_id}",
+                    err=True,
+                )
+            raise
+        if given["as_json"]:
+            show_json(done._asdict() | {"first": [one._asdict() for one in done.first]})
+            return
+        if given["dry_run"]:
+            shown = store.find_requests(ids=[one.request_id for one in done.first])
+            show_requests(shown.requests)
+    show_outcome(verb, past, done, given["dry_run"])
+
+
+def chosen(terms: tuple[str, ...]) -> str:
+    """The filter of ids or terms."""
+    if terms and all(term.isdecimal() for term in terms):
+        return "id:" + ",".join(terms)
+    return " ".join(terms)
+
+
+def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
+    number = f"{done.num_requests:,} request{'' if done.num_requests == 1 else 's'}"
+    if dry_run:
+        least = "at least " if done.more else ""
+        click.echo(f"would {verb} {least}{number}; the first {len(done.first)} are listed above")
+    else:
+        click.echo(f"{past} {number} (operation {done.operation_id})")
+    for outcome, meaning in (
+        ("cancel_requested", "are running, and were asked to stop"),
+        ("duplicate", "were left: a live request has their dedup key"),
+        ("not_found", "were left: their payload was not kept"),
+    ):
+        if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):
+            click.echo(f"{count:,} {meaning}")
+
+
+CHANGES = (
+    cancel_requests,
+    requeue_requests,
+    reprioritise_requests,
+    reschedule_requests,
+    break_requests,
+    purge_requests,
+)

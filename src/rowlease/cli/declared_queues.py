@@ -1,0 +1,60 @@
+"""The queues that code declares: `rowlease queue apply` and `rowlease worker --create-queues`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable
+
+import click
+
+from rowlease.cli.options import dry_run_option, dsn_option, json_option
+from rowlease.cli.queue import opened, show_changes
+
+
+@click.command()
+@click.argument("tasks")
+@dry_run_option
+@dsn_option
+@json_option
+def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+    """Create or change the queues that code declares.
+
+    These are the queues that the module TASKS declares, and the queues of its tasks.
+
+    \b
+      images = Queue("images", capacity=1000)      in myapp/tasks.py
+      rowlease queue apply myapp.tasks
+
+    Other queues, and settings that are not declared, stay as they are. --dry-run only shows the
+    differences between the database and the code.
+    """
+    from rowlease.tasks.loading import load_queues
+
+    sys.path.insert(0, "")
+    declared = load_queues(tasks)
+    with opened(dsn) as queues:
+        changes = queues.apply(declared, dry_run=dry_run)
+    show_changes(changes, as_json, dry_run, "the queues are as the code declares them")
+
+
+def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> None:
+    """Create the missing queues of a worker, and log how the others differ from the code.
+
+    Args:
+        tasks: the module of the worker's tasks.
+        named: the queues that the worker's command names; if it names none, those of the module.
+    """
+    from rowlease.queue_settings import Queue
+    from rowlease.tasks.loading import load_queues
+
+    sys.path.insert(0, "")
+    declared = {str(queue): queue for queue in load_queues(tasks)}
+    wanted = [declared.get(name, Queue(name)) for name in named or declared]
+    logger = logging.getLogger("rowlease")
+    with opened(dsn) as queues:
+        for change in queues.create_missing(wanted):
+            if change.setting is None:
+                logger.info("%s", change)
+            else:
+                logger.warning("%s in the code; to set it, use `rowlease queue apply`", change)

@@ -1,0 +1,89 @@
+"""`rowlease workers`, `rowlease operations` and `rowlease loads`."""
+
+from __future__ import annotations
+
+import click
+
+from rowlease.cli.options import dry_run_option, dsn_option, json_option, limit_option, show_json
+from rowlease.cli.tables import show_rows
+
+WORKER = ("worker_id", "queue_names", "busy", "slots", "consumer_priority", "version", "silent")
+OPERATION = ("operation_id", "started_time", "actor", "login", "verb", "filter", "num_requests")
+LOAD = ("load_id", "queue_name", "status", "num_rows", "num_staged", "run_by", "started_time")
+
+
+@click.command()
+@dsn_option
+@json_option
+def workers(dsn: str | None, as_json: bool) -> None:
+    """List workers, with their queues and slots."""
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_workers()
+    show_rows(rows, WORKER, as_json, "no worker is registered; see `rowlease worker --help`")
+
+
+@click.command()
+@limit_option(100)
+@dsn_option
+@json_option
+def operations(limit: int, dsn: str | None, as_json: bool) -> None:
+    """List what operators have changed, and who did it.
+
+    The list has the changes of requests by `rowlease requests`, and those of queues, for 90 days.
+    """
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_operations(limit=limit)
+    show_rows(rows, (*OPERATION, "status"), as_json, "no operator has changed anything")
+
+
+@click.group()
+def loads() -> None:
+    """List loads from Spark, or discard one."""
+
+
+@loads.command("list")
+@limit_option(100)
+@dsn_option
+@json_option
+def list_loads(limit: int, dsn: str | None, as_json: bool) -> None:
+    """List loads, the newest first."""
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_loads(limit=limit)
+    show_rows(rows, LOAD, as_json, "there is no load; see `rowlease spark-enqueue --help`")
+
+
+@loads.command()
+@click.argument("load_id")
+@dry_run_option
+@dsn_option
+@json_option
+def discard(load_id: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+    """Delete the staged rows of a load that will not be promoted.
+
+    Requests of a promoted load are not touched: `rowlease requests cancel load:ID` cancels those.
+    """
+    from rowlease.client.database import connect
+    from rowlease.errors import InvalidRequest
+
+    with connect(dsn) as store:
+        found = {load.load_id: load for load in store.list_loads(limit=2**31 - 1)}.get(load_id)
+        if found is None:
+            raise InvalidRequest(f"there is no load {load_id!r}; `rowlease loads list` lists them")
+        if found.status == "Promoted":
+            raise InvalidRequest(
+                f"the load {load_id!r} is promoted, so its rows are requests; "
+                f"`rowlease requests cancel load:{load_id}` cancels them"
+            )
+        count = found.num_staged if dry_run else store.discard_staged(load_id, found.run_number, [])
+    if as_json:
+        show_json({"load_id": load_id, "num_discarded": count, "dry_run": dry_run})
+    else:
+        rows = f"{count:,} staged row{'' if count == 1 else 's'}"
+        word = "would discard" if dry_run else "discarded"
+        click.echo(f"load {load_id}: {word} {rows}")

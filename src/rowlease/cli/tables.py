@@ -1,0 +1,91 @@
+"""How commands print rows: as a table for people, as JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import click
+
+from rowlease.cli.options import show_json
+from rowlease.durations import written
+
+
+def show_rows(
+    rows: Sequence[NamedTuple], columns: Sequence[str], as_json: bool, nothing: str
+) -> None:
+    """Print the rows of a list that the database has made.
+
+    Args:
+        columns: the fields that the table has; JSON has all.
+        nothing: the sentence for an empty list.
+    """
+    if as_json:
+        show_json([plain(row._asdict()) for row in rows])
+    elif not rows:
+        click.echo(nothing)
+    else:
+        header = [name.removesuffix("_name").replace("_", " ") for name in columns]
+        show_table(
+            header,
+            [
+                [
+                    str(getattr(row, name)) if name.endswith("_id") else getattr(row, name)
+                    for name in columns
+                ]
+                for row in rows
+            ],
+        )
+
+
+def show_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows under a header. Columns of numbers are aligned at the right."""
+    found = list(rows)
+    numbers = [bool(found) and all(map(is_number, column)) for column in zip(*found, strict=True)]
+    table = [list(header), *([shown(cell) for cell in row] for row in found)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    right = numbers or [False] * len(widths)
+    for cells in table:
+        padded = (
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(cells, widths, right, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())
+
+
+def is_number(cell: Any) -> bool:
+    return cell is None or isinstance(cell, int | float)
+
+
+def shown(cell: Any) -> str:
+    """A cell as text, without characters that would control the terminal."""
+    match cell:
+        case None:
+            return "-"
+        case int() | float():
+            return f"{cell:,}"
+        case datetime():
+            return f"{cell.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        case timedelta():
+            return written(cell.total_seconds())
+        case tuple():
+            return ", ".join(map(shown, cell))
+    return "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in str(cell))
+
+
+def plain(data: dict[str, Any]) -> dict[str, Any]:
+    """A row for JSON: times are ISO 8601, and durations have a name in _seconds."""
+    return {
+        f"{name}_seconds" if isinstance(value, timedelta) else name: _plain(value)
+        for name, value in data.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+    return value
