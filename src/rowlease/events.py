@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rowlease.model import LeasedRequest, Outcome
@@ -313,32 +312,6 @@ class NotificationsLost(Event):
 
 Subscriber = Callable[[Event], object]
 
-#: Log levels of events. An event that is not listed has the level DEBUG.
-LEVELS: dict[type[Event], int] = {
-    QueueLeftOut: logging.WARNING,
-    WorkerStarted: logging.INFO,
-    WorkerStopping: logging.INFO,
-    WorkerStopped: logging.INFO,
-    Failed: logging.WARNING,
-    LeaseLost: logging.WARNING,
-    KindUnknown: logging.WARNING,
-    Disowned: logging.WARNING,
-    OutcomeRefused: logging.WARNING,
-    RenewalsLost: logging.WARNING,
-    RenewalsRecovered: logging.INFO,
-    ChildDied: logging.WARNING,
-    WorkerSpawned: logging.INFO,
-    WorkerDied: logging.WARNING,
-    SupervisorStopping: logging.INFO,
-    StoreLost: logging.WARNING,
-    CallStuck: logging.WARNING,
-    CallAnswered: logging.INFO,
-    ScheduleNotFired: logging.WARNING,
-    NotificationsLost: logging.WARNING,
-    HousekeepingRefused: logging.WARNING,
-    StoreRecovered: logging.INFO,
-}
-
 
 class Events:
     """Passes events to subscribers.
@@ -372,48 +345,3 @@ class Events:
                 subscriber(event)
             except Exception:
                 logger.exception("a subscriber to %s failed", type(event).__name__)
-
-
-def log_to(events: Events) -> None:
-    """Write events to the logger `rowlease`, each as a line `event key=value ...`.
-
-    Payloads are not written. The fields are also attributes of the log record, for formatters that
-    write JSON. If the logger does not log DEBUG at the time of this call, events with the level
-    DEBUG are not subscribed to.
-    """
-    everything = logger.isEnabledFor(logging.DEBUG)
-    events.subscribe(log, *([] if everything else LEVELS))
-
-
-def log(event: Event) -> None:
-    """Write one event to the logger `rowlease`."""
-    name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(event).__name__).lower()
-    shown = dict(
-        pair for field in fields(event) for pair in _shown(field.name, getattr(event, field.name))
-    )
-    line = " ".join([name, *(f"{key}={_quoted(key, value)}" for key, value in shown.items())])
-    extra = {"event": name.replace(" ", "_"), **shown}
-    logger.log(LEVELS.get(type(event), logging.DEBUG), "%s", line, extra=extra)
-
-
-def _quoted(key: str, value: object) -> object:
-    return repr(value) if key == "error" else value
-
-
-def _shown(name: str, value: object) -> list[tuple[str, object]]:
-    if isinstance(value, LeasedRequest):
-        return [
-            ("request_id", value.request_id),
-            ("queue_name", value.queue_name),
-            ("kind", value.kind),
-            ("attempt", value.num_attempts),
-        ]
-    if name == "requests" and isinstance(value, tuple):
-        return [("count", len(value))]
-    if name == "traceback":
-        return []
-    if name == "error" and isinstance(value, str):
-        return [(name, value.partition("\n")[0][:300])]
-    if isinstance(value, float):
-        return [(name, round(value, 6))]
-    return [(name, value)] if value is not None else []

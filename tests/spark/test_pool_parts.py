@@ -17,7 +17,7 @@ from rowlease.model import Failure
 from rowlease.spark import work
 from rowlease.spark.executor_worker import Plan, SparkDriver, places, run
 from rowlease.spark.executors import executors_of
-from rowlease.spark.job import reason
+from rowlease.spark.pool_job import reason
 from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress
 from rowlease.store import Store
 from rowlease.worker import Summary

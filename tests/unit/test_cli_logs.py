@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from rowlease.cli.logs import JsonLines, WriteBehind
-from rowlease.events import Claimed, Failed, WorkerStarted, WorkerStopping, log
+from rowlease.event_log import log
+from rowlease.events import Claimed, Failed, WorkerStarted, WorkerStopping
 from rowlease.model import LeasedRequest
 from tests.acceptance.test_stderr import fill
 

@@ -13,7 +13,7 @@ from rowlease.durations import written as duration
 from rowlease.errors import StoreError
 from rowlease.model import Depth, QueueState, WorkerState
 from rowlease.store import Store
-from rowlease.top.frame import Frame
+from rowlease.top.overview import Overview
 from rowlease.top.sample import Queue, Sampler, TopSample
 
 QUEUES = [
@@ -38,7 +38,7 @@ def shown(sample: TopSample, width: int, height: int = 30, **options: object) ->
         height=height,
         **{"force_terminal": True, **options},  # type: ignore[arg-type]
     )
-    console.print(Frame(sample, WHERE))
+    console.print(Overview(sample, WHERE))
     return file.getvalue()
 
 

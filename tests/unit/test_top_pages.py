@@ -25,9 +25,9 @@ from rowlease.model import (
     WorkerState,
 )
 from rowlease.store import Store
-from rowlease.top.frame import sparkline
 from rowlease.top.keys import Keys, keys_of
 from rowlease.top.navigation import SHOWN
+from rowlease.top.overview import sparkline
 from rowlease.top.screen import Screen
 
 AT = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)

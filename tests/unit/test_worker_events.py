@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rowlease.event_log import LEVELS, log, log_to
 from rowlease.events import (
-    LEVELS,
     Claimed,
     Event,
     Events,
@@ -16,8 +16,6 @@ from rowlease.events import (
     Renewed,
     StoreRecovered,
     WorkerStarted,
-    log,
-    log_to,
 )
 from rowlease.model import LeasedRequest
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO, cast
 
 #: The attributes that every log record has. Other attributes are the fields of an event; see
-#: `rowlease.events.log`.
+#: `rowlease.event_log.log`.
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 #: The maximum number of strings (lines of the log) that may wait while stderr is blocked.

@@ -31,7 +31,7 @@ def top(dsn: str | None, as_json: bool, once: bool) -> None:
     from rich.console import Console
 
     from rowlease.client.database import connect
-    from rowlease.top import Frame, Sampler, watch
+    from rowlease.top import Overview, Sampler, watch
 
     console = Console()
     if not (once or as_json or console.is_terminal):
@@ -42,7 +42,7 @@ def top(dsn: str | None, as_json: bool, once: bool) -> None:
             sampler.sample()
             time.sleep(APART)
             sample = sampler.sample()
-            show_json(sample.as_json()) if as_json else console.print(Frame(sample, store.where))
+            show_json(sample.as_json()) if as_json else console.print(Overview(sample, store.where))
             return
         try:
             watch(store, console)

@@ -195,7 +195,8 @@ def run_alone(
 ) -> RunResult:
     """Run one worker in this process."""
     from rowlease.cli.probes import health_probes, outlets_of
-    from rowlease.events import Events, log_to
+    from rowlease.event_log import log_to
+    from rowlease.events import Events
     from rowlease.metrics.tally import Tally
     from rowlease.metrics.worker_metrics import count_events
     from rowlease.worker.host.health_reporter import HealthReporter
@@ -222,7 +223,8 @@ def run_supervised(
     Args:
         is_counted: whether to send what the worker counts, too.
     """
-    from rowlease.events import Events, log_to
+    from rowlease.event_log import log_to
+    from rowlease.events import Events
     from rowlease.metrics.worker_metrics import count_events
     from rowlease.worker.host.channel import WorkerEnd
     from rowlease.worker.host.health_reporter import HealthReporter
@@ -249,7 +251,8 @@ def run_supervisor(
     from rowlease.cli.probes import health_probes, outlets_of
     from rowlease.client.database import connect, database
     from rowlease.config import configured_dsn
-    from rowlease.events import Events, log_to
+    from rowlease.event_log import log_to
+    from rowlease.events import Events
     from rowlease.worker.host.supervisor import Supervisor
 
     events = Events()

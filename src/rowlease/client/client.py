@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack, overload
 
 from rowlease.client.database import connect
 from rowlease.client.enqueue_call import EnqueueCall
-from rowlease.client.finding import find
+from rowlease.client.find_requests import find
 from rowlease.client.handle import Handle
 from rowlease.client.operations import Requests
 from rowlease.client.queues import Queues

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from rowlease.dashboard import samples as figures
+from rowlease.dashboard.formats import milliseconds, number, rate, span
 from rowlease.dashboard.samples import Sample
-from rowlease.dashboard.texts import milliseconds, number, rate, span
 from rowlease.theme import colour_of
 
 #: The size of the drawing, in its own units. The page stretches it.

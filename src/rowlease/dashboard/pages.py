@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
-from rowlease.client.finding import find
-from rowlease.dashboard import charts, samples, texts
+from rowlease.client.find_requests import find
+from rowlease.dashboard import charts, formats, samples
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import LARGEST, STATUSES
@@ -262,13 +262,18 @@ def _steps(found: Request) -> list[Step]:
     if found.due_time - found.requested_time > timedelta(seconds=1):
         steps.append(Step(found.due_time, "Due", "", "waiting"))
     for one in found.attempts:
-        taken = texts.span(one.ended_time - one.started_time)
+        taken = formats.span(one.ended_time - one.started_time)
         steps.append(
             Step(one.started_time, f"Attempt {one.attempt_number}", one.worker_id, "running")
         )
-        detail = f"after {taken}: {texts.first_line(one.error)}" if one.error else f"after {taken}"
+        error = f": {formats.first_line(one.error)}" if one.error else ""
         steps.append(
-            Step(one.ended_time, one.outcome.replace("_", " ").capitalize(), detail, "bad")
+            Step(
+                one.ended_time,
+                one.outcome.replace("_", " ").capitalize(),
+                f"after {taken}{error}",
+                "bad",
+            )
         )
     if found.status in ("Processing", "Complete") and found.locked_time is not None:
         steps.append(
@@ -277,7 +282,7 @@ def _steps(found: Request) -> list[Step]:
             )
         )
     if found.completion_time is not None:
-        taken = texts.span(found.completion_time - found.requested_time)
+        taken = formats.span(found.completion_time - found.requested_time)
         mark = "good" if found.status == "Complete" else "bad"
         name = "Dead letter" if found.status == "Failed" else found.status
         steps.append(Step(found.completion_time, name, f"{taken} after it was enqueued", mark))

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Message, Send
 
-from rowlease.dashboard import links, texts
+from rowlease.dashboard import formats, links
 from rowlease.dashboard.actions import ACTIONS
 from rowlease.dashboard.guard import (
     COOKIE,
@@ -60,7 +60,7 @@ def templates() -> Environment:
         "visible", "cut", "first_line", "pretty", "number", "rate", "span", "milliseconds",
         "moment", "exact",
     )  # fmt: skip
-    found.filters.update({name: getattr(texts, name) for name in names})
+    found.filters.update({name: getattr(formats, name) for name in names})
     found.filters["quoted"] = partial(quote, safe="")
     found.globals.update(filters=links, actions=ACTIONS)
     return found

@@ -32,7 +32,7 @@ from rowlease.spark.jdbc import (
     staged,
     writing_options,
 )
-from rowlease.spark.progress import reported
+from rowlease.spark.load_progress import reported
 from rowlease.spark.promotion import Staged, heard, promoted
 from rowlease.store import Producing, is_sqlserver, open_store
 

@@ -22,7 +22,7 @@ from rowlease.model import Begun, Promoted
 from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block
 from rowlease.spark.columns import FOR_LANE
 from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
-from rowlease.spark.progress import Reporter
+from rowlease.spark.load_progress import Reporter
 from rowlease.spark.promotion import Staged, heard, promoted
 from rowlease.store import BulkStore, bulk_store
 from rowlease.store.bulk import LANE

@@ -5,8 +5,8 @@ It reads counters and small tables once a second, but never the queue itself.
 
 from __future__ import annotations
 
-from rowlease.top.frame import Frame
+from rowlease.top.overview import Overview
 from rowlease.top.sample import Sampler
 from rowlease.top.screen import watch
 
-__all__ = ["Frame", "Sampler", "watch"]
+__all__ = ["Overview", "Sampler", "watch"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from rowlease.client.finding import find
+from rowlease.client.find_requests import find
 from rowlease.durations import written
 from rowlease.errors import InvalidRequest
 from rowlease.filters.language import quote

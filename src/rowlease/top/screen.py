@@ -15,9 +15,9 @@ from rich.text import Text
 
 from rowlease.errors import StoreError
 from rowlease.store import Store
-from rowlease.top.frame import ORDERS, Frame, cut, first_shown, plain_table
 from rowlease.top.keys import Keys, keys
 from rowlease.top.navigation import SHOWN, Navigation, View
+from rowlease.top.overview import ORDERS, Overview, cut, first_shown, plain_table
 from rowlease.top.pages import Listing, listing
 from rowlease.top.sample import Sampler, TopSample
 
@@ -106,7 +106,7 @@ class Screen:
         view, last = self.navigation.view, self._last_line(console.width)
         if self._listing is None:
             sorted_by = ORDERS[view.order][0] if view.order is not None else ""
-            frame = Frame(
+            frame = Overview(
                 self._sample,
                 self._store.where,
                 self._error,

@@ -26,7 +26,8 @@ from contextlib import closing
 from typing import Self, Unpack
 
 from rowlease.clock import now
-from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping, log_to
+from rowlease.event_log import log_to
+from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker.call_monitor import CallMonitor

@@ -1,4 +1,4 @@
-"""A frame: the tables of queues and workers, cut to the size of the terminal."""
+"""The overview: the tables of queues and workers, cut to the size of the terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BARS = "▁▂▃▄▅▆▇█"
 SPARKS = 20
 
 
-class Frame:
+class Overview:
     """Shows a sample in a rich console.
 
     Args:
