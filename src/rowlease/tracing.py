@@ -77,7 +77,7 @@ class Tracing(Middleware):
     def around_run(self, task: Task[..., Any], context: Context) -> Iterator[None]:
         """A consumer span around a run, which is a child of the enqueue call's span.
 
-        It has the name of the task's own queue, also if the producer has chosen another one.
+        It has the name of the task's own queue, even if the producer chose another queue.
         """
         created_in = PROPAGATOR.extract(context.headers, otel.Context())
         creation = get_current_span(created_in).get_span_context()

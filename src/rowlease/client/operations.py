@@ -63,9 +63,9 @@ class Requests:
     Several threads may use one object. It needs the role `rowlease_operator`. The arguments are
     those of `Client.find`: a text, typed filters, or both. A filter must name more than statuses.
 
-    An operation has steps of up to 1,000 requests, each of which is a transaction. A request that
-    no longer matches when it is locked is left alone. The view `operations` has each operation: who
-    did what, when, from where, to how many. If an operation was interrupted, `resume` goes on.
+    An operation has steps. Each step is a transaction that changes up to 1,000 requests. A request
+    that no longer matches when it is locked is left alone. The view `operations` shows who did
+    what, when, from where, and to how many requests. `resume` continues an interrupted operation.
 
     Raises:
         InvalidRequest: the filter or an argument is wrong.
@@ -76,7 +76,10 @@ class Requests:
         self._store = store
 
     def cancel(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
-        """Cancel waiting requests, and ask running ones to stop; dead letters if they are named."""
+        """Cancel waiting requests, and ask running ones to stop.
+
+        Dead letters are cancelled if the filter names their status.
+        """
         return self._operate("cancel", {}, text, given)
 
     def requeue(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:

@@ -23,7 +23,7 @@ from rowlease.store import Store
 LISTED = 10
 #: The number of requests that a preview counts. The action itself has no such limit.
 COUNTED = 10_000
-#: Seconds after which an action is interrupted. Its page has a button that goes on.
+#: Seconds after which an action is interrupted. Its page then has a button that continues it.
 LASTS = 10.0
 
 

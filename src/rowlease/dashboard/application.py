@@ -154,7 +154,7 @@ class Dashboard:
         return await self._answer(request, plain)
 
     async def _action(self, request: Request) -> Response:
-        """Show what an action would do, or do it if the form says that this was shown."""
+        """Show what an action would do. If the form says that this was shown, do it."""
         action = ACTIONS.get(request.path_params["verb"])
         if action is None:
             raise HTTPException(404)

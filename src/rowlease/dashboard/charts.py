@@ -14,9 +14,9 @@ from rowlease.theme import colour_of
 
 #: The size of the drawing, in its own units. The page stretches it.
 WIDTH, HEIGHT = 600.0, 100.0
-#: The number of samples that fill the width at least. More samples fill it with less for each.
+#: The smallest number of samples that fill the width of a chart.
 FEWEST = 24
-#: The number of rows of the table that says the same as the chart.
+#: The number of rows of the table below a chart, which shows some of its values.
 ROWS = 12
 
 Values = Sequence[float | None]

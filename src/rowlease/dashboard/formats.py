@@ -1,4 +1,4 @@
-"""How values are written on a page. Text of others is shown as text, whatever it holds."""
+"""Formats values for pages. What users wrote is shown as text, even if it looks like HTML."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SHORTEST = 16
 LOGIN_LASTS = 12 * 3600.0
 #: The maximum number of logins, and of addresses whose failed logins are counted.
 MOST = 1000
-#: The number of failed logins that an address has in a minute.
+#: The maximum number of failed logins from one address in a minute.
 FAILURES = 10
 #: The maximum size of a form, in bytes. A form holds names and the ids of selected requests.
 MOST_FORM = 65_536

@@ -1,4 +1,4 @@
-"""The filters of links to lists of requests."""
+"""Filters for links to lists of requests."""
 
 from __future__ import annotations
 

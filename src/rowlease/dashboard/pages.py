@@ -257,7 +257,7 @@ def _request(view: View) -> Request:
 
 
 def _steps(found: Request) -> list[Step]:
-    """The life of a request, in the order of time."""
+    """The steps in the life of a request, the oldest first."""
     steps = [Step(found.requested_time, "Enqueued", f"in the queue {found.queue_name}", "waiting")]
     if found.due_time - found.requested_time > timedelta(seconds=1):
         steps.append(Step(found.due_time, "Due", "", "waiting"))
