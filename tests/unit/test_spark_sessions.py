@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import rowlease.spark
 from rowlease.errors import ConfigError
 from rowlease.spark import enqueue, read_requests, work
+from rowlease.spark.columns import ColumnKeywords, RequestColumns
 
 DSN = "postgresql://127.0.0.1:1/nowhere"
 
@@ -42,3 +44,8 @@ def test_an_old_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: "4.0.1")
     with pytest.raises(ConfigError, match=r"PySpark 4\.1 or newer; this is 4\.0\.1"):
         importlib.reload(rowlease.spark)
+
+
+def test_the_keywords_of_columns_are_those_of_request_columns() -> None:
+    names = [field.name for field in dataclasses.fields(RequestColumns)]
+    assert list(ColumnKeywords.__annotations__) == names

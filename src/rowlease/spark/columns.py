@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import Begun
@@ -40,6 +40,18 @@ class RequestColumns:
     group_key: Any = None
     due_time: Any = None
     headers: Any = None
+
+
+class ColumnKeywords(TypedDict, total=False):
+    """The fields of `RequestColumns`, as keyword arguments of functions."""
+
+    kind: Required[Any]
+    priority: Any
+    payload: Any
+    dedup_key: Any
+    group_key: Any
+    due_time: Any
+    headers: Any
 
 
 def staging_columns(df: Any, given: RequestColumns) -> list[Any]:

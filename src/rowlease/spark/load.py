@@ -14,12 +14,13 @@ import secrets
 import socket
 import uuid
 from contextlib import ExitStack, closing, nullcontext, suppress
-from typing import Any
+from typing import Any, Unpack
 
 from rowlease.errors import InvalidRequest, LoadDiffers, LoadLost, StoreConflict
 from rowlease.model import Begun, Promoted
 from rowlease.spark.columns import (
     FOR_LANE,
+    ColumnKeywords,
     RequestColumns,
     described,
     in_the_lane,
@@ -160,40 +161,23 @@ def enqueue(
 
 
 def stage(
-    df: Any,
-    dsn: str,
-    *,
-    load_id: str,
-    run: Begun,
-    kind: Any,
-    priority: Any = None,
-    payload: Any = None,
-    dedup_key: Any = None,
-    group_key: Any = None,
-    due_time: Any = None,
-    headers: Any = None,
+    df: Any, dsn: str, *, load_id: str, run: Begun, **columns: Unpack[ColumnKeywords]
 ) -> Staged:
     """Stage the rows and count them: the second step of `enqueue`.
 
     If the load is not promoted, `maintain` drops the rows after a day.
 
     Args:
-        run: from `Store.begin_load`.
+        run: the return value of `Store.begin_load`.
+        columns: the same as for `enqueue`.
 
-    Further args, raises: as `enqueue`.
+    Raises:
+        The same errors as `enqueue`.
     """
-    given = RequestColumns(
-        kind=kind,
-        priority=priority,
-        payload=payload,
-        dedup_key=dedup_key,
-        group_key=group_key,
-        due_time=due_time,
-        headers=headers,
-    )
-    columns = checked_columns(df, given)
+    given = RequestColumns(**columns)
+    made = checked_columns(df, given)
     connection_options(dsn)
-    return write(df, dsn, kind, columns, load_id, run, None, None)
+    return write(df, dsn, given.kind, made, load_id, run, None, None)
 
 
 def named_load(load_id: str | None) -> str:

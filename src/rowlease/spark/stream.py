@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from rowlease.errors import InvalidRequest
-from rowlease.spark.columns import RequestColumns, staging_columns
+from rowlease.spark.columns import ColumnKeywords, RequestColumns, staging_columns
 from rowlease.spark.source import MAX_STREAM, register
 from rowlease.spark.source_writer import QUERY
 
 
 def batch_sink(
-    dsn: str,
-    *,
-    stream: str,
-    queue: str,
-    kind: Any,
-    priority: Any = None,
-    payload: Any = None,
-    dedup_key: Any = None,
-    group_key: Any = None,
-    due_time: Any = None,
-    headers: Any = None,
+    dsn: str, *, stream: str, queue: str, **columns: Unpack[ColumnKeywords]
 ) -> Callable[[Any, int], None]:
     """Make a sink: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
 
@@ -32,8 +22,9 @@ def batch_sink(
     case give the stream another name. PostgreSQL only.
 
     Args:
-        dsn, queue, kind, priority, payload, dedup_key, group_key, due_time, headers: the same
-            as for `enqueue`.
+        dsn, queue: the same as for `enqueue`.
+        columns: kind, priority, payload, dedup_key, group_key, due_time and headers, the same as
+            for `enqueue`.
         stream: the unique name of the stream, 1 to 80 characters.
 
     Returns:
@@ -46,26 +37,18 @@ def batch_sink(
     if not 1 <= len(stream) <= MAX_STREAM:
         raise InvalidRequest(f"stream must have 1 to {MAX_STREAM} characters")
 
-    given = RequestColumns(
-        kind=kind,
-        priority=priority,
-        payload=payload,
-        dedup_key=dedup_key,
-        group_key=group_key,
-        due_time=due_time,
-        headers=headers,
-    )
+    given = RequestColumns(**columns)
 
     def sink(batch: Any, number: int) -> None:
-        columns = staging_columns(batch, given)
         options = {"dsn": dsn, "queue": queue, "load_id": f"{stream}/{number}"}
-        if isinstance(kind, str):
-            options["kind"] = kind
+        if isinstance(given.kind, str):
+            options["kind"] = given.kind
         # Spark Connect hides the query's id.
         context = getattr(batch.sparkSession, "_sc", None)
         if query := context and context.getLocalProperty(QUERY):
             options["query_id"] = query
         register(batch.sparkSession)
-        batch.select(*columns).write.format("rowlease").options(**options).mode("append").save()
+        rows = batch.select(*staging_columns(batch, given))
+        rows.write.format("rowlease").options(**options).mode("append").save()
 
     return sink
