@@ -48,7 +48,7 @@ SAMPLE_EVERY = 0.05
 #: Seconds without a claimed request after which the remaining ones count as lost.
 PATIENCE = 30.0
 #: The routines that claim, and the second check of the status where they change the rows.
-CLAIMS = ("lease", "claim")
+CLAIMS = ("lease", "claim_carefully")
 RECHECK = "Queue.Status = 'Pending' and Queue.GroupBlocked = 0"
 WITHOUT_RECHECK = "1 = 1"
 

@@ -30,7 +30,7 @@ HINTS = {"rowlock", "updlock", "readpast", "holdlock", "serializable", "index", 
          "readcommittedlock", "tablock"}  # fmt: skip
 #: Those on the queue: of the statement that finds what to claim, of one that changes rows, and of
 #: one that looks without keeping a lock.
-CLAIMS = {"claim", "lease"}
+CLAIMS = {"claim_carefully", "lease"}
 COUNTS = {"correct_counts"}
 SEEK = {"index", "forceseek"}
 CLAIMED = {"updlock", "readpast", "rowlock", "readcommittedlock"} | SEEK

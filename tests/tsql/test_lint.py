@@ -187,11 +187,11 @@ def test_every_file_parses_and_keeps_the_rules() -> None:
 def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
     good = tmp_path / "dequeue"
     good.mkdir()
-    (good / "claim.sql").write_text(GOOD)
+    (good / "claim_carefully.sql").write_text(GOOD)
     rules = {}
     for what, (old, new, rule) in BROKEN.items():
         assert old in GOOD, what
-        file = tmp_path / what / "dequeue" / "claim.sql"
+        file = tmp_path / what / "dequeue" / "claim_carefully.sql"
         file.parent.mkdir(parents=True)
         file.write_text(GOOD.replace(old, new))
         rules[str(file)] = (what, rule)

@@ -48,7 +48,7 @@ MAX_LINES = 80
 LONG = {
     "add_requests": "an array is a join with openjson, for each of the nine",
     "break_expired": "before the row forgets its worker, the attempt is kept",
-    "claim": "what a lock would let through is checked again where the rows are changed",
+    "claim_carefully": "what a lock would let through is checked again where the rows are changed",
     "find_ids": "what to read, where it ends, and what matches: each in a statement",
     "lease": "the plain claim is read in one place",
     "configure_queue": "a setting is taken out of the JSON text in a line each",

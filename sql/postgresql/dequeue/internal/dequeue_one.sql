@@ -62,7 +62,7 @@ begin
     v_round := v_round + 1;
     v_order := rowlease_internal.choose_priorities(v_settings, v_round, v_room.room - cardinality(request_ids),
                                     v_times, v_ids);
-    v_got := rowlease_internal.claim(
+    v_got := rowlease_internal.claim_carefully(
       p_queue_name, p_worker_id, p_now,
       coalesce(p_lease_ms, v_settings.lease_seconds * 1000::bigint), v_order.priorities,
       v_order.quotas, v_order.until, v_room.room - cardinality(request_ids),

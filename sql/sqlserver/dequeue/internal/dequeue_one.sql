@@ -65,8 +65,8 @@ begin
   set @room = (select min(v.room) from (values (@room), (@p_slots), (@in_rate)) as v (room));
 end;
 if @room > 0
-  exec rowlease_internal.claim @p_queue_name, @p_worker_id, @p_now, @lease_ms, @policy, @room, @p_slots,
-                               @group_rate, @p_more output;
+  exec rowlease_internal.claim_carefully @p_queue_name, @p_worker_id, @p_now, @lease_ms, @policy, @room,
+                                         @p_slots, @group_rate, @p_more output;
 if @rate is not null or @group_rate is not null
   exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @first, @p_now;
 set @now_leased = (select count(*) from #leased) - @leased;

@@ -1,4 +1,4 @@
--- claim: lease the first waiting requests of a queue.
+-- claim_carefully: lease the first waiting requests of a queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
 --           p_lease_ms bigint, p_policy varchar(10), p_limit int, p_slots int,
 --           p_group_rate varchar(30), p_more bit output
@@ -14,7 +14,7 @@
 --           does not take the locks on ids, which keep claims from waiting for each other; so their
 --           cost can be measured. A token grows by a random number up to 2^32: after a failover or
 --           a restore, a lost claim and a new claim of the same id have different tokens.
-create or alter procedure rowlease_internal.claim
+create or alter procedure rowlease_internal.claim_carefully
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
   @p_policy varchar(10), @p_limit int, @p_slots int,
   @p_group_rate varchar(30), @p_more bit output

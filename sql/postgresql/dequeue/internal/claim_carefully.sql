@@ -1,4 +1,4 @@
--- claim: lease the first waiting requests of a queue, in a given order of priorities.
+-- claim_carefully: lease the first waiting requests of a queue, in a given order of priorities.
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
 --           p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[],
@@ -21,7 +21,7 @@
 --           upper bound, because an index scan does not stop at a second one. Each load in the lane
 --           ends a piece, too: its requests are in line at its place, part by part. Returned
 --           requests are looked up by key: `|| ''` keeps an index on Pending from seeming cheaper.
-create or replace function rowlease_internal.claim(
+create or replace function rowlease_internal.claim_carefully(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_priorities integer[], p_quotas integer[], p_until timestamptz, p_limit integer,
   p_slots integer, p_floor_times timestamptz[], p_floor_ids bigint[], p_loads rowlease.load[],
