@@ -17,6 +17,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+import rowlease
 import rowlease.errors
 import rowlease.events
 from rowlease import Client
@@ -39,24 +40,31 @@ def run(dsn: str, arguments: str) -> str:
     return ran.output
 
 
-def test_the_quick_start_runs_unchanged(
-    repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
-) -> None:
-    (program, *_) = code_blocks(repository / "README.md", "python")
-    (tmp_path / "app.py").write_text(program)
+def program(folder: Path, dsn: str, *arguments: str) -> str:
+    """Run Python in a folder, on a database; what it prints."""
+    source = Path(rowlease.__file__).parents[1]
     ran = subprocess.run(
-        [sys.executable, "app.py"],
-        cwd=tmp_path,
-        env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
         timeout=200,
     )
     assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_quick_start_runs_unchanged(
+    repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    (quick_start, *_) = code_blocks(repository / "README.md", "python")
+    (tmp_path / "app.py").write_text(quick_start)
+    printed = program(tmp_path, dsn, "app.py")
     page = (repository / "README.md").read_text()
     _, *told = page.partition("It prints:\n\n```\n")[2].partition("```")[0].splitlines()
     times = r"in .* s \(.*\)"
-    assert re.sub(times, "", ran.stdout).splitlines() == [re.sub(times, "", line) for line in told]
+    assert re.sub(times, "", printed).splitlines() == [re.sub(times, "", line) for line in told]
     assert sql("select result ->> 'image' from rowlease.queue_history order by 1") == [
         ("a.png",),
         ("b.png",),
@@ -109,15 +117,7 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
         ["payments", "--queue", "payments"],
         ["thumbnails", "--queue", "thumbnails"],
     ):
-        ran = subprocess.run(
-            [sys.executable, "-m", "rowlease", "worker", *arguments, "--burst"],
-            cwd=tmp_path,
-            env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert ran.returncode == 0, ran.stderr
+        program(tmp_path, dsn, "-m", "rowlease", "worker", *arguments, "--burst")
     assert sql("select * from payment") == [(7, 20)]
     assert sql("select result from rowlease.queue_history order by request_id") == [
         ({"paid": 20},),
@@ -137,15 +137,7 @@ def test_the_program_of_the_page_on_producers_enqueues_what_its_tasks_take(
     (tmp_path / "app.py").write_text(app)
     code = "import shop; from rowlease import Client\nwith Client() as c: shop.order(c, ['x', 'y'])"
     for command in (["-c", code], ["-m", "rowlease", "worker", "shop", "--burst"], ["find.py"]):
-        ran = subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert ran.returncode == 0, ran.stderr
+        program(tmp_path, dsn, *command)
     assert sql("select result #>> '{}' from rowlease.queue_history order by request_id") == [
         ("a.png: 200 x 100",),
         ("x: 80 x 40",),
@@ -211,15 +203,7 @@ def test_the_tenants_of_the_page_on_middleware_reach_their_tasks(
         "    client.enqueue(tenants.invoice, 'June')"
     )
     for command in (["-c", code], ["-m", "rowlease", "worker", "app_tasks", "--burst"]):
-        ran = subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": str(repository / "src")},
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert ran.returncode == 0, ran.stderr
+        program(tmp_path, dsn, *command)
     assert sql("select result #>> '{}' from rowlease.queue_history order by request_id") == [
         ("May for acme",),
         ("June for globex",),
@@ -275,8 +259,8 @@ def test_every_option_of_a_request_is_in_the_page_on_producers(repository: Path)
 
 
 def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
-    (program, *_) = code_blocks(repository / "README.md", "python")
-    assert len(program.splitlines()) <= 20
+    (quick_start, *_) = code_blocks(repository / "README.md", "python")
+    assert len(quick_start.splitlines()) <= 20
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/operations.md", "docs/metrics.md"])
