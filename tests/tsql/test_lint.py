@@ -20,13 +20,13 @@ pytestmark = pytest.mark.skipif(
 ROOT = Path(__file__).resolve().parents[2]
 #: A procedure that keeps all the rules, to be broken in one place each.
 GOOD = """\
--- claim: take what waits.
+-- claim_carefully: take what waits.
 -- params:   p_limit int
 -- returns:  request_id bigint
 -- errors:   RL001 a limit below 1
 -- locks:    rows of queue, skipping locked ones
 -- why:      a test.
-create or alter procedure rowlease.claim @p_limit int
+create or alter procedure rowlease.claim_carefully @p_limit int
 as
 set nocount on;
 set xact_abort on;
@@ -73,8 +73,8 @@ BROKEN = {
     "half a statement": ("set LockToken = LockToken + 1", "set LockToken =", "grammar"),
     "two batches": ("commit transaction;\n", "commit transaction;\ngo\n", "one_batch"),
     "create alone": ("create or alter procedure", "create procedure", "one_batch"),
-    "another name": ("rowlease.claim", "rowlease.greet", "named_as_its_file"),
-    "another schema": ("rowlease.claim", "dbo.wave", "named_as_its_file"),
+    "another name": ("rowlease.claim_carefully", "rowlease.greet", "named_as_its_file"),
+    "another schema": ("rowlease.claim_carefully", "dbo.wave", "named_as_its_file"),
     "no nocount": ("set nocount on;\n", "", "begins_with_its_settings"),
     "no xact_abort": ("set xact_abort on;\n", "", "begins_with_its_settings"),
     "xact_abort off": (READ_COMMITTED, READ_COMMITTED + "set xact_abort off;\n",
