@@ -248,7 +248,10 @@ REFUSED = [
         "1 to 200"),
     Bad("RL013", lambda s: s.put_schedule("nightly ", "0 0 * * *", "a"), InvalidRequest, SCHEDULE),
     Bad("", enqueue(due_time=datetime(9999, 12, 31, 12, tzinfo=UTC)), InvalidRequest,
-        "a number, time or delay is out of range"),
+        "a due time is out of range; due times are from year 1 to 9999-12-31 in UTC"),
+    Bad("", promote(due_time=datetime(9999, 12, 31, 12, tzinfo=UTC)), InvalidRequest,
+        "a due time is out of range; due times are from year 1 to 9999-12-31 in UTC"),
+    Bad("", promote(dedup_key="k" * 401), InvalidRequest, "a name or key is too long"),
     Bad("", enqueue(dedup_key="a\0b"), InvalidRequest,
         "a string has a character that the database refuses"),
 ]  # fmt: skip

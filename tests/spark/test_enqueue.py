@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -261,6 +262,45 @@ def test_the_writers_are_capped_and_not_the_tasks_that_compute(
         " array_agg((payload ->> 'id')::int order by part, request_id) from rowlease.lane"
     )
     assert found == [(8, list(range(1000)))]
+
+
+def test_a_cap_on_writers_is_none_on_the_work_above(spark: Any, dsn: str) -> None:
+    def tasks(way: Callable[[], object]) -> list[int]:
+        """The numbers of tasks of the stages that ran."""
+        group, tracker = uuid.uuid4().hex, spark.sparkContext.statusTracker()
+        spark.sparkContext.setJobGroup(group, "")
+        try:
+            way()
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        stages = [
+            tracker.getStageInfo(stage)
+            for job in tracker.getJobIdsForGroup(group)
+            for stage in tracker.getJobInfo(job).stageIds
+        ]
+        return [stage.numCompletedTasks for stage in stages if stage and stage.numCompletedTasks]
+
+    frame = spark.range(0, 100, 1, 8).selectExpr("'{}' as payload")
+    given: dict[str, Any] = {"queue": "default", "kind": "k"}
+    jdbc = tasks(lambda: enqueue(frame, dsn, payload="payload", writers=2, **given))
+    assert set(jdbc) == {1, 2, 8}, "8 compute, 1 counts, 2 write"
+    assert jdbc.count(2) == 1
+    capped = frame.repartition(2).write.format("rowlease").options(dsn=dsn, **given)
+    assert sorted(tasks(capped.mode("append").save)) == [2, 8]
+    squeezed = frame.coalesce(2).write.format("rowlease").options(dsn=dsn, **given)
+    assert tasks(squeezed.mode("append").save) == [2], "the documentation warns of coalesce"
+
+
+def test_columns_of_one_name_are_refused(spark: Any, dsn: str) -> None:
+    one, other = spark.range(3).alias("one"), spark.range(3).alias("other")
+    joined = one.join(other, F.col("one.id") == F.col("other.id"))
+    says = "the frame has several columns 'id'; drop or rename all but one"
+    with pytest.raises(InvalidRequest, match=says):
+        enqueue(joined, dsn, queue="default", kind="k")
+    with pytest.raises(InvalidRequest, match=says):
+        enqueue(joined, dsn, queue="default", kind="k", payload=F.lit("{}"), dedup_key="id")
+    done = enqueue(joined.drop(F.col("other.id")), dsn, queue="default", kind="k")
+    assert done.num_enqueued == 3
 
 
 @pytest.mark.parametrize("routine", ["begin_load", "promote"])

@@ -1,4 +1,4 @@
-"""`format("rowlease")`: written whole or not at all, each row once; read back in parallel."""
+"""`format("rowlease")`: written whole or not at all, each row once."""
 
 from __future__ import annotations
 
@@ -219,69 +219,23 @@ def test_overwriting_is_refused(frame: Any, dsn: str) -> None:
         ).save()
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_what_was_written_is_read_back(
-    spark: Any, frame: Any, dsn: str, store: Store, partitions: int
+def test_reading_is_refused_with_what_to_do(spark: Any, dsn: str) -> None:
+    with pytest.raises(PySparkException, match=r"read with rowlease\.spark\.read_requests"):
+        spark.read.format("rowlease").options(dsn=dsn).load()
+
+
+def test_a_new_session_finds_the_format_unregistered_and_a_thread_registers_it(
+    spark: Any, dsn: str, sql: Sql
 ) -> None:
-    store.configure_queue("other")
-    write(frame, dsn, load_id="x")
-    write(frame, dsn, queue="other")
-    claim = store.dequeue("w", ["default"], 300)
-    store.complete(claim.requests, ['{"done": true}'] * 300)
+    def enqueued() -> None:
+        session = spark.newSession()
+        register(session)
+        write(session.sql("select '{}' as payload"), dsn)
 
-    def read(**options: Any) -> Any:
-        given = {"dsn": dsn, "partitions": partitions, **options}
-        return spark.read.format("rowlease").options(**given).load()
-
-    assert read().count() == 2000
-    assert read(table="queue").count() == 1700
-    assert read(table="queue", queue="default").count() == 700
-    assert read(load_id="x", status="Complete").count() == 300
-    assert read(load_id="nothing").count() == 0
-    history = read(table="history")
-    assert history.rdd.getNumPartitions() == partitions
-    row = history.orderBy("request_id").first()
-    assert (row.payload, row.result, row.num_attempts) == ('{"id":0}', '{"done": true}', 1)
-    assert row.completion_time >= row.requested_time
-    assert read(status="Complete, Pending", columns="kind, status").dtypes == [
-        ("kind", "string"), ("status", "string"),
-    ]  # fmt: skip
-    assert read(status="Complete, Pending", load_id="x").count() == 1000
-    for option, value, says in (
-        ("table", "nope", "option table is 'nope'; the tables are queue, history"),
-        ("columns", "kind, nope", "requests have no column 'nope'; they have request_id,"),
-        ("status", "Done", "'Done' is not a status; the statuses are Scheduled"),
-    ):
-        with pytest.raises(PySparkException, match=says):
-            read(**{option: value}).count()
-
-
-def test_a_new_session_and_a_thread_find_the_format_unregistered(spark: Any, dsn: str) -> None:
-    def count() -> int:
-        rows = spark.newSession().read.format("rowlease").options(dsn=dsn, partitions=1)
-        return int(rows.load().count())
-
+    write(spark.newSession().sql("select '{}' as payload"), dsn)
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(count).result() == 0
-
-
-def test_values_are_read_back_as_they_are(spark: Any, dsn: str, sql: Sql) -> None:
-    """Among them what CSV and time zones could change."""
-    texts = ["", "\\N", "null", 'a"b,c', "line\nbreak\r\n", "北京 \U0001f6eb", "\\.", None]
-    for text in texts:
-        sql(
-            "insert into rowlease.queue (queue_name, kind, status, priority, requested_time,"
-            " due_time, max_attempts, dedup_key, payload) values ('default', 'k', 'Scheduled', 3,"
-            " '1969-12-31 23:59:59.999999+00', '2026-03-29 03:30:00.123456+02', 5, %s, %s)",
-            (text, json.dumps({"t": text})),
-        )
-    rows = spark.read.format("rowlease").options(dsn=dsn, partitions=2).load()
-    found = rows.orderBy("request_id").collect()
-    assert [row.dedup_key for row in found] == texts
-    assert [json.loads(row.payload)["t"] for row in found] == texts
-    times = rows.selectExpr("unix_micros(requested_time)", "unix_micros(due_time)").first()
-    assert list(times) == [-1, 1774747800123456]
-    assert (found[0].priority, found[0].group_blocked, found[0].locked_time) == (3, False, None)
+        pool.submit(enqueued).result()
+    assert sql("select count(*) from rowlease.requests") == [(2,)]
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["the lane", "staging"])
@@ -293,5 +247,3 @@ def test_headers_travel_with_their_rows(
     write(spark.range(0, 3, 1, 1).selectExpr(*columns, *keys), dsn, load_id="x")
     found = sql("select headers::text from rowlease.requests order by request_id")
     assert found == [(None,), ('{"tenant":"ac,me"}',), (None,)]
-    read = spark.read.format("rowlease").option("dsn", dsn).load()
-    assert {row.headers for row in read.collect()} == {None, '{"tenant":"ac,me"}'}

@@ -178,9 +178,6 @@ def main() -> None:
         conf = spark.sparkContext._jsc.sc().conf()
         conf.set("spark.speculation", str(bool(reported["speculation"])).lower())
         error = None
-        # A thread has no session of its own, and only a session knows the format.
-        sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession
-        sessions.setActiveSession(spark._jsparkSession)
         try:
             run(spark, reported)
         except Exception as raised:

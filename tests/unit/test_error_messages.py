@@ -60,7 +60,8 @@ def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:
     [
         ("22021", InvalidRequest, "a string has a character that the database refuses: x"),
         ("22003", InvalidRequest, "a number, time or delay is out of range: x"),
-        ("22001", InvalidRequest, "a name or key is too long: x"),
+        ("22001", InvalidRequest, "a name or key is too long: x; a queue's name has at most "
+         "100 characters, a kind or a group key 200, a dedup key 400"),
         ("42501", AccessDenied, f"x at {WHERE}; grant its user rowlease_producer, rowlease_worker, "
          "rowlease_operator or rowlease_reader"),
         ("42883", SchemaMismatch, f"the database at {WHERE} lacks an object of this version (x); "

@@ -27,7 +27,6 @@ LONG = {
 #: Modules with SQL text, and why it is not a routine. All others call the store.
 WITH_SQL = {
     "store/comments.py": "reads the statements of the migrations",
-    "store/postgresql/bulk.py": "COPY and a cursor are no calls of routines",
     "store/postgresql/catalogue.py": "reads the server's catalogue, of databases of any release",
     "store/postgresql/connection.py": "asks who is at the other end, before there is a schema",
     "store/postgresql/databases.py": "makes the database that the schema then goes into",

@@ -83,7 +83,7 @@ def make_report(
             "UTC by the database's clock; give an earlier --since or a later --until"
         )
     folder(output)
-    with a_session("rowlease report", dsn, jdbc=False) as spark:
+    with a_session("rowlease report", dsn) as spark:
         ranges = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
         found = figures(spark, dsn, queues, start, end, ranges)
     if not found.work and not found.failures:

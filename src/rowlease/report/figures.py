@@ -160,20 +160,9 @@ def requests(
     """The requests of the history and of the queue, with their waits and runs."""
     from pyspark.sql import functions as F
 
-    from rowlease.spark.timing_source import register_times
+    from rowlease.spark.jdbc_reader import read_times
 
-    register_times(spark)
-    options = {
-        "dsn": dsn,
-        "since": since.isoformat(),
-        "until": until.isoformat(),
-        "partitions": str(partitions),
-        **({"queue": queues[0]} if len(queues) == 1 else {}),
-    }
-    read = spark.read.format("rowlease-times").options(**options)
-    both = read.option("table", "history").load().unionByName(read.option("table", "queue").load())
-    if len(queues) > 1:
-        both = both.where(F.col("queue_name").isin(*queues))
+    both = read_times(spark, dsn, queues, since, until, partitions)
 
     def grains(start: Any, end: Any) -> Any:
         passed = F.greatest(F.unix_micros(end) - F.unix_micros(start), F.lit(0))

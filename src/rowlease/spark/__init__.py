@@ -8,8 +8,10 @@ Raises:
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from rowlease.errors import ConfigError
 
@@ -19,11 +21,28 @@ if find_spec("pyspark") is None:
 if tuple(map(int, version("pyspark").split(".")[:2])) < (4, 1):
     raise ConfigError(f"rowlease needs PySpark 4.1 or newer; this is {version('pyspark')}")
 
-from rowlease.spark.jdbc_reader import read_requests
-from rowlease.spark.load import enqueue
-from rowlease.spark.pool import work
-from rowlease.spark.session import local_session
-from rowlease.spark.source import register
-from rowlease.spark.stream import batch_sink
+if TYPE_CHECKING:
+    from rowlease.spark.jdbc_reader import read_requests
+    from rowlease.spark.load import enqueue
+    from rowlease.spark.pool import work
+    from rowlease.spark.session import local_session
+    from rowlease.spark.source import register
+    from rowlease.spark.stream import batch_sink
 
 __all__ = ["batch_sink", "enqueue", "local_session", "read_requests", "register", "work"]
+#: The module of each name. It is imported when the name is first used, because Spark's Python
+#: workers import this package for `format("rowlease")`, and need none of the names.
+MODULES = {
+    "batch_sink": "stream",
+    "enqueue": "load",
+    "local_session": "session",
+    "read_requests": "jdbc_reader",
+    "register": "source",
+    "work": "pool",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULES:
+        raise AttributeError(f"module 'rowlease.spark' has no attribute {name!r}")
+    return getattr(import_module(f"rowlease.spark.{MODULES[name]}"), name)

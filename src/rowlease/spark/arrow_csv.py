@@ -1,4 +1,4 @@
-"""Converts the Arrow batches of a frame to blocks of CSV for COPY, and back."""
+"""Converts the Arrow batches of a frame to blocks of CSV for COPY."""
 
 from __future__ import annotations
 
@@ -68,29 +68,3 @@ def as_staged(name: str, column: Any) -> Any:
     if name == "due_time":
         return column.cast(pa.timestamp("us", "UTC"))
     return column
-
-
-def from_csv(block: bytes, schema: Any) -> list[Any]:
-    """Rows that PostgreSQL wrote as CSV, as Arrow batches of Spark's schema."""
-    import pyarrow as pa
-    from pyarrow import csv
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    if not block:
-        return []
-    arrow = to_arrow_schema(schema, timezone="UTC")
-    rows = csv.read_csv(
-        pa.BufferReader(block),
-        # A row must fit into a block of the parser.
-        csv.ReadOptions(use_threads=False, column_names=schema.names, block_size=len(block)),
-        csv.ParseOptions(newlines_in_values=True),
-        csv.ConvertOptions(
-            column_types=arrow,
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            true_values=["t"],
-            false_values=["f"],
-        ),
-    )
-    return list(rows.cast(arrow).to_batches())

@@ -152,6 +152,8 @@ def payload_source(df: Any, given: Any) -> Any:
         return checked(df, "payload", given, ("string", "struct", "map"))
     if not df.columns:
         raise InvalidRequest("the frame has no columns for a payload")
+    for name in df.columns:
+        check_unique(df, name)
     whole = F.struct(*(named(column) for column in df.columns))
     return checked(df, "payload", whole, ("struct",))
 
@@ -187,6 +189,7 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
                 f"{argument} is {given!r}, but the frame has no such column; "
                 f"its columns are {known}"
             )
+        check_unique(df, given)
         column = named(given)
     elif isinstance(given, Column):
         column = given
@@ -206,6 +209,12 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
             f"{argument}: {name} has the type {found}; cast it to {' or '.join(types)}"
         )
     return column
+
+
+def check_unique(df: Any, name: str) -> None:
+    """Refuse a name that several columns of the frame have, as after a join."""
+    if df.columns.count(name) > 1:
+        raise InvalidRequest(f"the frame has several columns {name!r}; drop or rename all but one")
 
 
 def type_name(df: Any, column: Any) -> str:

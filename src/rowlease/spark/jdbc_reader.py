@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
@@ -12,6 +13,11 @@ from rowlease.store import is_sqlserver
 #: The number of rows in one fetch. By default, PostgreSQL's driver reads a whole partition into
 #: memory.
 FETCH_SIZE = 10_000
+#: What the report reads. Of an error it needs only the first line.
+TIMES = (
+    "queue_name, kind, status, priority, requested_time, due_time, locked_time, completion_time,"
+    " num_attempts, left(split_part(last_error, chr(10), 1), 300) as error"
+)
 #: The statuses of requests in the queue.
 LIVE_STATUSES = ("Scheduled", "Pending", "Processing", "Failed")
 #: The statuses of requests in the history.
@@ -62,28 +68,12 @@ def read_requests(
     if partitions < 1:
         raise ConfigError(f"partitions must be 1 or more, not {partitions}")
     table, conditions = _selection(queue, load_id, status)
-    where = f" where {' and '.join(conditions)}" if conditions else ""
     if is_sqlserver(dsn):
         raise ConfigError(
             "requests can be read back only from PostgreSQL; read the view rowlease.Requests of "
             "SQL Server with Spark's own JDBC source"
         )
-    options = {**connection_options(dsn), "fetchsize": str(FETCH_SIZE)}
-    with database_errors(dsn, "the requests could not be read"):
-        bounds = _query(
-            spark,
-            options,
-            f"select min(request_id) as first, max(request_id) as last from {table}{where}",  # noqa: S608
-        ).first()
-        if bounds["first"] is not None and partitions > 1:
-            options |= {
-                "partitionColumn": "request_id",
-                "lowerBound": str(bounds["first"]),
-                # Spark divides the range below this bound. The last partition has no upper end.
-                "upperBound": str(bounds["last"] + 1),
-                "numPartitions": str(partitions),
-            }
-        frame = _query(spark, options, f"select * from {table}{where}")  # noqa: S608
+    frame = _read(spark, dsn, "*", table, conditions, partitions)
     if columns is None:
         return frame
     if unknown := [name for name in columns if name not in frame.columns]:
@@ -91,6 +81,29 @@ def read_requests(
             f"requests have no column {unknown[0]!r}; they have {', '.join(frame.columns)}"
         )
     return frame.select(*(F.col(name) for name in columns))
+
+
+def read_times(
+    spark: Any, dsn: str, queues: Sequence[str], since: datetime, until: datetime, partitions: int
+) -> Any:
+    """When requests waited, ran and failed, without their payloads and results.
+
+    Args:
+        queues: the names of the queues; empty means all queues.
+        since, until: when the requests ended, or were last leased if they are dead letters.
+    """
+    window = [f"{{at}} >= {_moment(since)}", f"{{at}} < {_moment(until)}"]
+    if queues:
+        window.append(f"queue_name in ({', '.join(map(literal, queues))})")
+
+    def ended(table: str, at: str, *more: str) -> Any:
+        conditions = [*(each.replace("{at}", at) for each in window), *more]
+        return _read(spark, dsn, f"request_id, {TIMES}", table, conditions, partitions)
+
+    # In the history the condition must be on the plain column, so that partitions are skipped.
+    return ended("rowlease.queue_history", "completion_time").unionByName(
+        ended("rowlease.requests", "coalesce(completion_time, locked_time)", _of(LIVE_STATUSES))
+    )
 
 
 def _selection(
@@ -105,7 +118,7 @@ def _selection(
     if status is None:
         return "rowlease.requests", conditions
     wanted = statuses([status] if isinstance(status, str) else status)
-    conditions.append(f"status in ({', '.join(literal(word) for word in sorted(wanted))})")
+    conditions.append(_of(sorted(wanted)))
     # The history alone has all finished requests.
     return (
         "rowlease.queue_history" if wanted <= FINAL_STATUSES else "rowlease.requests",
@@ -128,5 +141,33 @@ def statuses(given: Iterable[str]) -> set[str]:
     return wanted
 
 
-def _query(spark: Any, options: dict[str, str], query: str) -> Any:
-    return spark.read.format("jdbc").options(**options, dbtable=f"({query}) requests").load()
+def _of(statuses: Iterable[str]) -> str:
+    return f"status in ({', '.join(map(literal, statuses))})"
+
+
+def _moment(at: datetime) -> str:
+    return f"{literal(at.isoformat())}::timestamptz"
+
+
+def _read(
+    spark: Any, dsn: str, columns: str, table: str, conditions: Sequence[str], partitions: int
+) -> Any:
+    """The columns of a table, of which `request_id` is one, read in ranges of request ids."""
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    options = {**connection_options(dsn), "fetchsize": str(FETCH_SIZE)}
+
+    def query(columns: str) -> Any:
+        dbtable = f"(select {columns} from {table}{where}) requests"  # noqa: S608
+        return spark.read.format("jdbc").options(**options, dbtable=dbtable).load()
+
+    with database_errors(dsn, "the requests could not be read"):
+        bounds = query("min(request_id) as first, max(request_id) as last").first()
+        if bounds["first"] is not None and partitions > 1:
+            options |= {
+                "partitionColumn": "request_id",
+                "lowerBound": str(bounds["first"]),
+                # Spark divides the range below this bound. The last partition has no upper end.
+                "upperBound": str(bounds["last"] + 1),
+                "numPartitions": str(partitions),
+            }
+        return query(columns)

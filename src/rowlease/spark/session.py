@@ -63,7 +63,7 @@ def local_session(
         memory: the size of the JVM's heap, such as "2g".
         settings: further settings of Spark, which override those that this function sets.
         dsn: the database whose JDBC driver is needed; None means PostgreSQL's driver.
-        jdbc: whether the session needs a JDBC driver. `format("rowlease")` needs none.
+        jdbc: whether the session needs a JDBC driver. Writing with `format("rowlease")` needs none.
 
     Returns:
         A pyspark.sql.SparkSession, which the caller stops.
@@ -126,7 +126,7 @@ def resolving() -> Iterator[None]:
 
 
 @contextmanager
-def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
+def a_session(app_name: str, dsn: str) -> Iterator[Any]:
     """The running session, or the session of spark-submit, or a local session.
 
     Raises:
@@ -136,14 +136,13 @@ def a_session(app_name: str, dsn: str, *, jdbc: bool = True) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
-        yield local_session(app_name, dsn=dsn, jdbc=jdbc)
+        yield local_session(app_name, dsn=dsn)
         return
     if SUBMITTED in os.environ:
         session = SparkSession.builder.getOrCreate()
-        if jdbc:
-            check_driver(session, drivers_for(dsn)[-1])
+        check_driver(session, drivers_for(dsn)[-1])
     else:
-        session = local_session(app_name, dsn=dsn, jdbc=jdbc)
+        session = local_session(app_name, dsn=dsn)
     try:
         yield session
     finally:

@@ -1,4 +1,4 @@
-"""`df.write.format("rowlease")` and `spark.read.format("rowlease")`, without a JDBC driver.
+"""`df.write.format("rowlease")`, without a JDBC driver.
 
 Each attempt of a Spark task writes its rows by COPY, as a separate part of the load. When all tasks
 have ended, the driver promotes the parts of the attempts that Spark counts, in one step.
@@ -6,12 +6,10 @@ have ended, the driver promotes the parts of the attempts that Spark counts, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -19,9 +17,8 @@ from pyspark.sql.datasource import (
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.columns import schema_text
-from rowlease.spark.jdbc_reader import FINAL_STATUSES, statuses
+from rowlease.spark.jdbc import is_connect
 from rowlease.spark.load import named_load
-from rowlease.spark.source_reader import COLUMNS, RequestReader
 from rowlease.spark.source_writer import ArrowParts, Parts, StreamParts
 
 #: The columns that a frame may have, and the types that each column may have.
@@ -38,15 +35,18 @@ WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id", "query_id"}
 STREAM_OPTIONS = {"dsn", "queue", "kind", "stream", "checkpointlocation"}
 #: The maximum length of a stream's name. The load id is this name, `/` and a batch's number.
 MAX_STREAM = 80
-READ_OPTIONS = {"dsn", "table", "columns", "queue", "load_id", "status", "partitions"}
 
 
 def register(spark: Any) -> None:
-    """Register the format `rowlease` in a session, where rowlease is not installed but shipped.
+    """Register the format `rowlease` in a session, and make this the session of the thread.
 
-    Where it is installed, Spark finds the format by itself. Safe to call again.
+    Call it where rowlease is not installed but shipped, and in threads that you start: Spark looks
+    for formats in the session of the thread, and a new thread has none. Safe to call again.
     """
     spark.dataSource.register(RowleaseSource)
+    if not is_connect(spark):
+        sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession
+        sessions.setActiveSession(spark._jsparkSession)
 
 
 class RowleaseSource(DataSource):
@@ -57,30 +57,10 @@ class RowleaseSource(DataSource):
         return "rowlease"
 
     def schema(self) -> str:
-        types = COLUMNS[self._table()]
-        names = listed(self.options.get("columns")) or types
-        self._check_columns(names)
-        return ", ".join(f"{name} {types[name]}" for name in names)
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        """Options: dsn, table (queue, history or requests), columns, queue, load_id, status,
-        partitions."""
-        self._check(READ_OPTIONS)
-        self._check_columns(schema.names)
-        given = self.options.get("partitions", "8")
-        if not given.isdigit() or not int(given):
-            raise ConfigError(f"option partitions must be 1 or more, not {given!r}")
-        equal = {
-            column: [self.options[option]]
-            for option, column in (("queue", "queue_name"), ("load_id", "load_id"))
-            if option in self.options
-        }
-        table = self._table()
-        if "status" in self.options:
-            equal["status"] = sorted(statuses(listed(self.options["status"])))
-            if table == "requests" and FINAL_STATUSES.issuperset(equal["status"]):
-                table = "history"  # it alone has all finished requests
-        return RequestReader(self._dsn(), table, schema, equal, int(given))
+        raise ConfigError(
+            'format("rowlease") only writes; read with rowlease.spark.read_requests(spark, dsn), '
+            "or the view rowlease.requests with Spark's JDBC source"
+        )
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         """Options: dsn, queue, kind (for rows without one), load_id, query_id (of batch_sink)."""
@@ -123,19 +103,6 @@ class RowleaseSource(DataSource):
             )
         return Parts(self._dsn(), self.options["queue"], self.options.get("kind"), schema.names)
 
-    def _table(self) -> str:
-        table = self.options.get("table", "requests")
-        if table not in COLUMNS:
-            raise ConfigError(f"option table is {table!r}; the tables are {', '.join(COLUMNS)}")
-        return str(table)
-
-    def _check_columns(self, names: Iterable[str]) -> None:
-        types = COLUMNS[self._table()]
-        if unknown := [name for name in names if name not in types]:
-            raise ConfigError(
-                f"requests have no column {unknown[0]!r}; they have {', '.join(types)}"
-            )
-
     def _dsn(self) -> str:
         dsn = configured_dsn(self.options.get("dsn"))
         if dsn is None:
@@ -150,11 +117,6 @@ class RowleaseSource(DataSource):
             raise ConfigError(
                 f"there is no option {unknown[0]!r}; the options are {', '.join(sorted(known))}"
             )
-
-
-def listed(option: str | None) -> list[str]:
-    """The names in an option, which commas separate."""
-    return [name.strip() for name in (option or "").split(",") if name.strip()]
 
 
 def check_columns(schema: Any) -> None:

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from rowlease.errors import ConfigError, RowleaseError, StoreConflict
 from rowlease.store import deadlines
-from rowlease.store.bulk import BulkStore, IdRange, Window
+from rowlease.store.bulk import BulkStore
 from rowlease.store.calls import Notifications
 from rowlease.store.consuming import Consuming
 from rowlease.store.differences import Difference
@@ -30,7 +30,6 @@ __all__ = [
     "BulkStore",
     "Consuming",
     "Difference",
-    "IdRange",
     "Migrated",
     "Notifications",
     "Operating",
@@ -38,7 +37,6 @@ __all__ = [
     "Reading",
     "Scheduling",
     "Store",
-    "Window",
     "bulk_store",
     "is_sqlserver",
     "jdbc_error",

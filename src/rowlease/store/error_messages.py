@@ -146,12 +146,22 @@ TABLE = (
     Entry(
         InvalidRequest,
         (
-            "22003", "22008", "queue_due",
+            "22003", "22008",
             220, 232, 241, 242, 244, 248, 295, 517, 535, 8114, 8115, 8134, 9807,
         ),
         "a number, time or delay is out of range: {text}",
     ),
-    Entry(InvalidRequest, ("22001", 2628, 8152), "a name or key is too long: {text}"),
+    Entry(
+        InvalidRequest,
+        ("queue_due",),
+        "a due time is out of range; due times are from year 1 to 9999-12-31 in UTC",
+    ),
+    Entry(
+        InvalidRequest,
+        ("22001", 2628, 8152),
+        "a name or key is too long: {text}; a queue's name has at most 100 characters, a kind or a "
+        "group key 200, a dedup key 400",
+    ),
     Entry(
         StoreConflict,
         ("queue_group_in_flight",),
