@@ -170,7 +170,7 @@ def test_an_error_in_a_coroutine_is_the_same(library: Any, dsn: str) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_missing_right_is_named(library: Any, dsn: str, sql: Sql) -> None:
     with Client(dsn) as client, library(dsn) as opened:
-        sql("revoke all on function rowlease.enqueue_many from public, rowlease_producer")
+        sql("revoke all on function rowlease.enqueue from public, rowlease_producer")
         role = "set role rowlease_reader"
         run = getattr(opened.connection, "exec_driver_sql", None)
         if run is not None:

@@ -160,7 +160,7 @@ class Swallow(Freezer):
     """Goes silent for good at the first enqueue."""
 
     def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
-        if b"rowlease.enqueue_many" in data and not is_answer:
+        if b"rowlease.enqueue" in data and not is_answer:
             self.freeze(new_ones=True)
         return super().passes(client, data, is_answer)
 

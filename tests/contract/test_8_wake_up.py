@@ -164,6 +164,7 @@ def test_a_callers_transaction_does_not_notify_while_no_worker_is_idle_at_its_co
     with closing(store.listen(["default"])) as listener:
         listener.announce_idle(True)
         caller.execute("select rowlease.enqueue('default', 'a')")
+        caller.execute("select rowlease.enqueue_many('default', array['a'], array['{}'])")
         caller.insert("inbox", kind="a")
         listener.announce_idle(False)
     caller.commit()

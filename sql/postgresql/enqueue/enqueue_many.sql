@@ -40,9 +40,7 @@ declare
   v_ids      bigint[];
   v_outcomes text[];
 begin
-  if cardinality(p_kinds) = 1 and v_has_keys is not true then
-    v_ids := array[nextval('rowlease.queue_request_id_seq')];
-  elsif v_has_keys is not true then
+  if v_has_keys is not true then
     v_ids := array(select nextval('rowlease.queue_request_id_seq')
                      from generate_series(1, cardinality(p_kinds)));
   end if;

@@ -2,8 +2,10 @@
 -- params:   p_queue_name nvarchar(400), p_kind nvarchar(max), p_payload nvarchar(max), p_priority int,
 --           p_delay_ms bigint, p_due_time datetime2(6), p_dedup_key nvarchar(max),
 --           p_group_key nvarchar(max), p_max_attempts int, p_retry_base_ms int,
---           p_headers nvarchar(max), p_receipt_key nvarchar(400), p_in_transaction bit
--- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat'
+--           p_headers nvarchar(max), p_receipt_key nvarchar(400), p_in_transaction bit,
+--           p_wait_ms bigint
+-- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat'; or 'full', as
+--           enqueue_many
 -- errors:   as enqueue_many
 -- locks:    as enqueue_many
 -- why:      the short form for a single request and for use by hand.
@@ -12,7 +14,7 @@ create or alter procedure rowlease.enqueue
   @p_priority int = 0, @p_delay_ms bigint = null, @p_due_time datetime2(6) = null,
   @p_dedup_key nvarchar(max) = null, @p_group_key nvarchar(max) = null, @p_max_attempts int = null,
   @p_retry_base_ms int = null, @p_headers nvarchar(max) = null,
-  @p_receipt_key nvarchar(400) = null, @p_in_transaction bit = 1
+  @p_receipt_key nvarchar(400) = null, @p_in_transaction bit = 1, @p_wait_ms bigint = null
 as
 set nocount on;
 set xact_abort on;
@@ -29,4 +31,4 @@ declare @retries nvarchar(max) = N'[' + cast(@p_retry_base_ms as nvarchar(20)) +
 declare @headers nvarchar(max) = case when @p_headers is not null
                                       then rowlease_internal.array_of(@p_headers) end;
 exec rowlease.enqueue_many @p_queue_name, @kinds, @payloads, @priorities, @delays, @dues, @dedup_keys,
-  @group_keys, @attempts, @retries, @headers, @p_receipt_key, @p_in_transaction;
+  @group_keys, @attempts, @retries, @headers, @p_receipt_key, @p_in_transaction, @p_wait_ms;

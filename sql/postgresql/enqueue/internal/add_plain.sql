@@ -9,9 +9,7 @@
 -- locks:    none
 -- why:      without a dedup key nothing can conflict, and without a group nothing is blocked. Most
 --           calls have neither, so they pay only for a plain insert; add_requests costs twice as
---           much. For one request, two single-row inserts cost half as much as the statement for
---           many requests. Arrays of different lengths are refused, because a kind would be
---           missing.
+--           much. Arrays of different lengths are refused, because a kind would be missing.
 create or replace function rowlease_internal.add_plain(
   p_settings rowlease.queue_settings, p_now timestamptz, p_request_ids bigint[], p_kinds text[],
   p_payloads text[], p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[],
@@ -20,35 +18,7 @@ create or replace function rowlease_internal.add_plain(
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_priority integer;
-  v_due      timestamptz;
 begin
-  if greatest(cardinality(p_kinds), cardinality(p_payloads), cardinality(p_priorities),
-              cardinality(p_delays_ms), cardinality(p_due_times), cardinality(p_max_attempts),
-              cardinality(p_retry_bases_ms), cardinality(p_headers)) = 1 then
-    if not rowlease_internal.is_acceptable(p_kinds[1], p_priorities[1], p_payloads[1],
-                                           p_max_attempts[1]) then
-      perform rowlease_internal.check_request(p_kinds[1], p_priorities[1], p_payloads[1],
-                                              p_max_attempts[1]);
-    end if;
-    if p_headers[1] is not null then
-      perform rowlease_internal.check_headers(p_headers[1]);
-    end if;
-    v_priority := least(coalesce(p_priorities[1], 0), p_settings.max_priority);
-    v_due := greatest(coalesce(p_due_times[1], p_now + p_delays_ms[1] * interval '1 ms', p_now), p_now);
-    insert into rowlease.queue (
-      request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-      retry_base_ms, payload, headers)
-    overriding system value
-    values (p_request_ids[1], p_settings.queue_name, p_kinds[1],
-            case when v_due > p_now then 'Scheduled' else 'Pending' end, v_priority, p_now, v_due,
-            coalesce(p_max_attempts[1], p_settings.max_attempts), p_retry_bases_ms[1],
-            coalesce(p_payloads[1], '{}')::json, p_headers[1]::json);
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-    values (p_settings.queue_name, v_priority, (v_due > p_now)::integer, (v_due <= p_now)::integer);
-    return true;
-  end if;
   with added as (
     insert into rowlease.queue (
       request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
