@@ -125,11 +125,12 @@ TASKS = """
 """
 PROGRAM = """
     import json, sys
+    from contextvars import Context
     from datetime import timedelta
     import django
     django.setup()
     from django.core.management import call_command
-    from django.db import transaction
+    from django.db import connection, transaction
     from django.utils import timezone
     from shop.tasks import add, fail, send
 
@@ -154,7 +155,13 @@ PROGRAM = """
             "errors": [error.exception_class.__name__ for error in each.errors],
             "finished": each.finished_at is not None, "args": each.args, "kwargs": each.kwargs,
         } for each in found]))
-        for wrong in ("999999", "no number"):
+        first = json.loads(sys.argv[2])[0]
+        for _ in range(3):  # a server for asyncio has a context of its own for each request
+            Context().run(lambda: add.get_result(first))
+        with connection.cursor() as cursor:
+            cursor.execute("select count(*) from pg_stat_activity where application_name = 'django'")
+            assert cursor.fetchone() == (1,)
+        for wrong in ("999999", "no number", "\u00b2", "9" * 30):
             try:
                 add.get_result(wrong)
             except Exception as error:

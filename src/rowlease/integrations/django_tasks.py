@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -26,6 +26,7 @@ from django.utils.module_loading import import_string
 
 from rowlease.client.client import BoundProducer
 from rowlease.context import current
+from rowlease.filters.filter import LARGEST
 from rowlease.model import Request
 from rowlease.store import Store, open_store
 from rowlease.tasks.task import task
@@ -90,7 +91,8 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
 
     def get_result(self, result_id: str) -> Any:
         """The result of a request, from the queue or its history."""
-        request = self._store.get_request(int(result_id)) if result_id.isdigit() else None
+        is_id = result_id.isdecimal() and int(result_id) <= LARGEST
+        request = self._store.get_request(int(result_id)) if is_id else None
         if request is None or request.kind != run_task.name or request.payload is None:
             raise _exceptions.TaskResultDoesNotExist(result_id)
         return self.result_of(request)
@@ -147,9 +149,9 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
     def _max_priority(self) -> int:
         return int(self.options.get("max_priority", MAX_PRIORITY))
 
-    @cached_property
+    @property
     def _store(self) -> Store:
-        return open_store(_dsn(connections[self._alias].settings_dict), application_name="django")
+        return _store_at(_dsn(connections[self._alias].settings_dict))
 
     def _result(self, task: Any, key: str, status: str, args: Any, kwargs: Any) -> Any:
         return _base.TaskResult(
@@ -199,6 +201,12 @@ def run_task(task: str, args: list[Any], kwargs: dict[str, Any], backend: str = 
         return value
     finally:
         close_old_connections()
+
+
+@cache
+def _store_at(dsn: str) -> Store:
+    """The store of a database: one for all backends, of which Django makes one for each context."""
+    return open_store(dsn, application_name="django")
 
 
 def _dsn(settings: dict[str, Any]) -> str:
