@@ -159,7 +159,9 @@ PROGRAM = """
         for _ in range(3):  # a server for asyncio has a context of its own for each request
             Context().run(lambda: add.get_result(first))
         with connection.cursor() as cursor:
-            cursor.execute("select count(*) from pg_stat_activity where application_name = 'django'")
+            cursor.execute(
+                "select count(*) from pg_stat_activity where application_name = 'django'"
+            )
             assert cursor.fetchone() == (1,)
         for wrong in ("999999", "no number", "\u00b2", "9" * 30):
             try:
