@@ -59,8 +59,8 @@ create table rowlease.queue_settings (
   constraint queue_settings_in_flight check (max_in_flight >= 1),
   constraint queue_settings_retention check (retention_days >= 1),
   constraint queue_settings_unknown_kind check (unknown_kind_seconds >= 0),
-  constraint queue_settings_rate check (rate ~ '^[1-9]\d{0,6}/([1-9]\d{0,6}(ms|s|m|h)|[1-9]\d{0,3}d)$'),
-  constraint queue_settings_group_rate check (group_rate ~ '^[1-9]\d{0,6}/([1-9]\d{0,6}(ms|s|m|h)|[1-9]\d{0,3}d)$')
+  constraint queue_settings_rate check (rate ~ '^[1-9]\d{0,6}/([1-9]\d{0,6}(ms|s|m)|[1-9]\d{0,4}h|[1-9]\d{0,3}d)$'),
+  constraint queue_settings_group_rate check (group_rate ~ '^[1-9]\d{0,6}/([1-9]\d{0,6}(ms|s|m)|[1-9]\d{0,4}h|[1-9]\d{0,3}d)$')
 );
 -- Few queues keep no history; `complete` looks only at those.
 create index queue_settings_forgetful on rowlease.queue_settings (queue_name) where not keep_history;

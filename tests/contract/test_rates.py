@@ -230,7 +230,7 @@ def test_a_clock_that_is_set_back_permits_no_more_starts(store: Session, clock: 
     assert len(claimed(store)) == 3
 
 
-@pytest.mark.parametrize("rate", ["1/9999d", "9999999/9999999h"])
+@pytest.mark.parametrize("rate", ["1/9999d", "9999999/99999h"])
 def test_the_longest_period_permits_claims(store: Session, rate: str) -> None:
     store.configure_queue("default", rate=rate, group_rate=rate)
     store.put(2, group_key="g")

@@ -1,6 +1,7 @@
 -- rate_parts: read the setting of a rate, such as 100/1m.
 -- params:   p_rate nvarchar(30)
--- returns:  num_starts bigint, period_ms bigint -- no row if there is no rate, or for over 9999d
+-- returns:  num_starts bigint, period_ms bigint -- no row if there is no rate, or for over 99999h
+--           or 9999d
 -- errors:   none
 -- locks:    none
 -- why:      configure_queue refuses what this cannot read. A longer period would begin before the
@@ -15,4 +16,5 @@ return
                 when N'd' then 86400000 end as period_ms
     from (select @p_rate as rate, charindex(N'/', @p_rate) as slash,
                  len(@p_rate) - case when @p_rate like N'%ms' then 1 else 0 end as unit_at) as p
-   where p.slash > 1 and p.unit_at > p.slash + 1 and @p_rate not like N'%/_____%d';
+   where p.slash > 1 and p.unit_at > p.slash + 1
+     and @p_rate not like N'%/______%h' and @p_rate not like N'%/_____%d';
