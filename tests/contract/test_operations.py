@@ -471,3 +471,19 @@ def new() -> Any:
     from rowlease.model import NewRequest
 
     return NewRequest(kind="a")
+
+
+def test_a_dead_letter_that_is_cancelled_meanwhile_is_not_requeued(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    dead = one_of_each(store)["Failed"]
+    requests = len(store.rows("requests", "request_id"))
+    other = another()
+    other.begin()
+    other.cancel([dead])
+    step = store.waiting(lambda: store.operate("requeue", queue="default"))
+    other.commit()
+    assert not [one for one in step.result().touched if one.outcome is Outcome.OK]
+    assert status(store, dead) == "Cancelled"
+    assert len(store.rows("requests", "request_id")) == requests
+    recounts(store)

@@ -24,6 +24,8 @@ begin
   select f.RequestId, 'ok', null from #found as f
     join rowlease.Queue as q on q.RequestId = f.RequestId;
   exec rowlease_internal.revive_found @p_now;
+  -- A dead letter that was cancelled meanwhile is in the history now.
+  delete from #found where RequestId in (select t.RequestId from #touched as t);
   exec rowlease_internal.copy_finished @p_operation_id, @p_now;
   return;
 end;
