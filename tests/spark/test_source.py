@@ -220,8 +220,11 @@ def test_overwriting_is_refused(frame: Any, dsn: str) -> None:
 
 
 def test_reading_is_refused_with_what_to_do(spark: Any, dsn: str) -> None:
-    with pytest.raises(PySparkException, match=r"read with rowlease\.spark\.read_requests"):
+    says = r"read with rowlease\.spark\.read_requests"
+    with pytest.raises(PySparkException, match=says):
         spark.read.format("rowlease").options(dsn=dsn).load()
+    with pytest.raises(PySparkException, match=says):
+        spark.sql("create table requests using rowlease")
 
 
 def test_a_new_session_finds_the_format_unregistered_and_a_thread_registers_it(
