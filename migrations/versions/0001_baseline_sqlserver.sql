@@ -20,6 +20,9 @@ alter role rowlease_lock add member rowlease_reader;
 go
 -- Routines that only other routines call.
 if schema_id('rowlease_internal') is null execute ('create schema rowlease_internal');
+-- One role owns both, so that routines reach tables and each other, whatever their caller may do.
+alter authorization on schema::rowlease to rowlease_owner;
+alter authorization on schema::rowlease_internal to rowlease_owner;
 go
 create table rowlease.QueueSettings (
   QueueName          nvarchar(100) collate Latin1_General_100_BIN2 not null,

@@ -76,6 +76,14 @@ def test_only_the_parts_of_a_load_that_count_are_kept(store: Session) -> None:
     assert store.rows("staging", "row_id") == []
 
 
+def test_all_staged_rows_go_even_if_one_step_cannot_delete_them(store: Session) -> None:
+    run = store.staged("x", [{"row_id": n << 30, "kind": "a"} for n in range(4_100)])
+    assert store.discard_staged("x", run, [0]) == 4_099
+    run = store.staged("x", numbered(4_100), "two")
+    assert store.promote("x", run, 4_100).num_enqueued == 4_100
+    assert store.rows("staging", "row_id") == []
+
+
 def test_equal_rows_are_two_requests(store: Session) -> None:
     run = store.staged("x", numbered(2, payload='{"n": 1}', priority=1))
     assert store.promote("x", run, 2).num_enqueued == 2

@@ -25,6 +25,19 @@ def names(store: Session) -> list[str]:
     return [each.queue_name for each in store.list_queues()]
 
 
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_two_calls_that_create_a_queue_at_once_create_one(
+    store: Session, another: Callable[[], Session], ending: str
+) -> None:
+    other = another()
+    store.begin()
+    store.configure_queue("new", capacity=3)
+    second = other.waiting(lambda: other.configure_queue("new", max_attempts=2))
+    getattr(store, ending)()
+    capacity = 3 if ending == "commit" else None
+    assert (second.result()["capacity"], second.result()["max_attempts"]) == (capacity, 2)
+
+
 def heartbeat(store: Session, *queues: str) -> None:
     store.worker_heartbeat("w1", host="h", pid=1, version="1", queues=queues, slots=1, busy=0)
 

@@ -46,8 +46,15 @@ BY_KEY = {"enqueuereceipt"}
 READ_WHOLE = {
     ("sample_requests", "queue"), ("recount_queues", "queuedepth"), ("fold_depth", "queuedepth"),
 }  # fmt: skip
-#: Routines of operators that change all requests or counts of a queue, and the tables.
-CHANGED_WHOLE = {("lower_all", "queue"), ("delete_queue", "queuedepth")}
+#: Routines of operators that change all counts of a queue, and the table.
+CHANGED_WHOLE = {("delete_queue", "queuedepth")}
+#: Routines that change rows of the queue without skipping locked ones: their callers name the
+#: requests, or they have locked the rows before.
+NAMED = {
+    "abandon", "break_expired", "cancel", "change_due_time", "change_priority", "complete_held",
+    "decline", "do_verb", "end_leases", "fail_held", "purge", "purge_found", "renew", "requeue",
+    "snooze", "take_held", "take_out", "unblock_groups",
+}  # fmt: skip
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
 INDEX = re.compile(
     r"create (?:unique )?(?:clustered )?index (\w+) on rowlease\.(\w+) \((.*?)\)"
@@ -259,6 +266,29 @@ def hints_on_the_queue_only_where_allowed(file: File) -> Iterator[tuple[Node, st
             allowed = {"tablock", "holdlock"}
         for hint in sorted(hints(reference) - allowed):
             yield reference, f"{hint} is not for this use of the queue"
+
+
+def found_rows_are_skipped(file: File) -> Iterator[tuple[Node, str]]:
+    """Who waits for a row while it holds other rows can be part of a deadlock."""
+    for reference in file.tree.walk("NamedTableReference"):
+        if (
+            name_of(reference.get("SchemaObject")) == QUEUE
+            and file.name not in NAMED | COUNTS
+            and is_changed(reference)
+            and not is_inserted(reference)
+            and not is_named_again(reference)
+            and "readpast" not in hints(reference)
+        ):
+            yield reference, "skip locked rows: only a caller that names requests may wait for them"
+
+
+def staged_rows_go_in_steps(file: File) -> Iterator[tuple[Node, str]]:
+    """Each deleted row of a load is a lock until the commit."""
+    for node in file.tree.walk("DeleteSpecification"):
+        target = node.get("Target")
+        names = {name_of(one.get("SchemaObject")) for one in node.walk("NamedTableReference")}
+        if target is not None and "staging" in names and node.get("TopRowFilter") is None:
+            yield node, "say delete top: a load has any number of rows, and each row is a lock"
 
 
 def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
@@ -536,6 +566,8 @@ RULES: tuple[Rule, ...] = (
     begins_with_its_settings,
     no_hint_that_lies,
     hints_on_the_queue_only_where_allowed,
+    found_rows_are_skipped,
+    staged_rows_go_in_steps,
     seeks_are_pinned,
     readpast_is_said,
     no_dynamic_sql,

@@ -89,6 +89,13 @@ BROKEN = {
     "updlock where nothing is claimed": ("update rowlease.Queue set",
                                          "update rowlease.Queue with (updlock, rowlock) set",
                                          "hints_on_the_queue_only_where_allowed"),
+    "waiting for a row": ("forceseek, rowlock, readpast", "forceseek, rowlock",
+                          "found_rows_are_skipped"),
+    "all rows of a load in one transaction": (
+        "commit transaction;\n",
+        "delete s from rowlease.Staging as s with (index (staging_run), forceseek)"
+        " where s.RunNumber = 1 option (maxdop 1);\ncommit transaction;\n",
+        "staged_rows_go_in_steps"),
     "any plan": ("forceseek (queue_pending (QueueName)), ", "", "seeks_are_pinned"),
     "any plan of the history": ("index (queue_history_completed), forceseek, ", "",
                                 "seeks_are_pinned"),

@@ -82,6 +82,18 @@ def test_both_engines_have_the_same_public_routines() -> None:
     assert theirs == {*PUBLIC, *CLOCK, *ONLY_HERE}
 
 
+def test_one_role_owns_both_schemas() -> None:
+    """With two owners, a routine could call an internal one only if its caller had the right."""
+    statements = {
+        packaged("sql") / "postgresql" / "grants.sql": "alter schema {} owner to rowlease_owner;",
+        packaged("migrations") / "versions" / "0001_baseline_sqlserver.sql":
+            "alter authorization on schema::{} to rowlease_owner;",
+    }  # fmt: skip
+    for file, statement in statements.items():
+        for schema in ("rowlease", "rowlease_internal"):
+            assert statement.format(schema) in file.read_text(encoding="utf-8"), file
+
+
 @pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
 def test_every_public_routine_is_granted_to_a_role_and_no_internal_one_is(engine: str) -> None:
     text = (packaged("sql") / engine / "grants.sql").read_text(encoding="utf-8")

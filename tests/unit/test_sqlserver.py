@@ -126,6 +126,8 @@ def test_a_login_that_takes_too_long_has_done_nothing() -> None:
         (1105, "has no disk space left: x"),
         (9002, "has no disk space left: x"),
         (701, "is out of memory: x"),
+        (1204, "has no memory for more locks: x; give the server more memory, or split a large "
+         "load into several load ids"),
         (17809, "accepts no more connections: x"),
     ],
 )
@@ -237,6 +239,14 @@ def test_after_five_deadlocks_the_caller_gets_the_error() -> None:
     with pytest.raises(StoreConflict):
         store._call("complete")
     assert store.calls == 5
+
+
+@pytest.mark.parametrize("code", [1204, 9002, 701])
+def test_a_call_that_the_server_has_no_room_for_is_not_made_again_at_once(code: int) -> None:
+    store = Failing(driver_error("42000", "no room", code))
+    with pytest.raises(StoreUnavailable):
+        store._call("promote")
+    assert store.calls == 1
 
 
 def test_after_a_cut_only_what_finds_its_own_work_done_is_made_again() -> None:

@@ -8,7 +8,7 @@
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, RL014 a later run has taken the load over from this one; 51012 as
 --           take_lock
--- locks:    the load's lock and row; rows of staging of this load
+-- locks:    the load's lock and row; after the commit, as drop_staged
 -- why:      the run number is a fencing token: a later run has a larger one, and rows that an
 --           earlier run stages do not count. It starts at a random number up to 2^32 and grows by
 --           another, as lock tokens do: after a restore, or a failover that lost commits, a plain
@@ -27,7 +27,7 @@ declare @now datetime2(6), @says nvarchar(2048), @outcome varchar(10) = 'ok', @q
 declare @lock nvarchar(255) = rowlease_internal.lock_name(N'load', N'', @p_load_id);
 declare @by nvarchar(500) = concat(@p_run_by, N' (', suser_sname(), N')');
 declare @step bigint = cast(2147483649 as bigint) + checksum(newid());
-declare @run bigint, @run_by nvarchar(500), @past nvarchar(max);
+declare @run bigint, @old_run bigint, @run_by nvarchar(500), @past nvarchar(max);
 declare @status varchar(10), @columns nvarchar(max);
 declare @rows bigint, @enqueued bigint, @duplicates bigint, @clamped bigint;
 if @p_load_id is null or len(@p_load_id) not between 1 and 100
@@ -70,9 +70,7 @@ else
 begin
   if @run_by <> @by collate Latin1_General_100_BIN2
   begin
-    delete s from rowlease.Staging as s with (index (staging_run), forceseek)
-     where s.RunNumber = @run and s.LoadId = @p_load_id
-    option (maxdop 1);
+    set @old_run = @run;
     set @run = @run + @step;
     update rowlease.[Load]
        set RunNumber = @run, RunBy = @by, PastRuns = concat(RunBy, nchar(10), left(PastRuns, 10000)),
@@ -83,6 +81,7 @@ begin
   select @rows = null, @enqueued = null, @duplicates = null, @clamped = null;
 end;
 commit transaction;
+exec rowlease_internal.drop_staged @p_load_id, @old_run;
 select @outcome as outcome, @run as run_number, @rows as num_rows, @enqueued as num_enqueued,
        @duplicates as num_duplicates, @clamped as num_clamped,
        (select cast(s.MaxPriority as int) from rowlease.QueueSettings as s

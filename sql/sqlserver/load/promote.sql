@@ -10,11 +10,13 @@
 --           taken the load over, RL016 bad headers; 51011 a payload that is not JSON, 51012 as take_lock, add_staged and
 --           check_copies
 -- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
---           keys of the queue if the load has any; as add_staged
+--           keys of the queue if the load has any; as add_staged; after the commit, as
+--           drop_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
---           runs are not counted; maintain deletes them. The number of rows deleted at the end must
---           be the number counted: a task that Spark has given up may write meanwhile.
+--           runs are not counted; maintain deletes them. The rows are counted again at the end, because
+--           a task that Spark has given up may write meanwhile. They are deleted after the commit: the
+--           transaction locks each request that it inserts, and should not lock each staged row, too.
 create or alter procedure rowlease.promote
   @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_kind nvarchar(max) = null,
   @p_num_clamped bigint = 0
@@ -59,8 +61,8 @@ begin
               where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
                 and rowlease_internal.is_json(s.Payload) = 0)
   begin
-    set @says = concat(N'load "', @p_load_id,
-                       N'" has a payload that is not JSON; nothing was enqueued');
+    set @says = concat(N'load "', @p_load_id, N'" has a payload or headers that are not JSON; ',
+                       N'nothing was enqueued');
     throw 51011, @says, 1;
   end;
   if exists (select 1 from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
@@ -79,16 +81,15 @@ begin
      set Status = 'Promoted', PromotedTime = rowlease.now(), NumRows = @rows, NumEnqueued = @enqueued,
          NumDuplicates = @duplicates, NumClamped = @clamped
    where LoadId = @p_load_id;
-end;
-delete s from rowlease.Staging as s with (index (staging_run), forceseek)
- where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
-option (maxdop 1);
-if @outcome = 'ok' and rowcount_big() <> @written
-begin
-  set @says = concat(N'rows of load "', @p_load_id, N'" were written while it was promoted; nothing ',
-                     N'was enqueued, promote it again');
-  throw 51012, @says, 1;
+  if (select count(*) from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
+       where s.RunNumber = @p_run_number and s.LoadId = @p_load_id) <> @written
+  begin
+    set @says = concat(N'rows of load "', @p_load_id, N'" were written while it was promoted; nothing ',
+                       N'was enqueued, promote it again');
+    throw 51012, @says, 1;
+  end;
 end;
 commit transaction;
+exec rowlease_internal.drop_staged @p_load_id, @p_run_number;
 select @outcome as outcome, @rows as num_rows, @enqueued as num_enqueued, @duplicates as num_duplicates,
        @clamped as num_clamped;

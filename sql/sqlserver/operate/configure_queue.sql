@@ -3,7 +3,8 @@
 --           and values
 -- returns:  json -- all settings after the change
 -- errors:   RL010 unknown setting or a value out of range
--- locks:    the queue's settings row; waiting requests above a lowered max_priority
+-- locks:    the queue's lock, so that two calls do not both create it; its settings row; as end_delays
+--           and lower_all
 -- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new
 --           queue. The settings capacity, policy_weights, max_in_flight, rate and group_rate
 --           may be null.
@@ -13,7 +14,8 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int, @group_rate varchar(30);
+declare @says nvarchar(2048), @unknown nvarchar(4000), @max int, @was int, @group_rate varchar(30),
+        @lock nvarchar(255) = concat(N'rowlease:queue:', @p_queue_name);
 if datalength(@p_queue_name) > datalength(rtrim(@p_queue_name))
   throw 51010, N'the name of a queue must not end in a blank', 1;
 select top (1) @unknown = j.[key] from openjson(@p_settings) as j
@@ -51,11 +53,11 @@ begin
 end;
 begin try
   begin transaction;
+  exec rowlease_internal.take_lock @lock;
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
   if @@rowcount = 0
     insert into rowlease.QueueSettings (QueueName) values (@p_queue_name);
-  select @was = s.MaxPriority, @group_rate = s.GroupRate
-    from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
+  select @was = s.MaxPriority, @group_rate = s.GroupRate from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
   if exists (select 1 from openjson(@p_settings) as j
               where j.type = 0 and j.[key] not in ('capacity', 'policy_weights', 'max_in_flight', 'rate',
                                                   'group_rate'))
@@ -87,8 +89,7 @@ begin try
    cross join (select max(case when k.[key] = 'capacity' then 1 end) as capacity,
                       max(case when k.[key] = 'policy_weights' then 1 end) as weights,
                       max(case when k.[key] = 'max_in_flight' then 1 end) as in_flight,
-                      max(case when k.[key] = 'rate' then 1 end) as rate,
-                      max(case when k.[key] = 'group_rate' then 1 end) as group_rate
+                      max(case when k.[key] = 'rate' then 1 end) as rate, max(case when k.[key] = 'group_rate' then 1 end) as group_rate
                  from openjson(@p_settings) as k) as g
    where s.QueueName = @p_queue_name;
   exec rowlease_internal.end_delays @p_queue_name, @group_rate;

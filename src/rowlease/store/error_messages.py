@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 #: serialization failure, a cancelled query.
 CONFLICT = Entry(
     StoreConflict,
-    ("40", "55P03", "57014", 601, 1203, 1204, 1205, 1222, 2021, 3948, 3950, 3960, 3966, 51012),
+    ("40", "55P03", "57014", 601, 1203, 1205, 1222, 2021, 3948, 3950, 3960, 3966, 51012),
     "{text}",
     "{text} at {where}; run `rowlease migrate` again",
 )
@@ -203,6 +203,12 @@ TABLE = (
         StoreUnavailable,
         ("53100", 1101, 1105, 9002, 40544),
         "the database at {where} has no disk space left: {text}",
+    ),
+    Entry(
+        StoreUnavailable,
+        (1204,),
+        "the database at {where} has no memory for more locks: {text}; give the server more memory, "
+        "or split a large load into several load ids",
     ),
     Entry(
         StoreUnavailable,

@@ -52,8 +52,9 @@ begin
                      from #new as n
                      join rowlease.Queue as q with (forceseek (queue_dedup (QueueName, DedupKey)))
                        on q.QueueName = @p_queue_name and q.DedupKey = n.DedupKey
-                    where q.DedupKey is not null and q.Status <> 'Failed')
-      or RowId in (select d.RowId
+                    where q.DedupKey is not null and q.Status <> 'Failed');
+  delete from #new
+   where RowId in (select d.RowId
                      from (select n.RowId, row_number() over (partition by n.DedupKey
                                                               order by n.RowId) as turn
                              from #new as n where n.DedupKey is not null) as d

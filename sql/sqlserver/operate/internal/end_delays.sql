@@ -2,7 +2,7 @@
 -- params:   p_queue_name nvarchar(400), p_was varchar(30) (the rate before)
 -- returns:  nothing
 -- errors:   none
--- locks:    rows of queue, exclusive, one by one
+-- locks:    rows of queue, exclusive, one by one, skipping locked ones
 -- why:      when the rate changes, the next claim decides again. Such a request is due when a start of
 --           its group leaves the period.
 create or alter procedure rowlease_internal.end_delays @p_queue_name nvarchar(400), @p_was varchar(30)
@@ -24,7 +24,7 @@ while @id is not null
 begin
   set @id = (select min(i.RequestId) from @ids as i where i.RequestId > @id);
   update q set DueTime = rowlease.now()
-    from rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+    from rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock, readpast)
    where q.RequestId = @id and q.Status = 'Scheduled'
   option (maxdop 1);
 end;

@@ -21,7 +21,7 @@ from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.sqlserver import transaction
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
-from rowlease.store.sqlserver.error_codes import SERVER_BUSY, OdbcError, our_error
+from rowlease.store.sqlserver.error_codes import EXHAUSTED, SERVER_BUSY, OdbcError, our_error
 from rowlease.store.sqlserver.procedures import ProcedureCall
 from rowlease.store.sqlserver.transaction import TransactionLost
 from rowlease.store.store import Store
@@ -148,6 +148,8 @@ class SqlServerStore(Store):
         found = OdbcError.read(error.__cause__)
         if found.was_rolled_back:
             return True
+        if found.code in EXHAUSTED:
+            return False  # the call would do all its work again, and probably fail again
         if found.in_connecting:
             return found.code in SERVER_BUSY
         has_receipt = arguments.get("p_receipt_key") is not None
