@@ -51,9 +51,9 @@ CHANGED_WHOLE = {("delete_queue", "queuedepth")}
 #: Routines that change rows of the queue without skipping locked ones: their callers name the
 #: requests, or they have locked the rows before.
 NAMED = {
-    "abandon", "break_expired", "cancel", "change_due_time", "change_priority", "complete_held",
-    "decline", "do_verb", "end_leases", "fail_held", "purge", "purge_found", "renew", "requeue",
-    "snooze", "take_held", "take_out", "unblock_groups",
+    "abandon", "break_expired", "change_due_time", "change_priority", "complete_held", "decline",
+    "do_verb", "end_leases", "fail_held", "purge_found", "renew", "revive_found", "snooze",
+    "take_held", "take_out", "unblock_groups",
 }  # fmt: skip
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
 INDEX = re.compile(

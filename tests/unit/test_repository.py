@@ -36,6 +36,8 @@ WITH_SQL = {
     "store/postgresql/store.py": "builds the calls of the routines from their headers",
     "store/postgresql/transaction.py": "calls a routine on a connection of the caller's",
     "store/sqlserver/transaction.py": "asks whether the caller's transaction is open",
+    "store/postgresql/observer.py": "as store/sqlserver/observer.py",
+    "store/sqlserver/observer.py": "asks the server's views for locks and plans; stages rows",
     "store/sqlserver/catalogue.py": "as store/postgresql/catalogue.py",
     "store/sqlserver/descriptions.py": "a part of store/sqlserver/migrate.py",
     "store/sqlserver/migrate.py": "as store/postgresql/migrate.py",

@@ -126,8 +126,11 @@ def test_a_login_that_takes_too_long_has_done_nothing() -> None:
         (1105, "has no disk space left: x"),
         (9002, "has no disk space left: x"),
         (701, "is out of memory: x"),
-        (1204, "has no memory for more locks: x; give the server more memory, or split a large "
-         "load into several load ids"),
+        (
+            1204,
+            "has no memory for more locks: x; give the server more memory, or split a large "
+            "load into several load ids",
+        ),
         (17809, "accepts no more connections: x"),
     ],
 )

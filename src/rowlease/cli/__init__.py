@@ -17,6 +17,7 @@ from rowlease.cli.declared_queues import apply
 from rowlease.cli.demo import demo
 from rowlease.cli.depth import depth
 from rowlease.cli.doctor import doctor
+from rowlease.cli.engines import engines
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.exporter import exporter
 from rowlease.cli.lists import loads, operations, workers
@@ -76,6 +77,7 @@ for command in (
     dashboard,
     report,
     doctor,
+    engines,
     exporter,
     schedule,
     psql,

@@ -19,6 +19,7 @@ from rowlease.store.calls import Notifications
 from rowlease.store.consuming import Consuming
 from rowlease.store.differences import Difference
 from rowlease.store.dsn import check_engine, is_sqlserver, redact
+from rowlease.store.observing import Observer
 from rowlease.store.operating import Operating
 from rowlease.store.producing import Producing
 from rowlease.store.reading import Reading
@@ -32,6 +33,7 @@ __all__ = [
     "Difference",
     "Migrated",
     "Notifications",
+    "Observer",
     "Operating",
     "Producing",
     "Reading",
@@ -43,6 +45,7 @@ __all__ = [
     "jdbc_options",
     "migrate",
     "migration_sql",
+    "observe",
     "open_store",
     "psql_connection",
     "redact",
@@ -77,6 +80,22 @@ def open_store(
     from rowlease.store.postgresql.store import PostgresStore
 
     return PostgresStore(dsn, application_name, call_timeout)
+
+
+def observe(dsn: str) -> Observer:
+    """What else `rowlease engines verify` asks of the database.
+
+    Raises:
+        ConfigError: as `open_store`.
+    """
+    check_engine(dsn)
+    if is_sqlserver(dsn):
+        from rowlease.store.sqlserver.observer import SqlServerObserver
+
+        return SqlServerObserver(dsn)
+    from rowlease.store.postgresql.observer import PostgresObserver
+
+    return PostgresObserver(dsn)
 
 
 def bulk_store(dsn: str, application_name: str) -> BulkStore:

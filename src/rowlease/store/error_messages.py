@@ -207,8 +207,8 @@ TABLE = (
     Entry(
         StoreUnavailable,
         (1204,),
-        "the database at {where} has no memory for more locks: {text}; give the server more memory, "
-        "or split a large load into several load ids",
+        "the database at {where} has no memory for more locks: {text}; give the server more "
+        "memory, or split a large load into several load ids",
     ),
     Entry(
         StoreUnavailable,

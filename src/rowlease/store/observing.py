@@ -1,0 +1,74 @@
+"""What `rowlease engines verify` asks of a server, besides calling routines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+
+class Lock(NamedTuple):
+    """Locks of one session: how many of a kind, such as KEY, in a mode, such as X, on a table."""
+
+    table: str
+    kind: str
+    mode: str
+    count: int
+
+
+class Scan(NamedTuple):
+    """A statement of a routine whose plan reads a whole index."""
+
+    routine: str
+    table: str
+    index: str
+
+
+class Plans(NamedTuple):
+    """The plans that the server keeps of our routines."""
+
+    num_routines: int
+    num_statements: int
+    scans: list[Scan]
+
+
+class Observer(ABC):
+    """One database, with the user's own rights.
+
+    Attributes:
+        sees_locks: whether `claim` and what follows it can be called.
+    """
+
+    sees_locks: bool
+
+    @abstractmethod
+    def server(self) -> dict[str, str]:
+        """The version, and settings that matter. What cannot be read says why."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A connection of the driver with an open transaction, which is rolled back at the end."""
+
+    @abstractmethod
+    def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
+        """Stage rows of a load, as any program can."""
+
+    def claim(self, connection: Any, worker: str, queue: str, limit: int) -> list[int]:
+        """Claim requests in the connection's transaction; returns their ids."""
+        raise NotImplementedError
+
+    def promote(self, connection: Any, load_id: str, run_number: int, num_rows: int) -> None:
+        """Promote a load in the connection's transaction."""
+        raise NotImplementedError
+
+    def locks(self, connection: Any) -> list[Lock]:
+        """The locks that the connection's transaction holds."""
+        raise NotImplementedError
+
+    def plans(self) -> Plans:
+        """What the plan cache has of our routines, without those that read all on purpose."""
+        raise NotImplementedError
+
+    def num_escalations(self) -> int:
+        """How often locks became a lock on a whole table of ours since the server started."""
+        raise NotImplementedError

@@ -1,0 +1,39 @@
+"""Asks PostgreSQL for its version and settings, and stages rows of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+
+from rowlease.store.observing import Observer
+
+SETTINGS = "select name, setting from pg_settings where name = any(%s) order by 1"
+NAMES = ["server_version", "fsync", "synchronous_commit", "default_transaction_isolation"]
+STAGED = """
+    insert into rowlease.staging_inbox (load_id, run_number, row_id, kind, payload)
+    select %s, %s, n, 'verify', '{}' from generate_series(0, %s - 1) as n"""
+
+
+class PostgresObserver(Observer):
+    """See `rowlease.store.observing.Observer`. Other tests look at PostgreSQL's locks and plans."""
+
+    sees_locks = False
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+
+    def server(self) -> dict[str, str]:
+        with closing(psycopg.connect(self._dsn)) as connection:
+            return dict(connection.execute(SETTINGS, [NAMES]).fetchall())
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        with closing(psycopg.connect(self._dsn)) as connection:
+            yield connection
+
+    def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
+        with closing(psycopg.connect(self._dsn, autocommit=True)) as connection:
+            connection.execute(STAGED, [load_id, run_number, num_rows])

@@ -1,0 +1,87 @@
+"""Runs the core of the contract on a server, and looks at its locks and plans."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import NamedTuple
+
+from rowlease.errors import RowleaseError
+from rowlease.store import observe, open_store, redact
+from rowlease.verify.checks import CHECKS, LOCK_CHECKS, Broken, Trial, cleaned_up
+
+__all__ = ["Report", "Result", "verify"]
+
+
+class Result(NamedTuple):
+    """What became of a check: `passed`, `failed`, or `error` if it could not be made."""
+
+    check: str
+    outcome: str
+    detail: str
+    seconds: float
+
+
+class Report(NamedTuple):
+    """What `verify` found, to be sent to whoever asked for it."""
+
+    database: str
+    release: str
+    began: datetime
+    server: dict[str, str]
+    results: list[Result]
+
+    @property
+    def is_sound(self) -> bool:
+        return all(each.outcome == "passed" for each in self.results)
+
+    def text(self) -> str:
+        """The report as lines of text."""
+        facts = "".join(f"  {name}: {value}\n" for name, value in self.server.items())
+        results = "".join(f"{r.outcome}: {r.check}: {r.detail}\n" for r in self.results)
+        count = Counter(each.outcome for each in self.results)
+        total = ", ".join(f"{number} {outcome}" for outcome, number in count.items())
+        head = f"rowlease {self.release} on {self.database}, {self.began:%Y-%m-%d %H:%M} UTC"
+        return f"{head}\n{facts}{results}{total}\n"
+
+
+def verify(
+    dsn: str, num_requests: int = 5_000, heard: Callable[[Result], object] = lambda result: None
+) -> Report:
+    """Make every check on a queue that is created for it and deleted at the end.
+
+    Args:
+        num_requests: how many requests the measured check enqueues, claims and finishes.
+        heard: a function that is called with each result.
+
+    Raises:
+        StoreError: the database cannot be reached, or the queue cannot be created.
+    """
+    observer, began = observe(dsn), datetime.now(UTC)
+    results: list[Result] = []
+    with closing(open_store(dsn, application_name="rowlease engines verify")) as store:
+        store.check_schema()
+        trial = Trial(store, observer, num_requests)
+        store.configure_queue(trial.queue)
+        for check in (*CHECKS, *(LOCK_CHECKS if observer.sees_locks else ()), cleaned_up):
+            results.append(_made(check, trial))
+            heard(results[-1])
+    return Report(redact(dsn), version("rowlease"), began, observer.server(), results)
+
+
+def _made(check: Callable[[Trial], str], trial: Trial) -> Result:
+    began = time.perf_counter()
+    try:
+        outcome, detail = "passed", check(trial)
+    except Broken as broken:
+        outcome, detail = "failed", str(broken)
+    except Exception as error:  # the report names what could not be looked at
+        outcome, detail = "error", " ".join(f"{type(error).__name__}: {error}".split())
+    with suppress(RowleaseError):
+        trial.empty()
+    name = check.__name__.replace("_", " ").replace("callers", "caller's")
+    return Result(name, outcome, detail, time.perf_counter() - began)
