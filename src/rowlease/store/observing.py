@@ -13,7 +13,7 @@ class Lock(NamedTuple):
     table: str
     kind: str
     mode: str
-    count: int
+    num_locks: int
 
 
 class Scan(NamedTuple):
@@ -21,7 +21,7 @@ class Scan(NamedTuple):
 
     routine: str
     table: str
-    index: str
+    index_name: str
 
 
 class Plans(NamedTuple):

@@ -252,7 +252,9 @@ def locks_of_a_promote(trial: Trial) -> str:
 def plans(trial: Trial) -> str:
     """Called after the other checks: they have left the plans in the cache."""
     found = trial.observer.plans()
-    scans = ", ".join(f"{each.routine} scans {each.table}.{each.index}" for each in found.scans)
+    scans = ", ".join(
+        f"{each.routine} scans {each.table}.{each.index_name}" for each in found.scans
+    )
     expect(not scans, scans)
     expect(found.num_statements > 0, "the plan cache shows no plan of our routines")
     return f"{found.num_statements} statements of {found.num_routines} routines scan no large table"
@@ -292,5 +294,6 @@ def _row_locks_only(trial: Trial, connection: Any) -> str:
     ]  # fmt: skip
     expect(not any(each.mode == "X" for each in wide), f"it holds {wide}")
     return (
-        ", ".join(f"{e.count} {e.mode} on {e.kind} {e.table}".strip() for e in held) or "no locks"
+        ", ".join(f"{e.num_locks} {e.mode} on {e.kind} {e.table}".strip() for e in held)
+        or "no locks"
     )
