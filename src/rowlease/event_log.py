@@ -63,6 +63,13 @@ LEVELS: dict[type[Event], int] = {
 }
 
 
+def logged_events() -> Events:
+    """New events that are logged; see `log_to`."""
+    events = Events()
+    log_to(events)
+    return events
+
+
 def log_to(events: Events) -> None:
     """Write events to the logger `rowlease`, each as a line `event key=value ...`.
 

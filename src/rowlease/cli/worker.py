@@ -195,15 +195,13 @@ def run_alone(
 ) -> RunResult:
     """Run one worker in this process."""
     from rowlease.cli.probes import health_probes, outlets_of
-    from rowlease.event_log import log_to
-    from rowlease.events import Events
+    from rowlease.event_log import logged_events
     from rowlease.metrics.tally import Tally
     from rowlease.metrics.worker_metrics import count_events
     from rowlease.worker.host.health_reporter import HealthReporter
 
     outlets, interval = outlets_of(health_file)
-    events = Events()
-    log_to(events)
+    events = logged_events()
     with open_worker(tasks, dsn, settings, events) as worker:
         tally = count_events(events, worker.kinds) if health else Tally()
         report, changed = worker.health.report, worker.health.changed
@@ -223,16 +221,14 @@ def run_supervised(
     Args:
         is_counted: whether to send what the worker counts, too.
     """
-    from rowlease.event_log import log_to
-    from rowlease.events import Events
+    from rowlease.event_log import logged_events
     from rowlease.metrics.worker_metrics import count_events
     from rowlease.worker.host.channel import WorkerEnd
     from rowlease.worker.host.health_reporter import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
 
     # Handle SIGQUIT before anything else: without a handler, the signal would end the process.
-    events = Events()
-    log_to(events)
+    events = logged_events()
     with stacks_on_sigquit(lambda: None), open_worker(tasks, dsn, settings, events) as worker:
         tally = count_events(events, worker.kinds) if is_counted else None
         channel = WorkerEnd(fd, worker.stop, tally)
@@ -251,12 +247,10 @@ def run_supervisor(
     from rowlease.cli.probes import health_probes, outlets_of
     from rowlease.client.database import connect, database
     from rowlease.config import configured_dsn
-    from rowlease.event_log import log_to
-    from rowlease.events import Events
+    from rowlease.event_log import logged_events
     from rowlease.worker.host.supervisor import Supervisor
 
-    events = Events()
-    log_to(events)
+    events = logged_events()
     outlets, interval = outlets_of(health_file)
     environment = dict(os.environ)
     # With -P, workers, like this process, do not import rowlease from the working directory.

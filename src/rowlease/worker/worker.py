@@ -26,7 +26,7 @@ from contextlib import closing
 from typing import Self, Unpack
 
 from rowlease.clock import now
-from rowlease.event_log import log_to
+from rowlease.event_log import logged_events
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import Tasks, registry_of
@@ -96,9 +96,7 @@ class Worker:
         self._executor = executor_for(self._tasks, self._settings)
         self._queue_order = QueueOrder(queues_of(self._tasks) if queues is None else queues)
         self._queues = self._queue_order.order()
-        self._events = events or Events()
-        if events is None:
-            log_to(self._events)
+        self._events = logged_events() if events is None else events
         self.health = Health(self._events, self._executor.concurrency)
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stop_at: float | None = None
