@@ -55,6 +55,29 @@ NAMED = {
     "do_verb", "end_leases", "fail_held", "purge_found", "renew", "revive_found", "snooze",
     "take_held", "take_out", "unblock_groups",
 }  # fmt: skip
+#: Routines that read or write a temporary table of their caller. SQL Server compiles such a routine
+#: once for each session. No new one may come; a list is returned as JSON in an xml parameter.
+CALLERS_TABLES = {
+    "#answers": {"add_requests"},
+    "#candidate": {"candidates_by_policy"},
+    "#corrected": {"correct_counts", "free_groups"},
+    "#demand": {"demand_by_queue"},
+    "#findings": {"diagnose_counts", "diagnose_queues", "diagnose_rows", "diagnose_workers"},
+    "#found": {
+        "change_due_time",
+        "change_priority",
+        "copy_finished",
+        "do_verb",
+        "end_leases",
+        "find_ids",
+        "purge_found",
+        "would_be",
+    },
+    "#held": {"complete_held", "fail_held", "take_held"},
+    "#kinds": {"note_unknown"},
+    "#leased": {"claim_carefully", "dequeue_one", "note_starts"},
+    "#touched": {"copy_finished", "do_verb", "revive_found", "would_be"},
+}
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
 INDEX = re.compile(
     r"create (?:unique )?(?:clustered )?index (\w+) on rowlease\.(\w+) \((.*?)\)"
@@ -289,6 +312,21 @@ def staged_rows_go_in_steps(file: File) -> Iterator[tuple[Node, str]]:
         names = {name_of(one.get("SchemaObject")) for one in node.walk("NamedTableReference")}
         if target is not None and "staging" in names and node.get("TopRowFilter") is None:
             yield node, "say delete top: a load has any number of rows, and each row is a lock"
+
+
+def temporary_tables_are_its_own(file: File) -> Iterator[tuple[Node, str]]:
+    made = {
+        name_of(node.get("SchemaObjectName")) for node in file.tree.walk("CreateTableStatement")
+    }
+    made |= {name_of(node.get("Into")) for node in file.tree.walk("SelectStatement")}
+    for reference in file.tree.walk("NamedTableReference"):
+        name = name_of(reference.get("SchemaObject"))
+        if (
+            name.startswith("#")
+            and name not in made
+            and file.name not in CALLERS_TABLES.get(name, ())
+        ):
+            yield reference, f"{name} is the caller's: each session would have a plan of its own"
 
 
 def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
@@ -568,6 +606,7 @@ RULES: tuple[Rule, ...] = (
     hints_on_the_queue_only_where_allowed,
     found_rows_are_skipped,
     staged_rows_go_in_steps,
+    temporary_tables_are_its_own,
     seeks_are_pinned,
     readpast_is_said,
     no_dynamic_sql,

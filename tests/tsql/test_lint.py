@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlease.store.routines import packaged
+from rowlease.store.routines import load_routines, packaged
 from tests.tsql import lint, scriptdom
 
 pytestmark = pytest.mark.skipif(
@@ -89,6 +90,9 @@ BROKEN = {
     "updlock where nothing is claimed": ("update rowlease.Queue set",
                                          "update rowlease.Queue with (updlock, rowlock) set",
                                          "hints_on_the_queue_only_where_allowed"),
+    "a table of the caller's": ("insert into @claimed (RequestId) select",
+                                "insert into #claimed (RequestId) select",
+                                "temporary_tables_are_its_own"),
     "waiting for a row": ("forceseek, rowlock, readpast", "forceseek, rowlock",
                           "found_rows_are_skipped"),
     "all rows of a load in one transaction": (
@@ -189,6 +193,12 @@ def test_every_file_parses_and_keeps_the_rules() -> None:
     assert list(folder.rglob("*.sql"))
     found = linted(folder)
     assert not found, printed(found)
+
+
+def test_routines_that_may_use_a_table_of_their_caller_do() -> None:
+    for table, names in lint.CALLERS_TABLES.items():
+        for name in names:
+            assert re.search(rf"{table}\b", load_routines("sqlserver")[name].body), (name, table)
 
 
 def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
