@@ -149,6 +149,9 @@ def _what_ran(server: str) -> list[str]:
         "The scripts are rewritten where it lacks a statement, see `SPOKEN` in",
         f"[{FOLDER}/sqlserver.py](../{FOLDER}/sqlserver.py). The suite finds a SQL Server by",
         f"`{sqlserver.VARIABLE}`, or starts one where a Docker engine answers.",
+        "",
+        "Which other evidence there is for SQL Server, promise by promise:",
+        "[SQL Server](sqlserver.md#evidence).",
     ]
 
 

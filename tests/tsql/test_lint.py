@@ -195,6 +195,31 @@ def test_every_file_parses_and_keeps_the_rules() -> None:
     assert not found, printed(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "guard"),
+    [
+        # Housekeeping loses a deadlock, waits for no lock, and commits each step.
+        ("maintain", r"set deadlock_priority low;\nset lock_timeout 0;"),
+        (
+            "maintain",
+            r"while [^;]*\nbegin\n.*begin transaction;.*commit transaction;.*\nend;\nselect",
+        ),
+        # Only -1 means that another session has the lock.
+        ("try_lock", r"if @granted >= -1\n  return;\n.*throw 51012"),
+        # A caller's session may wait for locks for ever.
+        (
+            "take_lock",
+            r"case when @@lock_timeout between 0 and 10000 then @@lock_timeout\s+else 10000",
+        ),
+        # A promote locks what it inserts, and not what it has staged.
+        ("promote", r"commit transaction;\nexec rowlease_internal.drop_staged "),
+        ("begin_load", r"commit transaction;\nexec rowlease_internal.drop_staged "),
+    ],
+)
+def test_a_routine_has_a_guard_that_no_engine_here_can_show(name: str, guard: str) -> None:
+    assert re.search(guard, load_routines("sqlserver")[name].body, re.DOTALL)
+
+
 def test_routines_that_may_use_a_table_of_their_caller_do() -> None:
     for table, names in lint.CALLERS_TABLES.items():
         for name in names:
