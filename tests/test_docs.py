@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,9 @@ from click.testing import CliRunner
 import rowlease
 import rowlease.errors
 import rowlease.events
-from rowlease import Client
+from rowlease import AsyncClient, Client
 from rowlease.cli import cli
+from rowlease.errors import InvalidRequest
 from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.routines import PUBLIC, load_routines
@@ -209,6 +212,48 @@ def test_the_tenants_of_the_page_on_middleware_reach_their_tasks(
         ("June for globex",),
     ]
     sql("select headers ->> 'tenant', count(*) from rowlease.requests group by 1")
+
+
+def test_the_batch_and_the_chain_of_their_page_run(
+    repository: Path, tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("ROWLEASE_DSN", dsn)
+    page = repository / "docs" / "batches.md"
+    names = ("batch_report", "batch_chain")
+    for name, block in zip(names, code_blocks(page, "python"), strict=True):
+        (tmp_path / f"{name}.py").write_text(block)
+    report, chain = map(import_module, names)
+    with Client(dsn) as client:
+        report.start(client, ["a", "b"])
+        assert "2 requests, 2 wait or run; 0 complete" in run(dsn, "batch show May")
+        ran = drain(client, [report.resize, report.report])
+        assert ran[-1].result == "May: 2 complete, 0 failed"
+        assert report.wait(client) == 2
+        client.enqueue(chain.shrink, "a.png")
+        ran = drain(client, [chain.shrink, chain.publish])
+        assert [one.kind for one in ran] == ["shrink", "publish"]
+    finished = "May: 2 requests, finished; 2 complete, 0 dead letters, 0 cancelled\n"
+    assert run(dsn, "batch list") == run(dsn, "batch show May") == finished
+    assert json.loads(run(dsn, "batch show May --json"))["num_complete"] == 2
+
+
+def test_a_batch_is_waited_for_in_asyncio_too(dsn: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(dsn) as client:
+            await client.enqueue_untyped("one", batch_id="b")
+            with pytest.raises(TimeoutError, match="the batch 'b' is not finished"):
+                await client.batch("b").wait(timedelta(0))
+            with pytest.raises(InvalidRequest, match="there is no batch 'c'"):
+                await client.batch("c").wait()
+            await client.run_sync(
+                lambda sync: sync.store.operate("purge", queue="default", status=["Pending"])
+            )
+            await client.run_sync(lambda sync: sync.store.maintain())
+            state = await client.batch("b").wait(timedelta(0))
+            assert (state, state.num_cancelled) == (await client.batch("b").read(), 1)
+
+    asyncio.run(main())
 
 
 def test_the_code_after_each_migration_runs(

@@ -442,7 +442,8 @@ create table rowlease.queue_depth (
   processing   bigint       not null default 0,  -- added to the count of status Processing
   failed       bigint       not null default 0,  -- added to the count of status Failed
   num_finished bigint       not null default 0,  -- requests finished; only its sum over rows counts
-  num_failures bigint       not null default 0   -- attempts failed; only its sum over rows counts
+  num_failures bigint       not null default 0,  -- attempts failed; only its sum over rows counts
+  load_id      varchar(100)                      -- the batch of the requests; null also where no batch gains or loses any
 ) with (
   autovacuum_vacuum_scale_factor = 0,
   autovacuum_vacuum_threshold = 2000,
@@ -469,6 +470,33 @@ create table rowlease.rate_start (
   constraint rate_start_pkey primary key (queue_name, rate_key, started_time, total)
 );
 create index rate_start_expiring on rowlease.rate_start (expires_time);
+
+-- The batches: requests that were enqueued under one id. A promoted load is one, too. Its requests
+-- have its id as load_id.
+--
+-- Each routine appends its counts to queue_depth, and `maintain` adds them up here. So no transaction
+-- waits for a counter, and requests without a batch pay nothing.
+create table rowlease.batch (
+  batch_id      varchar(100) not null,            -- identifies the batch; of a load, its load_id
+  num_requests  bigint       not null default 0,  -- how many were enqueued
+  num_live      bigint       not null default 0,  -- of them, how many wait or run
+  num_complete  bigint       not null default 0,  -- of them, how many are complete
+  num_failed    bigint       not null default 0,  -- of them, how many are dead letters
+  created_time  timestamptz  not null,            -- when its first requests were enqueued
+  finished_time timestamptz,                      -- when none of its requests waited or ran any more
+  constraint batch_pkey primary key (batch_id),
+  constraint names_end_in_no_blank check (batch_id not like '% ')
+);
+create index batch_idle on rowlease.batch (batch_id) where num_live = 0 and finished_time is null;
+create index batch_finished on rowlease.batch (finished_time);
+
+-- Scheduled requests that are due when a batch is finished.
+create table rowlease.batch_wait (
+  request_id bigint       not null,  -- the request that waits
+  batch_id   varchar(100) not null,  -- the batch that it waits for
+  constraint batch_wait_pkey primary key (request_id)
+);
+create index batch_wait_batch on rowlease.batch_wait (batch_id);
 
 -- The release of the schema: one row, which `rowlease migrate` writes.
 create table rowlease.schema_info (

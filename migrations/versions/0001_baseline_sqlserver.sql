@@ -410,11 +410,46 @@ create table rowlease.QueueDepth (
   Failed      bigint        not null default 0,
   NumFinished bigint        not null default 0,
   NumFailures bigint        not null default 0,
+  LoadId      nvarchar(100) collate Latin1_General_100_BIN2 null,  -- the batch of the requests; null also where no batch gains or loses any
   constraint queue_depth_pkey primary key clustered (DepthId)
     with (allow_page_locks = off, optimize_for_sequential_key = on)
 );
 go
 alter table rowlease.QueueDepth set (lock_escalation = disable);
+go
+-- The batches: requests that were enqueued under one id. A promoted load is one, too. Its requests
+-- have its id as load_id.
+--
+-- Each routine appends its counts to queue_depth, and `maintain` adds them up here. So no transaction
+-- waits for a counter, and requests without a batch pay nothing.
+create table rowlease.Batch (
+  BatchId      nvarchar(100) collate Latin1_General_100_BIN2 not null,  -- identifies the batch; of a load, its load_id
+  NumRequests  bigint        not null default 0,
+  NumLive      bigint        not null default 0,
+  NumComplete  bigint        not null default 0,
+  NumFailed    bigint        not null default 0,
+  CreatedTime  datetime2(6)  not null,
+  FinishedTime datetime2(6)  null,
+  constraint batch_pkey primary key clustered (BatchId) with (allow_page_locks = off)
+);
+go
+create index batch_idle on rowlease.Batch (BatchId) where NumLive = 0 and FinishedTime is null
+  with (allow_page_locks = off);
+go
+create index batch_finished on rowlease.Batch (FinishedTime) with (allow_page_locks = off);
+go
+alter table rowlease.Batch set (lock_escalation = disable);
+go
+-- Scheduled requests that are due when a batch is finished.
+create table rowlease.BatchWait (
+  RequestId bigint        not null,
+  BatchId   nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  constraint batch_wait_pkey primary key clustered (RequestId) with (allow_page_locks = off)
+);
+go
+create index batch_wait_batch on rowlease.BatchWait (BatchId) with (allow_page_locks = off);
+go
+alter table rowlease.BatchWait set (lock_escalation = disable);
 go
 -- The starts of requests from queues with a rate: a row for each claim of a queue or a group.
 create table rowlease.RateStart (

@@ -64,7 +64,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.list_schedules, rowlease.list_queues, rowlease.show_queue,
                           rowlease.list_workers, rowlease.list_ready, rowlease.list_leases,
                           rowlease.list_dead_letters, rowlease.list_loads, rowlease.measure_waits,
-                          rowlease.list_operations,
+                          rowlease.list_operations, rowlease.list_batches,
                           rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_staged, rowlease.pause, rowlease.resume,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rowlease.client.async_client import AsyncClient, AsyncProducer
-    from rowlease.client.async_handle import AsyncHandle
+    from rowlease.client.async_handle import AsyncBatch, AsyncHandle
+    from rowlease.client.batch import Batch
     from rowlease.client.client import Client, Producer
     from rowlease.client.database import connect
     from rowlease.client.handle import Handle
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from rowlease.worker import Worker
 
 __all__ = [
+    "AsyncBatch",
     "AsyncClient",
     "AsyncHandle",
     "AsyncProducer",
+    "Batch",
     "Client",
     "DeadLetter",
     "EnqueueUnknown",
@@ -63,9 +66,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncBatch": "rowlease.client.async_handle",
     "AsyncClient": "rowlease.client.async_client",
     "AsyncHandle": "rowlease.client.async_handle",
     "AsyncProducer": "rowlease.client.async_client",
+    "Batch": "rowlease.client.batch",
     "Client": "rowlease.client.client",
     "DeadLetter": "rowlease.errors",
     "EnqueueUnknown": "rowlease.errors",

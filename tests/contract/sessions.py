@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
           "queue_waiter", "queue_settings", "schedule", "unknown_kind",
-          "progress", "attempt", "rate_start", "operation", "requeued")  # fmt: skip
+          "progress", "attempt", "rate_start", "operation", "requeued",
+          "batch", "batch_wait")  # fmt: skip
 #: Where the rows of loads are that wait in a lane: PostgreSQL alone has one.
 LANES = ("lane", "lane_part")
 

@@ -162,6 +162,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "list_dead_letters": lambda s: (dead(s), s.list_dead_letters())[1][0].error_line,
     "list_loads": lambda s: (loaded(s), s.list_loads())[1][0].load_id,
     "list_operations": listed_operations,
+    "list_batches": lambda s: (loaded(s), s.list_batches())[1][0].batch_id,
     "metrics": lambda s: (leased(s), sorted(m.metric for m in s.metrics()))[1],
     "metrics_server": lambda s: sorted(m.metric for m in s.metrics_server()),
     "measure_waits": lambda s: (s.complete([leased(s)]), s.measure_waits())[1][0].num_requests,

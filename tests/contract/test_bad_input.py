@@ -222,6 +222,9 @@ REFUSED = [
     Bad("RL016", enqueue(headers="[]"), InvalidRequest, HEADERS),
     Bad("RL016", enqueue_two(headers='{"a": 1}'), InvalidRequest, HEADERS),
     Bad("RL016", promote(headers="[]"), InvalidRequest, HEADERS),
+    Bad("RL017", lambda s: s.enqueue_many("default", [NewRequest(kind="a")], after="x"),
+        InvalidRequest,
+        'there is no batch "x" to wait for; enqueue its requests, or promote its load, first'),
     Bad("RL015", delete_in_use, InvalidRequest,
         'queue "default" cannot be deleted, because it has requests (1 waiting, 0 running, 0 dead '
         "letters): purge or cancel them first"),

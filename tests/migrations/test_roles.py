@@ -30,7 +30,7 @@ READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
     "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
-    "measure_waits", "list_operations", "demand", "metrics", "metrics_server",
+    "measure_waits", "list_operations", "list_batches", "demand", "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {
     "operate", "recount", "pause", "resume", "configure_queue",

@@ -45,6 +45,7 @@ BY_KEY = {"enqueuereceipt"}
 #: Routines that read a whole queue or all counts, and the tables.
 READ_WHOLE = {
     ("sample_requests", "queue"), ("recount_queues", "queuedepth"), ("fold_depth", "queuedepth"),
+    ("finish_batches", "queuedepth"),
 }  # fmt: skip
 #: Routines of operators that change all counts of a queue, and the table.
 CHANGED_WHOLE = {("delete_queue", "queuedepth")}

@@ -237,6 +237,8 @@ TAKEN: dict[str, Callable[[Any], bool]] = {
     "requests": is_batch,
     "kind": is_text,
     "receipt": is_text,
+    "batch_id": is_text,
+    "after": is_text,
     "headers": lambda value: False,
 }
 

@@ -41,11 +41,12 @@ LONG = {
 NOT_REACHED = {
     ("delete_queue", "RL001"): "it names statuses that purge takes",
     **dict.fromkeys(
-        [("delete_queue", f"RL0{number}") for number in ("03", "04", "05", "06", "07", "16")],
+        [("delete_queue", f"RL0{number}") for number in ("03", "04", "05", "06", "07", "16", "17")],
         "it purges, and enqueues nothing",
     ),
     ("promote", "RL007"): "a load names no attempts",
     ("fill_request", "RL007"): "the inbox has no column for attempts",
+    ("inbox", "RL007"): "the inbox has no column for attempts",
     ("put_schedule", "RL007"): "a schedule has no column for attempts",
     ("fire_schedule", "RL007"): "a schedule has no column for attempts",
 }

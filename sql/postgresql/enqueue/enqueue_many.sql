@@ -2,13 +2,15 @@
 -- params:   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[],
 --           p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
 --           p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[],
---           p_headers text[], p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint, p_waiter_id bigint
+--           p_headers text[], p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint,
+--           p_waiter_id bigint, p_batch_id text (the batch that they join), p_after text (the batch
+--           that they wait for)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
 --           or one row (waiter id, 'full'): call again with this id within 2 s, or, if p_wait_ms is 0,
 --           (null, 'full')
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL007 attempts below 1, RL016 bad headers
--- locks:    the receipt's key; queue_settings if the queue has a capacity; as add_requests
+--           RL006 no kind, RL007 attempts below 1, RL016 bad headers, RL017 as take_batches
+-- locks:    the receipt's key; queue_settings if the queue has a capacity; as take_batches and add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
 --           first call. An error would roll the caller's transaction back, so with a p_wait_ms a full
 --           queue is a row. Without keys, all requests are new, so their ids are known beforehand and
@@ -23,7 +25,7 @@ create or replace function rowlease.enqueue_many(
   p_max_attempts integer[] default null, p_retry_bases_ms integer[] default null,
   p_headers text[] default null, p_receipt_key text default null,
   p_in_transaction boolean default true, p_wait_ms bigint default null,
-  p_waiter_id bigint default null
+  p_waiter_id bigint default null, p_batch_id text default null, p_after text default null
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -59,8 +61,8 @@ begin
   v_settings := rowlease_internal.settings_of(p_queue_name);
   if v_settings.capacity is not null then
     v_priority := (select max(coalesce(u, 0)) from unnest(coalesce(p_priorities, '{0}')) as u);
-    v_settings := rowlease_internal.admit(p_queue_name, coalesce(cardinality(p_kinds), 0), v_priority, v_now,
-                                 p_waiter_id, p_wait_ms);
+    v_settings := rowlease_internal.admit(
+      p_queue_name, coalesce(cardinality(p_kinds), 0), v_priority, v_now, p_waiter_id, p_wait_ms);
     if v_settings.queue_name is null then
       delete from rowlease.enqueue_receipt r where r.receipt_key = p_receipt_key;
       return query select case when p_wait_ms > 0 then rowlease_internal.wait_for_room(p_queue_name,
@@ -68,29 +70,29 @@ begin
       return;
     end if;
   end if;
+  if coalesce(p_batch_id, p_after) is not null then
+    p_due_times := rowlease_internal.take_batches(p_batch_id, p_after, v_now, p_kinds, p_delays_ms, p_due_times);
+  end if;
 
   if v_has_keys then
     select array_agg(a.request_id), array_agg(a.outcome) into v_ids, v_outcomes
       from rowlease_internal.add_requests(
         v_settings, v_now, p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times,
-        p_dedup_keys, p_group_keys, p_max_attempts, p_retry_bases_ms, p_headers) a;
+        p_dedup_keys, p_group_keys, p_max_attempts, p_retry_bases_ms, p_headers, p_batch_id) a;
     update rowlease.enqueue_receipt set request_ids = v_ids where receipt_key = p_receipt_key;
   else
     v_done := rowlease_internal.add_plain(
       v_settings, v_now, v_ids, p_kinds, p_payloads, p_priorities, p_delays_ms, p_due_times,
-      p_max_attempts, p_retry_bases_ms, p_headers);
+      p_max_attempts, p_retry_bases_ms, p_headers, p_batch_id);
   end if;
-  if p_waiter_id is not null then
-    delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id;
-  end if;
+  v_done := p_after is null or rowlease_internal.wait_for_batch(p_after, v_ids, v_outcomes, p_due_times);
+  if p_waiter_id is not null then delete from rowlease.queue_waiter w where w.waiter_id = p_waiter_id; end if;
   if not p_in_transaction and random() < 0.005 then
     perform rowlease_internal.fold_depth(2000);
   end if;
   v_done := p_in_transaction is false and rowlease_internal.worker_is_idle(p_queue_name)
             and rowlease_internal.wake_once(p_queue_name, v_now);
-  if v_outcomes is not null then
-    return query select * from unnest(v_ids, v_outcomes); return;
-  end if;
+  if v_outcomes is not null then return query select * from unnest(v_ids, v_outcomes); return; end if;
   outcome := 'ok';
   foreach request_id in array v_ids loop return next; end loop;
 end $$;

@@ -47,7 +47,8 @@ begin
            cancel_requested = false
       from judged j
      where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
-    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
+    returning q.request_id, q.queue_name, q.priority, q.load_id, q.status, q.group_key,
+              j.cancel_requested),
   kept as (
     insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
                                   ended_time, outcome, expires_time)
@@ -56,10 +57,10 @@ begin
       from judged j where j.started_time is not null or j.counts
         on conflict do nothing),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
-    select h.queue_name, h.priority, -count(*), count(*) filter (where h.status = 'Pending'),
+    insert into rowlease.queue_depth (queue_name, priority, load_id, processing, pending, failed)
+    select h.queue_name, h.priority, h.load_id, -count(*), count(*) filter (where h.status = 'Pending'),
            count(*) filter (where h.status = 'Failed')
-      from handed h group by h.queue_name, h.priority)
+      from handed h group by h.queue_name, h.priority, h.load_id)
   select coalesce(array_agg(h.request_id), '{}'),
          array_agg(h.request_id) filter (where h.cancel_requested),
          array_agg(h.queue_name) filter (where h.group_key is not null and h.status = 'Failed'),

@@ -60,9 +60,9 @@ begin
              case when d.keeps then d.result::json end
         from done d),
     counted as (
-      insert into rowlease.queue_depth (queue_name, priority, processing, num_finished)
-      select d.queue_name, d.priority, -count(*), count(*)
-        from done d group by d.queue_name, d.priority)
+      insert into rowlease.queue_depth (queue_name, priority, load_id, processing, num_finished)
+      select d.queue_name, d.priority, d.load_id, -count(*), count(*)
+        from done d group by d.queue_name, d.priority, d.load_id)
     select array_agg(d.request_id),
            array_agg(d.queue_name) filter (where d.group_key is not null),
            array_agg(d.group_key) filter (where d.group_key is not null)

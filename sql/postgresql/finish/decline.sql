@@ -57,13 +57,14 @@ begin
            cancel_requested = false
       from judged j
      where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
-    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
+    returning q.request_id, q.queue_name, q.priority, q.load_id, q.status, q.group_key,
+              j.cancel_requested),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, failed,
+    insert into rowlease.queue_depth (queue_name, priority, load_id, processing, scheduled, failed,
                                       num_failures)
-    select d.queue_name, d.priority, -count(*), count(*) filter (where d.status = 'Scheduled'),
+    select d.queue_name, d.priority, d.load_id, -count(*), count(*) filter (where d.status = 'Scheduled'),
            count(*) filter (where d.status = 'Failed'), count(*) filter (where d.status = 'Failed')
-      from declined d group by d.queue_name, d.priority)
+      from declined d group by d.queue_name, d.priority, d.load_id)
   select coalesce(array_agg(d.request_id), '{}'),
          array_agg(d.request_id) filter (where d.cancel_requested),
          array_agg(d.queue_name) filter (where d.group_key is not null and d.status = 'Failed'),

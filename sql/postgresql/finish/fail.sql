@@ -64,7 +64,8 @@ begin
            cancel_requested = false
       from judged j
      where q.request_id = any(array[j.id]) and q.lock_token = j.token and q.locked_by is not null
-    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, j.cancel_requested),
+    returning q.request_id, q.queue_name, q.priority, q.load_id, q.status, q.group_key,
+              j.cancel_requested),
   kept as (
     insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
                                   ended_time, outcome, error, error_type, traceback, expires_time)
@@ -74,12 +75,13 @@ begin
       from judged j
         on conflict do nothing),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing, scheduled, pending, failed,
-                                      num_failures)
-    select f.queue_name, f.priority, -count(*), count(*) filter (where f.status = 'Scheduled'),
+    insert into rowlease.queue_depth (queue_name, priority, load_id, processing, scheduled, pending,
+                                      failed, num_failures)
+    select f.queue_name, f.priority, f.load_id, -count(*),
+           count(*) filter (where f.status = 'Scheduled'),
            count(*) filter (where f.status = 'Pending'), count(*) filter (where f.status = 'Failed'),
            count(*)
-      from failed f group by f.queue_name, f.priority)
+      from failed f group by f.queue_name, f.priority, f.load_id)
   select coalesce(array_agg(f.request_id), '{}'),
          array_agg(f.request_id) filter (where f.cancel_requested),
          array_agg(f.queue_name) filter (where f.group_key is not null and f.status = 'Failed'),

@@ -6,9 +6,9 @@
 --           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
---           taken the load over, RL016 bad headers; 22P02 a payload or headers that are not JSON,
+--           taken the load over, RL016 bad headers, RL017 as take_batches; 22P02 a payload or headers that are not JSON,
 --           40001 as check_staged and check_copies
--- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged
+-- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged and take_batches
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
 --           runs are not counted; maintain deletes them. Two tries of a task that computed
@@ -28,7 +28,7 @@ declare
   v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
-  v_load     rowlease.load;
+  v_load     rowlease.load := rowlease_internal.take_load(p_load_id, p_run_number);
   v_written  bigint;
   v_staged   bigint;
   v_in_lane  bigint;
@@ -36,7 +36,6 @@ declare
   v_enqueued bigint;
   v_clamped  bigint;
 begin
-  v_load := rowlease_internal.take_load(p_load_id, p_run_number);
   if v_load.status = 'Promoted' then
     delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
     return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates,
@@ -81,7 +80,7 @@ begin
   end;
   delete from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
   if v_in_lane > 0 then
-    v_clamped := v_clamped + rowlease_internal.count_lane(v_settings, p_run_number);
+    v_clamped := v_clamped + rowlease_internal.count_lane(v_settings, v_load);
     v_enqueued := v_enqueued + v_in_lane;
   end if;
   update rowlease.load l
@@ -90,6 +89,7 @@ begin
          num_clamped = v_clamped, in_lane = v_in_lane > 0, max_attempts = v_settings.max_attempts,
          place = case when v_in_lane > 0 then nextval('rowlease.queue_request_id_seq') end
    where l.load_id = p_load_id;
+  perform rowlease_internal.take_batches(p_load_id, null, v_now, null, null, null);
   perform rowlease_internal.wake_workers(v_load.queue_name, true);
   return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued,
                       v_clamped;

@@ -2,7 +2,7 @@
 -- params:   p_limit integer -- how many rows a step may touch
 -- returns:  what text, num_rows bigint -- one row per step that did something
 -- errors:   none
--- locks:    the gate without a name, without waiting; rows of queue and load, skipping locked ones;
+-- locks:    the gate without a name, without waiting; rows of queue, load and batch, skipping locked ones;
 --           the partitions of queue_history when days change, after at most 100 ms of waiting
 -- why:      one caller at a time does the work; other callers return immediately. Every step is
 --           bounded and skips locked rows, so any worker may call this while it runs tasks.
@@ -23,6 +23,13 @@ begin
     on conflict do nothing;
     return;
   end if;
+  what := 'counts folded';
+  num_rows := rowlease_internal.fold_batches(p_limit * 10);
+  if num_rows > 0 then return next; end if;
+  what := 'batches finished';
+  num_rows := rowlease_internal.finish_batches(v_now, p_limit);
+  if num_rows > 0 then return next; end if;
+
   for v_queue in select s.queue_name from rowlease.queue_settings s order by 1 loop
     what := 'leases broken';
     num_rows := rowlease_internal.break_expired(v_queue, v_now, '-infinity', p_limit);
@@ -66,6 +73,9 @@ begin
   if num_rows > 0 then return next; end if;
   what := 'operations dropped';
   num_rows := rowlease_internal.sweep_operations(v_now, p_limit);
+  if num_rows > 0 then return next; end if;
+  what := 'batches dropped';
+  num_rows := rowlease_internal.sweep_batches(v_now, p_limit);
   if num_rows > 0 then return next; end if;
   what := 'staged rows dropped';
   num_rows := rowlease_internal.sweep_staging(v_now, p_limit * 10)

@@ -1,8 +1,8 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
---           'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
---           'rate' | 'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
+--           'batch' | 'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' |
+--           'no_worker' | 'rate' | 'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
 -- why:      it returns the first reason that applies, in the order in which a claim would check

@@ -3,14 +3,16 @@
 --           p_priorities nvarchar(max), p_delays_ms nvarchar(max), p_due_times nvarchar(max),
 --           p_dedup_keys nvarchar(max), p_group_keys nvarchar(max), p_max_attempts nvarchar(max),
 --           p_retry_bases_ms nvarchar(max), p_headers nvarchar(max), p_receipt_key nvarchar(400),
---           p_in_transaction bit, p_wait_ms bigint, p_waiter_id bigint
+--           p_in_transaction bit, p_wait_ms bigint, p_waiter_id bigint, p_batch_id nvarchar(400) (the
+--           batch that they join), p_after nvarchar(400) (the batch that they wait for)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
 --           or one row (waiter id, 'full'): call again with this id within 2 s, or, if p_wait_ms is 0,
 --           (null, 'full')
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL007 attempts below 1, RL016 bad headers; 51011 a payload that is
---           not JSON, 51019 a name or key ends in a blank
--- locks:    the receipt's key; the queue's admission lock if it has a capacity; as add_requests
+--           RL006 no kind, RL007 attempts below 1, RL016 bad headers, RL017 as take_batches;
+--           51011 a payload that is not JSON, 51019 a name or key ends in a blank
+-- locks:    the receipt's key; the queue's admission lock if it has a capacity; as
+--           take_batches and add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the
 --           first call. If an array is null, every request has the default. An error would roll the
 --           caller's transaction back, so with a p_wait_ms a full queue is a row.
@@ -21,18 +23,20 @@ create or alter procedure rowlease.enqueue_many
   @p_group_keys nvarchar(max) = null, @p_max_attempts nvarchar(max) = null,
   @p_retry_bases_ms nvarchar(max) = null, @p_headers nvarchar(max) = null,
   @p_receipt_key nvarchar(400) = null,
-  @p_in_transaction bit = 1, @p_wait_ms bigint = null, @p_waiter_id bigint = null
+  @p_in_transaction bit = 1, @p_wait_ms bigint = null, @p_waiter_id bigint = null,
+  @p_batch_id nvarchar(400) = null, @p_after nvarchar(400) = null
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6), @lock nvarchar(255), @ids nvarchar(max), @admitted bit;
-declare @folded bigint;
+declare @folded bigint, @waits bit = 0;
 declare @count int = (select count(*) from openjson(@p_kinds));
 declare @priority int = (select max(coalesce(cast(p.value as int), 0))
                            from openjson(coalesce(@p_priorities, N'[0]')) as p);
 create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
 if datalength(@p_receipt_key) > datalength(rtrim(@p_receipt_key))
+   or datalength(@p_batch_id) > datalength(rtrim(@p_batch_id))
   throw 51019, N'a name or key ends in a blank; leave the blank out', 1;
 begin transaction;
 if @p_receipt_key is not null
@@ -59,9 +63,18 @@ begin
   select case when @p_wait_ms > 0 then @p_waiter_id end as request_id, 'full' as outcome;
   return;
 end;
+if @p_batch_id is not null or @p_after is not null
+  exec rowlease_internal.take_batches @p_batch_id, @p_after, @now, @p_delays_ms, @p_due_times,
+                                      @waits output;
+if @waits = 1
+  set @p_due_times = (select N'[' + string_agg(cast(N'"9999-12-31"' as nvarchar(max)), N',') + N']'
+                        from openjson(@p_kinds));
 exec rowlease_internal.add_requests
   @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities, @p_delays_ms, @p_due_times,
-  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @p_headers;
+  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @p_headers, @p_batch_id;
+if @waits = 1
+  insert into rowlease.BatchWait (RequestId, BatchId)
+  select a.RequestId, @p_after from #answers as a where a.Outcome = 'ok';
 if @p_receipt_key is not null
 begin
   set @ids = (select N'[' + string_agg(coalesce(cast(a.RequestId as nvarchar(max)), N'null'), N',')

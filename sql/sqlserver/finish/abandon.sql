@@ -30,11 +30,11 @@ select q.RequestId, case when q.NumAbandons >= 9 then 1 else 0 end,
        q.CancelRequested
   from #held as h
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId;
-insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
-select q.QueueName, q.Priority, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead)
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, Pending, Failed)
+select q.QueueName, q.Priority, q.LoadId, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead)
   from @judged as j
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
- group by q.QueueName, q.Priority;
+ group by q.QueueName, q.Priority, q.LoadId;
 insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
                               Outcome, ExpiresTime)
 select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),

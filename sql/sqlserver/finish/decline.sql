@@ -50,11 +50,13 @@ select q.RequestId, case when k.Verdict is not null and q.CancelRequested = 0 th
  where not exists (select 1 from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as o
                     where o.request_id = g.request_id and o.lock_token = g.lock_token
                       and o.place < g.place);
-insert into rowlease.QueueDepth (QueueName, Priority, Processing, Scheduled, Failed, NumFailures)
-select q.QueueName, q.Priority, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead), sum(0 + j.IsDead)
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, Scheduled, Failed,
+                                 NumFailures)
+select q.QueueName, q.Priority, q.LoadId, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead),
+       sum(0 + j.IsDead)
   from @judged as j
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
- group by q.QueueName, q.Priority;
+ group by q.QueueName, q.Priority, q.LoadId;
 update q
    set Status = case when j.IsDead = 1 then 'Failed' else 'Scheduled' end,
        DueTime = case when j.IsDead = 1 or j.CancelRequested = 1 then q.DueTime

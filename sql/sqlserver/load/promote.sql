@@ -7,11 +7,11 @@
 --           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
---           taken the load over, RL016 bad headers; 51011 a payload that is not JSON, 51012 as take_lock, add_staged and
---           check_copies
+--           taken the load over, RL016 bad headers, RL017 as take_batch; 51011 a payload that is not
+--           JSON, 51012 as take_lock, add_staged and check_copies
 -- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
---           keys of the queue if the load has any; as add_staged; after the commit, as
---           drop_staged
+--           keys of the queue if the load has any; as add_staged and take_batch; after the commit,
+--           as drop_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
 --           runs are not counted; maintain deletes them. The rows are counted again at the end, because
@@ -81,6 +81,7 @@ begin
      set Status = 'Promoted', PromotedTime = rowlease.now(), NumRows = @rows, NumEnqueued = @enqueued,
          NumDuplicates = @duplicates, NumClamped = @clamped
    where LoadId = @p_load_id;
+  exec rowlease_internal.take_batch @p_load_id, @now;
   if (select count(*) from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
        where s.RunNumber = @p_run_number and s.LoadId = @p_load_id) <> @written
   begin

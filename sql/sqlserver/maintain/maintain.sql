@@ -7,8 +7,8 @@
 -- why:      one caller at a time does the work; other callers return immediately. Every step is a
 --           transaction of its own, is bounded, and skips locked rows, so any worker may call this
 --           while it runs tasks. A step that would wait is left to the next call, and in a deadlock
---           another session wins. Counts are folded last, because routines that add them up wait
---           until the commit.
+--           another session wins. Counts are folded late, because routines that add them up wait
+--           until the commit; batches end after that.
 create or alter procedure rowlease.maintain @p_limit int = 1000
 as
 set nocount on;
@@ -20,7 +20,7 @@ declare @now datetime2(6) = rowlease.now(), @step int = 0, @queue nvarchar(100) 
 declare @granted bit = 1, @rows bigint, @what nvarchar(30);
 declare @done table (Place int identity primary key, What nvarchar(30) not null,
                      NumRows bigint not null);
-while @step <= 12 and @granted = 1
+while @step <= 14 and @granted = 1
 begin
   -- Steps 0 and 1 are for each queue, the others for all.
   if @step = 0

@@ -1,8 +1,8 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
 -- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
---           'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' | 'no_worker' |
---           'rate' | 'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
+--           'batch' | 'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' |
+--           'no_worker' | 'rate' | 'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
 -- locks:    the counts' lock, shared, if the queue has a limit in flight
 -- why:      it returns the first reason that applies, in the order in which a claim would check

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from rowlease.cli.batch import batch
 from rowlease.cli.change_requests import CHANGES
 from rowlease.cli.config import config, defaults, name_variables, place_of_error
 from rowlease.cli.dashboard import dashboard
@@ -70,6 +71,7 @@ for command in (
     worker,
     depth,
     requests,
+    batch,
     loads,
     workers,
     operations,

@@ -54,6 +54,8 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
     help="Commands with the same receipt within a day enqueue once. If the outcome of a command is "
     "unknown, the error has its receipt.",
 )
+@click.option("--batch-id", metavar="TEXT", help="The batch that the requests join.")
+@click.option("--after", metavar="TEXT", help="A batch or load; the requests wait for its end.")
 @header_option
 @dsn_option
 @json_option
@@ -71,6 +73,8 @@ def enqueue(
     retry_base: timedelta | None,
     wait: timedelta | None,
     receipt: str | None,
+    batch_id: str | None,
+    after: str | None,
     headers: dict[str, str],
     dsn: str | None,
     as_json: bool,
@@ -107,7 +111,9 @@ def enqueue(
             raise InvalidRequest(f"{place}{error}; nothing was enqueued") from error
     try:
         with Client(dsn) as client:
-            answers = client.enqueue_many(requests, receipt=receipt, wait=wait)
+            answers = client.enqueue_many(
+                requests, receipt=receipt, wait=wait, batch_id=batch_id, after=after
+            )
     except EnqueueUnknown as error:
         raise EnqueueUnknown(
             f"it is not known whether the requests were enqueued ({error.__cause__}); run the same "

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
-from rowlease.client.async_handle import AsyncHandle
+from rowlease.client.async_handle import AsyncBatch, AsyncHandle
 from rowlease.client.client import Client
 from rowlease.client.enqueue_call import EnqueueCall
 from rowlease.client.sending import RETRY_FOR, send
@@ -88,7 +88,7 @@ class AsyncBoundProducer(AsyncProducer):
         receipt = call.receipt_in_transaction()
         with call.within_middleware():
             answers = await self._store.enqueue_many_async(
-                self._connection, call.queue, call.batch, receipt_key=receipt
+                self._connection, call.queue, call.batch, receipt_key=receipt, **call.batches()
             )
         handles = call.handles(answers, self._store)
         return [AsyncHandle.of(handle, self._threads) for handle in handles]
@@ -157,6 +157,11 @@ class AsyncClient(AsyncProducer):
         client, threads = self._opened
         handle = client.get(request_id) if task is None else client.get(request_id, task)
         return AsyncHandle.of(handle, threads)
+
+    def batch(self, batch_id: str) -> AsyncBatch:
+        """The batch with this id, or the load; see `Client.batch`. Do not await this call."""
+        client, threads = self._opened
+        return AsyncBatch(batch_id, client.batch(batch_id), threads)
 
     async def find(
         self,

@@ -1,4 +1,4 @@
-"""The handle of a request for asyncio, which reads its status and its result."""
+"""The handles of a request and of a batch for asyncio, which read status and result."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Generic
 
+from rowlease.client.batch import Batch
 from rowlease.client.handle import Handle
 from rowlease.client.steps import call, run_in
-from rowlease.model import Outcome, Request
+from rowlease.model import BatchState, Outcome, Request
 from rowlease.tasks.requests import R_co
 
 
@@ -50,3 +51,20 @@ class AsyncHandle(Generic[R_co]):
     async def requeue(self) -> Outcome:
         """See `Handle.requeue`."""
         return await run_in(self._threads, call(self._handle.requeue))
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncBatch:
+    """A `Batch` for asyncio. Its methods are awaited, and raise the errors of `Batch`."""
+
+    batch_id: str
+    _batch: Batch = field(compare=False, repr=False)
+    _threads: Executor = field(compare=False, repr=False)
+
+    async def read(self) -> BatchState | None:
+        """See `Batch.read`."""
+        return await run_in(self._threads, call(self._batch.read))
+
+    async def wait(self, timeout: timedelta | None = None) -> BatchState:  # noqa: ASYNC109
+        """See `Batch.wait`. Waiting does not occupy a thread."""
+        return await run_in(self._threads, self._batch.wait_steps(timeout))

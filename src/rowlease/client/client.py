@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
+from rowlease.client.batch import Batch
 from rowlease.client.database import connect
 from rowlease.client.enqueue_call import EnqueueCall
 from rowlease.client.find_requests import find
@@ -112,7 +113,11 @@ class BoundProducer(Producer):
         receipt = call.receipt_in_transaction()
         with call.within_middleware():
             answers = self._store.enqueue_many(
-                call.queue, call.batch, receipt_key=receipt, connection=self._connection
+                call.queue,
+                call.batch,
+                receipt_key=receipt,
+                connection=self._connection,
+                **call.batches(),
             )
         return call.handles(answers, self._store)
 
@@ -191,6 +196,10 @@ class Client(Producer):
         """
         decode = plain if task is None else task.parameters.result
         return Handle(request_id, None, self.store, decode)
+
+    def batch(self, batch_id: str) -> Batch:
+        """The batch with this id, or the load. Only its methods read the database."""
+        return Batch(batch_id, self.store)
 
     def find(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import NoneType
-from typing import Any, Generic, cast
+from typing import Any, Generic, TypedDict, cast
 
 from rowlease import middleware
 from rowlease.client.handle import Handle
@@ -27,8 +27,15 @@ from rowlease.tasks.requests import (
 )
 from rowlease.tasks.task import R, Task
 
-#: The maximum number of characters in a receipt.
-LONGEST_RECEIPT = 100
+#: The maximum number of characters in a receipt, and in the id of a batch.
+LONGEST_ID = 100
+
+
+class Batches(TypedDict):
+    """The options of a call that name batches."""
+
+    batch_id: str | None
+    after: str | None
 
 
 class EnqueueCall(Generic[R]):
@@ -45,7 +52,8 @@ class EnqueueCall(Generic[R]):
 
     def __init__(self, requests: list[TaskRequest[R]], options: CallOptions) -> None:
         check_type("wait", options.get("wait"), DURATION)
-        _check_receipt(options.get("receipt"))
+        for name in ("receipt", "batch_id", "after"):
+            _check_id(name, options.get(name))
         queues = list(dict.fromkeys(each.queue for each in requests)) or [DEFAULT_QUEUE]
         if len(queues) > 1:
             raise InvalidRequest(
@@ -110,6 +118,10 @@ class EnqueueCall(Generic[R]):
             )
         return self.options.get("receipt")
 
+    def batches(self) -> Batches:
+        """The batch of the requests, and the batch that they wait for."""
+        return {"batch_id": self.options.get("batch_id"), "after": self.options.get("after")}
+
     def handles(self, answers: list[Enqueued], store: Store) -> list[Handle[R]]:
         """The handles, in the order of the requests.
 
@@ -127,12 +139,10 @@ class EnqueueCall(Generic[R]):
         ]
 
 
-def _check_receipt(receipt: str | None) -> None:
-    check_type("receipt", receipt, ((str, NoneType), "it must be a string of 1 to 100 characters"))
-    if receipt is not None and not 0 < len(receipt) <= LONGEST_RECEIPT:
-        raise InvalidRequest(
-            f"receipt is {shown(receipt)}; it must have 1 to {LONGEST_RECEIPT} characters"
-        )
+def _check_id(name: str, given: Any) -> None:
+    check_type(name, given, ((str, NoneType), "it must be a string of 1 to 100 characters"))
+    if given is not None and not 0 < len(given) <= LONGEST_ID:
+        raise InvalidRequest(f"{name} is {shown(given)}; it must have 1 to {LONGEST_ID} characters")
 
 
 def _batch(requests: Iterable[TaskRequest[R]]) -> list[TaskRequest[R]]:

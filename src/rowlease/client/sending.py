@@ -107,6 +107,7 @@ class _Attempts:
             receipt_key=self._receipt,
             wait=wait,
             waiter_id=waiter_id,
+            **self._request.batches(),
         )
 
     def _give_up_after(self, error: RowleaseError, *, is_over: bool) -> None:

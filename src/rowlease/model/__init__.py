@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowlease.model.findings import Explanation, Finding, Maintained, Metric, WorkerState
 from rowlease.model.leases import Claim, Exchanged, Failure, Held, Lease, LeasedRequest, Renewal
-from rowlease.model.loads import Begun, LoadState, Promoted
+from rowlease.model.loads import BatchState, Begun, LoadState, Promoted
 from rowlease.model.operations import OperationState, Step, Touched
 from rowlease.model.outcomes import Outcome
 from rowlease.model.queues import Corrected, DeadLetterGroup, Depth, NextRequest, QueueState, Waits
@@ -34,6 +34,7 @@ __all__ = [
     "MAX_PRIORITY",
     "TEXT",
     "Attempt",
+    "BatchState",
     "Begun",
     "Claim",
     "Corrected",

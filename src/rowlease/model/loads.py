@@ -1,4 +1,4 @@
-"""Loads: their runs, their promotion, and their state."""
+"""Loads: their runs, their promotion, and their state; batches."""
 
 from __future__ import annotations
 
@@ -61,3 +61,24 @@ class LoadState(NamedTuple):
     promoted_time: datetime | None
     silent_seconds: int | None
     run_number: int
+
+
+class BatchState(NamedTuple):
+    """A batch and its counts, in the column order of the routine `list_batches`.
+
+    Attributes:
+        num_requests: the number of requests that were enqueued.
+        num_live: those of them that wait or run.
+        num_failed: those of them that are dead letters.
+        num_cancelled: those of them that were cancelled or purged.
+        finished_time: the time when none of them waited or ran any more; None before.
+    """
+
+    batch_id: str
+    num_requests: int
+    num_live: int
+    num_complete: int
+    num_failed: int
+    num_cancelled: int
+    created_time: datetime
+    finished_time: datetime | None

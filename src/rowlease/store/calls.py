@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 from rowlease.errors import SchemaMismatch
 from rowlease.model import (
+    BatchState,
     Corrected,
     DeadLetterGroup,
     Depth,
@@ -40,6 +41,7 @@ OUTCOME = ("request_id", "outcome")
 
 V = TypeVar(
     "V",
+    BatchState,
     Corrected,
     DeadLetterGroup,
     Depth,

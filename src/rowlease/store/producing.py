@@ -29,18 +29,26 @@ class Producing(Calls):
         connection: Any = None,
         wait: timedelta | None = None,
         waiter_id: int | None = None,
+        batch_id: str | None = None,
+        after: str | None = None,
     ) -> list[Enqueued]:
         """Enqueue all requests or none. The results are in the order of the requests.
 
         If the queue is full and `wait` is given, the only result is `full`, with the id of a place
         in line. To keep this place, call again within two seconds with the id as `waiter_id`.
 
+        Args:
+            batch_id: the batch of the requests.
+            after: the batch that the requests wait for.
+
         Raises:
             QueueFull: the queue is full, and there is no `wait`. A caller's transaction can go on.
         """
         wait_ms = milliseconds(wait) if connection is None else 0
         in_transaction = connection is not None
-        routine, given = _call_of(queue, requests, receipt_key, in_transaction, wait_ms, waiter_id)
+        routine, given = _call_of(
+            queue, requests, receipt_key, in_transaction, wait_ms, waiter_id, batch_id, after
+        )
         rows = self._rows(OUTCOME, routine, connection, **given)
         return _enqueued(rows, queue, len(requests))
 
@@ -51,9 +59,11 @@ class Producing(Calls):
         requests: Sequence[NewRequest],
         *,
         receipt_key: str | None = None,
+        batch_id: str | None = None,
+        after: str | None = None,
     ) -> list[Enqueued]:
         """The same as `enqueue_many`, in the transaction of the caller's asyncio connection."""
-        routine, given = _call_of(queue, requests, receipt_key, True, 0)
+        routine, given = _call_of(queue, requests, receipt_key, True, 0, None, batch_id, after)
         rows = await self._call_async(routine, connection, OUTCOME, **given)
         return _enqueued(rows, queue, len(requests))
 
@@ -147,13 +157,15 @@ def _call_of(
     receipt_key: str | None,
     in_transaction: bool,
     wait_ms: int | None,
-    waiter_id: int | None = None,
+    waiter_id: int | None,
+    batch_id: str | None,
+    after: str | None,
 ) -> tuple[str, dict[str, Any]]:
     """The routine that enqueues these requests, and its arguments without those that are null.
 
     The fewer arguments a call has, the less time it takes the driver.
     """
-    if len(requests) == 1 and waiter_id is None:
+    if len(requests) == 1 and (waiter_id, batch_id, after) == (None, None, None):
         routine, values = "enqueue", _values(requests[0])
     else:
         routine, values = "enqueue_many", _columns(requests)
@@ -163,6 +175,8 @@ def _call_of(
         "p_in_transaction": in_transaction,
         "p_wait_ms": wait_ms,
         "p_waiter_id": waiter_id,
+        "p_batch_id": batch_id,
+        "p_after": after,
     }
     return routine, {name: value for name, value in values.items() if value is not None}
 

@@ -10,6 +10,7 @@ from typing import Any, Unpack, cast
 from rowlease.filters.filter import Filter, to_json
 from rowlease.model import (
     Attempt,
+    BatchState,
     DeadLetterGroup,
     Depth,
     Explanation,
@@ -121,6 +122,10 @@ class Reading(Calls):
     def list_operations(self, *, limit: int = 100) -> list[OperationState]:
         """What operators have done, the latest first."""
         return self._values(OperationState, "list_operations", p_limit=limit)
+
+    def list_batches(self, batch_id: str | None = None, *, limit: int = 100) -> list[BatchState]:
+        """The batches, the newest first; or the one with this id."""
+        return self._values(BatchState, "list_batches", p_batch_id=batch_id, p_limit=limit)
 
     def measure_waits(
         self, *, within: timedelta = timedelta(minutes=1), look: int = 2000

@@ -56,10 +56,16 @@ class CallOptions(TypedDict, total=False):
         receipt: a string of 1 to 100 characters that identifies this call, or the receipt of an
             EnqueueUnknown. Calls with the same receipt within a day enqueue once, and return the
             same ids. None means a new random receipt.
+        batch_id: the id of a batch, which these requests join. A batch that is finished takes no
+            more requests.
+        after: the id of a batch or a load. The requests become due when it is finished; until
+            then they are Scheduled. They must not have a `delay` or `due_time`.
     """
 
     wait: timedelta | None
     receipt: str | None
+    batch_id: str | None
+    after: str | None
 
 
 class Options(RequestOptions, CallOptions, total=False):

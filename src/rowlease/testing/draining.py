@@ -149,7 +149,7 @@ def _next(store: Store, queues: Sequence[str] | None) -> LeasedRequest | None:
         claim = store.dequeue(WORKER, names, 1, lease=LEASE)
         if claim.requests:
             return claim.requests[0]
-        if not claim.more:
+        if not claim.more and all(step.what != "batches finished" for step in store.maintain()):
             return None
 
 

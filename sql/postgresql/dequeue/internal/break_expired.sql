@@ -55,7 +55,7 @@ begin
            locked_by = null, started_time = null, cancel_requested = false
       from judged j
      where q.request_id = any(array[j.request_id]) and q.locked_by is not null
-    returning q.request_id, q.priority, q.status, q.group_key, j.cancel_requested, j.started),
+    returning q.request_id, q.priority, q.load_id, q.status, q.group_key, j.cancel_requested, j.started),
   kept as (
     insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
                                   ended_time, outcome, error, expires_time)
@@ -64,10 +64,10 @@ begin
       from judged j where j.started
         on conflict do nothing),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
-    select p_queue_name, b.priority, -count(*), count(*) filter (where b.status = 'Pending'),
+    insert into rowlease.queue_depth (queue_name, priority, load_id, processing, pending, failed)
+    select p_queue_name, b.priority, b.load_id, -count(*), count(*) filter (where b.status = 'Pending'),
            count(*) filter (where b.status = 'Failed')
-      from broken b group by b.priority)
+      from broken b group by b.priority, b.load_id)
   select count(*),
          array_agg(b.group_key) filter (where b.status = 'Failed' and b.group_key is not null),
          array_agg(b.request_id) filter (where b.cancel_requested),

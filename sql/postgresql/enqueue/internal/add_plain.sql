@@ -2,7 +2,7 @@
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_request_ids bigint[],
 --           p_kinds text[], p_payloads text[], p_priorities integer[], p_delays_ms bigint[],
 --           p_due_times timestamptz[], p_max_attempts integer[], p_retry_bases_ms integer[],
---           p_headers text[]
+--           p_headers text[], p_batch_id text
 -- returns:  boolean -- true
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
 --           RL016 bad headers
@@ -13,7 +13,7 @@
 create or replace function rowlease_internal.add_plain(
   p_settings rowlease.queue_settings, p_now timestamptz, p_request_ids bigint[], p_kinds text[],
   p_payloads text[], p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[],
-  p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[]
+  p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[], p_batch_id text
 ) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -22,13 +22,13 @@ begin
   with added as (
     insert into rowlease.queue (
       request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-      retry_base_ms, payload, headers)
+      retry_base_ms, load_id, payload, headers)
     overriding system value
     select g.id, p_settings.queue_name, g.kind,
            case when g.due > p_now then 'Scheduled' else 'Pending' end,
            least(coalesce(g.priority, 0), p_settings.max_priority), p_now, g.due,
            coalesce(g.max_attempts, p_settings.max_attempts), g.retry_base_ms,
-           coalesce(g.payload, '{}')::json, g.headers::json
+           p_batch_id, coalesce(g.payload, '{}')::json, g.headers::json
       from (select g.*,
                    greatest(coalesce(g.due_time, p_now + g.delay_ms * interval '1 ms', p_now),
                             p_now) as due
@@ -45,8 +45,8 @@ begin
                and case when g.headers is null then true
                         else rowlease_internal.check_headers(g.headers) end) g
     returning priority, status)
-  insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-  select p_settings.queue_name, a.priority, count(*) filter (where a.status = 'Scheduled'),
+  insert into rowlease.queue_depth (queue_name, priority, load_id, scheduled, pending)
+  select p_settings.queue_name, a.priority, p_batch_id, count(*) filter (where a.status = 'Scheduled'),
          count(*) filter (where a.status = 'Pending')
     from added a group by a.priority;
   return true;

@@ -2,7 +2,8 @@
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_kinds text[],
 --           p_payloads text[], p_priorities integer[], p_delays_ms bigint[],
 --           p_due_times timestamptz[], p_dedup_keys text[], p_group_keys text[],
---           p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[]
+--           p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[],
+--           p_batch_id text
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' (with a null id if the earlier
 --           request has just been finished), in the order given
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
@@ -16,7 +17,8 @@
 create or replace function rowlease_internal.add_requests(
   p_settings rowlease.queue_settings, p_now timestamptz, p_kinds text[], p_payloads text[],
   p_priorities integer[], p_delays_ms bigint[], p_due_times timestamptz[], p_dedup_keys text[],
-  p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[]
+  p_group_keys text[], p_max_attempts integer[], p_retry_bases_ms integer[], p_headers text[],
+  p_batch_id text default null
 ) returns table (request_id bigint, outcome text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -47,21 +49,21 @@ begin
   added as (
     insert into rowlease.queue (
       request_id, queue_name, kind, status, priority, requested_time, due_time, max_attempts,
-      retry_base_ms, dedup_key, group_key, group_blocked, payload, headers)
+      retry_base_ms, dedup_key, group_key, group_blocked, load_id, payload, headers)
     overriding system value
     select f.id, p_settings.queue_name, f.kind,
            case when f.due > p_now then 'Scheduled' else 'Pending' end,
            least(coalesce(f.priority, 0), p_settings.max_priority), p_now, f.due,
            coalesce(f.max_attempts, p_settings.max_attempts), f.retry_base_ms, f.dedup_key,
-           f.group_key, f.blocked, coalesce(f.payload, '{}')::json, f.headers::json
+           f.group_key, f.blocked, p_batch_id, coalesce(f.payload, '{}')::json, f.headers::json
       from fresh f
      order by f.place
     on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'
     do nothing
     returning request_id, priority, status),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-    select p_settings.queue_name, a.priority, count(*) filter (where a.status = 'Scheduled'),
+    insert into rowlease.queue_depth (queue_name, priority, load_id, scheduled, pending)
+    select p_settings.queue_name, a.priority, p_batch_id, count(*) filter (where a.status = 'Scheduled'),
            count(*) filter (where a.status = 'Pending')
       from added a group by a.priority)
   select array_agg(a.request_id order by g.place) into v_ids

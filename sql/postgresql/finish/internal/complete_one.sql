@@ -36,8 +36,8 @@ begin
     from (select not exists (select from rowlease.queue_settings q
                               where q.queue_name = v_done.queue_name
                                 and not q.keep_history) as keeps) s;
-  insert into rowlease.queue_depth (queue_name, priority, processing, num_finished)
-  values (v_done.queue_name, v_done.priority, -1, 1);
+  insert into rowlease.queue_depth (queue_name, priority, load_id, processing, num_finished)
+  values (v_done.queue_name, v_done.priority, v_done.load_id, -1, 1);
   if v_done.group_key is not null then
     perform rowlease_internal.unblock_groups(array[v_done.queue_name::text], array[v_done.group_key::text]);
   end if;

@@ -37,8 +37,9 @@ begin
    order by s.row_id;
   get diagnostics v_added = row_count;
   with counted as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
+    insert into rowlease.queue_depth (queue_name, priority, load_id, scheduled, pending)
     select p_settings.queue_name, least(coalesce(s.priority, 0), p_settings.max_priority),
+           p_load.load_id,
            count(*) filter (where s.due_time > p_now),
            count(*) filter (where s.due_time > p_now is not true)
       from rowlease.staging s

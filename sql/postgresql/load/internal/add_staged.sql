@@ -48,8 +48,8 @@ begin
            count(*) filter (where a.status = 'Pending') as pending
       from added a group by a.priority),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
-    select p_settings.queue_name, p.priority, p.scheduled, p.pending from per_priority p)
+    insert into rowlease.queue_depth (queue_name, priority, load_id, scheduled, pending)
+    select p_settings.queue_name, p.priority, p_load.load_id, p.scheduled, p.pending from per_priority p)
   select (select count(*) from staged),
          (select count(*) from rowlease.staging s
            where (s.load_id, s.run_number) = (p_load.load_id, p_load.run_number)),

@@ -1,12 +1,12 @@
 -- count_lane: count the rows of a load in the lane as waiting requests of its queue.
--- params:   p_settings rowlease.queue_settings, p_run_number bigint
+-- params:   p_settings rowlease.queue_settings, p_load rowlease.load
 -- returns:  bigint -- how many had a priority above the queue's maximum, to which it was lowered
 -- errors:   none
 -- locks:    none -- promote holds the load's row, so no other call has these rows
 -- why:      promote knows the numbers from lane_part. Rows are written only if the queue's maximum is
 --           below their priority, which writers avoid by clamping.
 create or replace function rowlease_internal.count_lane(
-  p_settings rowlease.queue_settings, p_run_number bigint
+  p_settings rowlease.queue_settings, p_load rowlease.load
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -14,26 +14,26 @@ set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_merg
 as $$
 declare
   v_clamped bigint := (select coalesce(sum(p.num_rows), 0) from rowlease.lane_part p
-                        where p.run_number = p_run_number and p.priority > p_settings.max_priority);
+                        where p.run_number = p_load.run_number and p.priority > p_settings.max_priority);
 begin
   with high as (
     delete from rowlease.lane_part p
-     where p.run_number = p_run_number and p.priority > p_settings.max_priority
+     where p.run_number = p_load.run_number and p.priority > p_settings.max_priority
     returning p.*),
   lowered as (
     update rowlease.lane r set priority = p_settings.max_priority
       from high h
-     where r.run_number = p_run_number and r.priority = h.priority and r.part = h.part)
+     where r.run_number = p_load.run_number and r.priority = h.priority and r.part = h.part)
   insert into rowlease.lane_part as p (run_number, priority, part, num_rows, first_id, last_id)
-  select p_run_number, p_settings.max_priority, h.part, sum(h.num_rows), min(h.first_id),
+  select p_load.run_number, p_settings.max_priority, h.part, sum(h.num_rows), min(h.first_id),
          max(h.last_id)
     from high h group by h.part
   on conflict (run_number, priority, part) do update
      set num_rows = p.num_rows + excluded.num_rows,
          first_id = least(p.first_id, excluded.first_id),
          last_id = greatest(p.last_id, excluded.last_id);
-  insert into rowlease.queue_depth (queue_name, priority, pending)
-  select p_settings.queue_name, p.priority, sum(p.num_rows)
-    from rowlease.lane_part p where p.run_number = p_run_number group by p.priority;
+  insert into rowlease.queue_depth (queue_name, priority, load_id, pending)
+  select p_settings.queue_name, p.priority, p_load.load_id, sum(p.num_rows)
+    from rowlease.lane_part p where p.run_number = p_load.run_number group by p.priority;
   return v_clamped;
 end $$;

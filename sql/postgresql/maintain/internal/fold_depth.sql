@@ -4,7 +4,8 @@
 -- errors:   none
 -- locks:    rows of queue_depth, exclusive, skipping locked ones
 -- why:      counts are appended so that no transaction waits for a counter; this routine adds them
---           up. The new row and the removal of the old rows become visible together.
+--           up. The new row and the removal of the old rows become visible together. Counts of batches
+--           are left to fold_batches.
 create or replace function rowlease_internal.fold_depth(p_limit integer) returns bigint
 language sql
 set search_path = pg_catalog, pg_temp
@@ -12,6 +13,7 @@ as $$
   with folded as (
     delete from rowlease.queue_depth d
      where d.ctid = any(array(select f.ctid from rowlease.queue_depth f
+                               where f.load_id is null
                                limit p_limit for update skip locked))
     returning d.*),
   added as (

@@ -44,11 +44,11 @@ begin
            case when s.keep_history is not false then d.headers end, d.last_error, v_now, true
       from done d left join rowlease.queue_settings s on s.queue_name = d.queue_name),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, failed)
-    select d.queue_name, d.priority, -count(*) filter (where d.status = 'Scheduled'),
+    insert into rowlease.queue_depth (queue_name, priority, load_id, scheduled, pending, failed)
+    select d.queue_name, d.priority, d.load_id, -count(*) filter (where d.status = 'Scheduled'),
            -count(*) filter (where d.status = 'Pending'),
            -count(*) filter (where d.status = 'Failed')
-      from done d group by d.queue_name, d.priority)
+      from done d group by d.queue_name, d.priority, d.load_id)
   select (select array_agg(a.request_id) from asked a),
          array_agg(d.request_id),
          array_agg(d.queue_name) filter (where d.group_key is not null),

@@ -36,7 +36,8 @@ begin
            num_abandons = case when o.started then 0 else q.num_abandons end,
            locked_by = null, started_time = null, cancel_requested = false
       from old o where q.request_id = any(array[o.request_id])
-    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key, o.cancel_requested, o.started),
+    returning q.request_id, q.queue_name, q.priority, q.load_id, q.status, q.group_key,
+              o.cancel_requested, o.started),
   kept as (
     insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
                                   ended_time, outcome, error, expires_time)
@@ -45,10 +46,10 @@ begin
       from old o where o.started
         on conflict do nothing),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, processing, pending, failed)
-    select b.queue_name, b.priority, -count(*), count(*) filter (where b.status = 'Pending'),
+    insert into rowlease.queue_depth (queue_name, priority, load_id, processing, pending, failed)
+    select b.queue_name, b.priority, b.load_id, -count(*), count(*) filter (where b.status = 'Pending'),
            count(*) filter (where b.status = 'Failed')
-      from broken b group by b.queue_name, b.priority)
+      from broken b group by b.queue_name, b.priority, b.load_id)
   select array_agg(b.queue_name) filter (where b.status = 'Failed' and b.group_key is not null),
          array_agg(b.group_key) filter (where b.status = 'Failed' and b.group_key is not null),
          array_agg(b.request_id) filter (where b.cancel_requested),

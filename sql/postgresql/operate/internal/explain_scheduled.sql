@@ -1,6 +1,6 @@
 -- explain_scheduled: explain why a request is not due yet; a part of explain.
 -- params:   p_request_id bigint, p_now timestamptz
--- returns:  reason text -- 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'rate' |
+-- returns:  reason text -- 'batch' | 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'rate' |
 --           'scheduled', message text
 -- errors:   none
 -- locks:    none
@@ -20,6 +20,13 @@ begin
   select w.reason, w.message into reason, message
     from rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now) w
    where w.reason <> 'no_worker' and v_request.due_time <= p_now + interval '30 seconds';
+  if reason is null then
+    select 'batch', format('it waits for the batch "%s", of which %s of %s requests are not finished',
+                           b.batch_id, b.num_live, b.num_requests)
+      into reason, message
+      from rowlease.batch_wait w join rowlease.batches b on b.batch_id = w.batch_id
+     where w.request_id = v_request.request_id;
+  end if;
   if reason is null then
     select 'snoozed', format('its task snoozed it at %s%s; %s', a.ended_time, ': ' || nullif(a.error, ''),
                              v_due)

@@ -17,7 +17,7 @@ begin
   with purged as (
     delete from rowlease.queue q
      where q.request_id = any(p_request_ids) and q.locked_by is null
-    returning q.request_id, q.queue_name, q.priority, q.status, q.group_key),
+    returning q.request_id, q.queue_name, q.priority, q.load_id, q.status, q.group_key),
   past as (
     delete from rowlease.queue_history h where h.request_id = any(p_request_ids)
     returning h.request_id),
@@ -26,11 +26,11 @@ begin
      using (select p.request_id from purged p union all select p.request_id from past p) p
      where a.request_id = p.request_id),
   counted as (
-    insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, failed)
-    select p.queue_name, p.priority, -count(*) filter (where p.status = 'Scheduled'),
+    insert into rowlease.queue_depth (queue_name, priority, load_id, scheduled, pending, failed)
+    select p.queue_name, p.priority, p.load_id, -count(*) filter (where p.status = 'Scheduled'),
            -count(*) filter (where p.status = 'Pending'),
            -count(*) filter (where p.status = 'Failed')
-      from purged p group by p.queue_name, p.priority)
+      from purged p group by p.queue_name, p.priority, p.load_id)
   select array_agg(p.queue_name) filter (where p.group_key is not null),
          array_agg(p.group_key) filter (where p.group_key is not null)
     into v_queues, v_groups from purged p;

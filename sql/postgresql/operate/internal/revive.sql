@@ -38,10 +38,11 @@ begin
                num_abandons = 0, completion_time = null
           from chosen c
          where q.request_id = any(array[c.request_id]) and q.status || '' = 'Failed'
-        returning q.request_id, q.queue_name, q.priority),
+        returning q.request_id, q.queue_name, q.priority, q.load_id),
       counted as (
-        insert into rowlease.queue_depth (queue_name, priority, failed, pending)
-        select r.queue_name, r.priority, -count(*), count(*) from revived r group by 1, 2)
+        insert into rowlease.queue_depth (queue_name, priority, load_id, failed, pending)
+        select r.queue_name, r.priority, r.load_id, -count(*), count(*)
+          from revived r group by r.queue_name, r.priority, r.load_id)
       select array_agg(c.request_id) into v_live from chosen c;
       exit;
     exception when unique_violation then

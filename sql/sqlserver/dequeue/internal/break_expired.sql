@@ -60,12 +60,13 @@ select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
  inner join rowlease.QueueSettings as s on s.QueueName = q.QueueName
  cross apply (select case when q.StartedTime is null then 0 else 1 end as Started) as x
 option (loop join, force order, maxdop 1);
-insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
-select @p_queue_name, q.Priority, -count(*), sum(case when j.Verdict is null then 1 else 0 end),
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, Pending, Failed)
+select @p_queue_name, q.Priority, q.LoadId, -count(*),
+       sum(case when j.Verdict is null then 1 else 0 end),
        sum(case when j.Verdict is null then 0 else 1 end)
   from @judged as j
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
- group by q.Priority
+ group by q.Priority, q.LoadId
 option (loop join, force order, maxdop 1);
 set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
               from @judged as j);

@@ -3,7 +3,7 @@
 --           p_payloads nvarchar(max), p_priorities nvarchar(max), p_delays_ms nvarchar(max),
 --           p_due_times nvarchar(max), p_dedup_keys nvarchar(max), p_group_keys nvarchar(max),
 --           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max),
---           p_headers nvarchar(max)
+--           p_headers nvarchar(max), p_batch_id nvarchar(400)
 -- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (with a
 --           null id if the earlier request has just been finished)
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
@@ -19,7 +19,7 @@ create or alter procedure rowlease_internal.add_requests
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_kinds nvarchar(max),
   @p_payloads nvarchar(max), @p_priorities nvarchar(max), @p_delays_ms nvarchar(max),
   @p_due_times nvarchar(max), @p_dedup_keys nvarchar(max), @p_group_keys nvarchar(max),
-  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max), @p_headers nvarchar(max) = null
+  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max), @p_headers nvarchar(max) = null, @p_batch_id nvarchar(400) = null
 as
 set nocount on;
 set xact_abort on;
@@ -92,17 +92,17 @@ select g.Place, case when g.GroupKey is not null and row_number() over (
 
 insert into rowlease.Queue (
   QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, RetryBaseMs, DedupKey,
-  GroupKey, GroupBlocked, Payload, Headers)
+  GroupKey, GroupBlocked, LoadId, Payload, Headers)
 output inserted.RequestId into @added (RequestId)
 select s.QueueName, g.Kind, g.Status, g.Priority, @p_now, g.DueTime,
        coalesce(g.MaxAttempts, s.MaxAttempts), g.RetryBaseMs, g.DedupKey, g.GroupKey, f.Blocked,
-       g.Payload, g.Headers
+       @p_batch_id, g.Payload, g.Headers
   from @fresh as f
   join @given as g on g.Place = f.Place
   join rowlease.QueueSettings as s on s.QueueName = @p_queue_name
  order by f.Turn;
-insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending)
-select @p_queue_name, g.Priority, sum(case when g.Status = 'Scheduled' then 1 else 0 end),
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Scheduled, Pending)
+select @p_queue_name, g.Priority, @p_batch_id, sum(case when g.Status = 'Scheduled' then 1 else 0 end),
        sum(case when g.Status = 'Pending' then 1 else 0 end)
   from @fresh as f join @given as g on g.Place = f.Place
  group by g.Priority;

@@ -43,11 +43,11 @@ select q.RequestId, q.QueueName, q.Kind, 'Complete', q.Priority, q.RequestedTime
   from @done as d
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = d.RequestId
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
-insert into rowlease.QueueDepth (QueueName, Priority, Processing, NumFinished)
-select q.QueueName, q.Priority, -count(*), count(*)
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, NumFinished)
+select q.QueueName, q.Priority, q.LoadId, -count(*), count(*)
   from @done as d
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = d.RequestId
- group by q.QueueName, q.Priority;
+ group by q.QueueName, q.Priority, q.LoadId;
 delete q
   from @done as d
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)

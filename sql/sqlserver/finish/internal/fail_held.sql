@@ -50,15 +50,15 @@ select q.RequestId,
   left join openjson(@p_error_types) as t on cast(t.[key] as int) = g.place
   left join openjson(@p_tracebacks) as b on cast(b.[key] as int) = g.place
  where g.turn = 1;
-insert into rowlease.QueueDepth (QueueName, Priority, Processing, Scheduled, Pending, Failed,
-                                 NumFailures)
-select q.QueueName, q.Priority, -count(*),
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, Scheduled, Pending,
+                                 Failed, NumFailures)
+select q.QueueName, q.Priority, q.LoadId, -count(*),
        sum(case when j.IsDead = 0 and j.DelayMs > 0 then 1 else 0 end),
        sum(case when j.IsDead = 0 and j.DelayMs = 0 then 1 else 0 end),
        sum(cast(j.IsDead as int)), count(*)
   from @judged as j
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
- group by q.QueueName, q.Priority;
+ group by q.QueueName, q.Priority, q.LoadId;
 insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
                               Outcome, Error, ErrorType, Traceback, ExpiresTime)
 select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),

@@ -31,13 +31,13 @@ select q.RequestId, q.QueueName, q.Kind, 'Cancelled', q.Priority, q.RequestedTim
   from @gone as g
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.RequestId
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
-insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Failed)
-select q.QueueName, q.Priority, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Scheduled, Pending, Failed)
+select q.QueueName, q.Priority, q.LoadId, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
        -sum(case when q.Status = 'Pending' then 1 else 0 end),
        -sum(case when q.Status = 'Failed' then 1 else 0 end)
   from @gone as g
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.RequestId
- group by q.QueueName, q.Priority;
+ group by q.QueueName, q.Priority, q.LoadId;
 delete q
   from @gone as g
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)

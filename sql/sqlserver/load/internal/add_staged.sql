@@ -73,7 +73,7 @@ select q.QueueName, n.Kind, n.Status, n.Priority, @p_now, n.DueTime, q.MaxAttemp
   join rowlease.QueueSettings as q on q.QueueName = @p_queue_name
  order by n.RowId;
 set @p_added = rowcount_big();
-insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending)
-select @p_queue_name, n.Priority, sum(case when n.Status = 'Scheduled' then 1 else 0 end),
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Scheduled, Pending)
+select @p_queue_name, n.Priority, @p_load_id, sum(case when n.Status = 'Scheduled' then 1 else 0 end),
        sum(case when n.Status = 'Pending' then 1 else 0 end)
   from #new as n group by n.Priority;

@@ -2,9 +2,11 @@
 -- params:   p_limit int, p_folded bigint output
 -- returns:  p_folded -- how many rows were folded; 0 if another session is reading or folding them
 -- errors:   none
--- locks:    the counts' lock, without waiting; rows of queue_depth, skipping locked ones
+-- locks:    the counts' lock, without waiting; rows of queue_depth, skipping locked ones; rows of batch
 -- why:      counts are appended so that no transaction waits for a counter; this routine adds them
---           up.
+--           up, also those of batches. The sum of a row of counts is above 0 if it enqueued requests,
+--           and below 0 if it cancelled or purged them. All other changes move requests from one count
+--           to another.
 create or alter procedure rowlease_internal.fold_depth @p_limit int, @p_folded bigint output
 as
 set nocount on;
@@ -29,6 +31,20 @@ select d.QueueName, d.Priority, sum(d.Scheduled), sum(d.Pending), sum(d.Processi
  group by d.QueueName, d.Priority
 having sum(d.Scheduled) <> 0 or sum(d.Pending) <> 0 or sum(d.Processing) <> 0 or sum(d.Failed) <> 0
     or sum(d.NumFinished) <> 0 or sum(d.NumFailures) <> 0;
+update b
+   set NumRequests = b.NumRequests + c.NumRequests, NumLive = b.NumLive + c.NumLive,
+       NumComplete = b.NumComplete + c.NumComplete, NumFailed = b.NumFailed + c.NumFailed
+  from (select x.LoadId, sum(case when x.Live + x.Failed + x.NumFinished > 0
+                                  then x.Live + x.Failed + x.NumFinished else 0 end) as NumRequests,
+               sum(x.Live) as NumLive, sum(x.NumFinished) as NumComplete, sum(x.Failed) as NumFailed
+          from (select d.LoadId, d.Scheduled + d.Pending + d.Processing as Live, d.Failed, d.NumFinished
+                  from @old as o
+                  join rowlease.QueueDepth as d with (forceseek (queue_depth_pkey (DepthId)))
+                    on d.DepthId = o.DepthId
+                 where d.LoadId is not null) as x
+         group by x.LoadId) as c
+ inner join rowlease.Batch as b with (index (batch_pkey), forceseek, rowlock) on b.BatchId = c.LoadId
+option (loop join, force order, maxdop 1);
 delete d
   from @old as o
  inner join rowlease.QueueDepth as d with (index (queue_depth_pkey), forceseek, rowlock)

@@ -1,5 +1,5 @@
 -- maintain_step: do one step of the housekeeping.
--- params:   p_step int (0 to 12), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
+-- params:   p_step int (0 to 14), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
 --           p_limit int, p_what nvarchar(30) output, p_rows bigint output
 -- returns:  p_what -- what the step does; p_rows -- how many rows it changed
 -- errors:   51012 as recount_queues
@@ -20,7 +20,8 @@ set @p_what = case @p_step
   when 3 then N'workers removed' when 4 then N'progress dropped' when 5 then N'attempts dropped'
   when 6 then N'staged rows dropped' when 7 then N'waiters expired' when 8 then N'history dropped'
   when 9 then N'counts corrected' when 10 then N'counts folded'
-  when 11 then N'starts forgotten' when 12 then N'operations dropped' end;
+  when 11 then N'starts forgotten' when 12 then N'operations dropped'
+  when 13 then N'batches finished' when 14 then N'batches dropped' end;
 if @p_step = 2
   delete top (@p_limit) r
     from rowlease.EnqueueReceipt as r
@@ -49,6 +50,11 @@ else if @p_step = 11
     from rowlease.RateStart as r with (index (rate_start_expiring), forceseek, rowlock, readpast)
    where r.ExpiresTime <= @p_now
   option (maxdop 1);
+else if @p_step = 14
+  delete top (@p_limit) b
+    from rowlease.Batch as b with (index (batch_finished), forceseek, rowlock, readpast)
+   where b.FinishedTime < dateadd(day, -@days, @p_now)
+  option (maxdop 1);
 set @p_rows = @@rowcount;
 if @p_step = 0
 begin
@@ -66,6 +72,8 @@ if @p_step = 6
   exec rowlease_internal.sweep_staging @p_now, @many, @p_rows output;
 if @p_step = 9
   exec rowlease_internal.recount_queues @p_limit, @p_rows output;
+if @p_step = 13
+  exec rowlease_internal.finish_batches @p_now, @p_limit, @p_rows output;
 if @p_step = 12
   exec rowlease_internal.sweep_operations @p_now, @p_limit, @p_rows output;
 if @p_step = 10

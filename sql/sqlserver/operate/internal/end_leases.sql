@@ -12,21 +12,22 @@ set xact_abort on;
 declare @ids nvarchar(max);
 declare @old table (
   RequestId bigint not null primary key, QueueName nvarchar(100) not null, Priority smallint not null,
-  LockToken bigint not null, WorkerId nvarchar(200) not null, StartedTime datetime2(6),
+  LoadId nvarchar(100) collate Latin1_General_100_BIN2, LockToken bigint not null, WorkerId nvarchar(200) not null, StartedTime datetime2(6),
   CancelRequested bit not null, NumAttempts int not null, Dead bit not null, Error nvarchar(max) not null);
-insert into @old (RequestId, QueueName, Priority, LockToken, WorkerId, StartedTime, CancelRequested,
-                  NumAttempts, Dead, Error)
-select q.RequestId, q.QueueName, q.Priority, q.LockToken, q.LockedBy, q.StartedTime, q.CancelRequested,
+insert into @old (RequestId, QueueName, Priority, LoadId, LockToken, WorkerId, StartedTime,
+                  CancelRequested, NumAttempts, Dead, Error)
+select q.RequestId, q.QueueName, q.Priority, q.LoadId, q.LockToken, q.LockedBy, q.StartedTime,
+       q.CancelRequested,
        x.Attempts, case when x.Attempts >= q.MaxAttempts then 1 else 0 end,
        concat(N'an operator ended the lease', nchar(10), N'worker ', q.LockedBy)
   from #found as f
   join rowlease.Queue as q on q.RequestId = f.RequestId
  cross apply (select q.NumAttempts - case when q.StartedTime is null then 1 else 0 end as Attempts) as x
  where q.LockedBy is not null;
-insert into rowlease.QueueDepth (QueueName, Priority, Processing, Pending, Failed)
-select o.QueueName, o.Priority, -count(*), sum(case when o.Dead = 0 then 1 else 0 end),
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, Pending, Failed)
+select o.QueueName, o.Priority, o.LoadId, -count(*), sum(case when o.Dead = 0 then 1 else 0 end),
        sum(case when o.Dead = 1 then 1 else 0 end)
-  from @old as o group by o.QueueName, o.Priority;
+  from @old as o group by o.QueueName, o.Priority, o.LoadId;
 insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
                               Outcome, Error, ExpiresTime)
 select o.RequestId, o.LockToken, o.NumAttempts, o.WorkerId, o.StartedTime, @p_now, 'lease_lost',

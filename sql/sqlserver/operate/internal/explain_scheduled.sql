@@ -1,7 +1,7 @@
 -- explain_scheduled: explain why a request is not due yet; a part of explain.
 -- params:   p_request_id bigint, p_now datetime2(6), p_reason varchar(20) output,
 --           p_message nvarchar(4000) output
--- returns:  in p_reason 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'rate' | 'scheduled', in
+-- returns:  in p_reason 'batch' | 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'rate' | 'scheduled', in
 --           p_message a sentence
 -- errors:   none
 -- locks:    none
@@ -25,6 +25,11 @@ if @due <= dateadd(second, 30, @p_now)
 if @p_reason is null or @p_reason = 'no_worker'
 begin
   select @p_reason = 'scheduled', @p_message = @text;
+  select @p_reason = 'batch',
+         @p_message = concat(N'it waits for the batch "', b.BatchId, N'", of which ', b.NumLive, N' of ',
+                             b.NumRequests, N' requests are not finished')
+    from rowlease.BatchWait as w join rowlease.Batches as b on b.BatchId = w.BatchId
+   where w.RequestId = @p_request_id;
   select @p_reason = 'snoozed',
          @p_message = concat(N'its task snoozed it at ', rowlease_internal.time_text(a.EndedTime),
                              N': ' + nullif(a.Error, N''), N'; ', @text)

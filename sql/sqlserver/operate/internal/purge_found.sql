@@ -9,12 +9,12 @@ create or alter procedure rowlease_internal.purge_found @p_groups nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
-insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Failed)
-select q.QueueName, q.Priority, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Scheduled, Pending, Failed)
+select q.QueueName, q.Priority, q.LoadId, -sum(case when q.Status = 'Scheduled' then 1 else 0 end),
        -sum(case when q.Status = 'Pending' then 1 else 0 end),
        -sum(case when q.Status = 'Failed' then 1 else 0 end)
   from #found as f join rowlease.Queue as q on q.RequestId = f.RequestId
- where q.LockedBy is null group by q.QueueName, q.Priority;
+ where q.LockedBy is null group by q.QueueName, q.Priority, q.LoadId;
 delete from rowlease.Attempt where RequestId in (select f.RequestId from #found as f);
 delete q
   from #found as f

@@ -52,11 +52,11 @@ update q
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
          on q.RequestId = h.RequestId and h.Chosen = 1
 option (loop join, force order, maxdop 1);
-insert into rowlease.QueueDepth (QueueName, Priority, Failed, Pending)
-select q.QueueName, q.Priority, -count(*), count(*)
+insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Failed, Pending)
+select q.QueueName, q.Priority, q.LoadId, -count(*), count(*)
   from @held as h
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId
- where h.Chosen = 1 group by q.QueueName, q.Priority;
+ where h.Chosen = 1 group by q.QueueName, q.Priority, q.LoadId;
 update #touched
    set Outcome = coalesce((select case h.Chosen when 1 then 'ok' else 'duplicate' end
                              from @held as h where h.RequestId = #touched.RequestId), 'not_found');

@@ -1,0 +1,53 @@
+-- finish_batches: finish batches of which no request waits or runs, and make due what waits for them.
+-- params:   p_now timestamptz, p_limit integer
+-- returns:  bigint -- how many batches were finished
+-- errors:   none
+-- locks:    rows of batch, then of queue, skipping locked ones
+-- why:      a step of maintain. One transaction makes the requests due and finishes the batch, so
+--           they are due once. After the lock, a new statement looks for counts that are not folded
+--           yet: an enqueue that held the row before may just have committed. A waiting request that
+--           another transaction has locked puts the end of its batch off. The counts go into the
+--           headers, so that a task needs no rights to read them.
+create or replace function rowlease_internal.finish_batches(p_now timestamptz, p_limit integer)
+returns bigint
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+declare
+  c_waits constant timestamptz := '9999-12-31 00:00+00';
+  v_ids   text[] := array(
+    select b.batch_id from rowlease.batch b
+     where b.num_live = 0 and b.finished_time is null
+     order by b.batch_id limit p_limit for update skip locked);
+  v_count bigint := 0;
+begin
+  if cardinality(v_ids) > 0 then
+    v_ids := array(select unnest(v_ids) except select d.load_id from rowlease.queue_depth d);
+    with due as materialized (
+      select q.request_id, w.batch_id
+        from rowlease.batch_wait w
+        join rowlease.queue q on q.request_id = any(array[w.request_id])
+       where w.batch_id = any(v_ids) and q.status || '' = 'Scheduled' and q.due_time = c_waits
+       limit p_limit for no key update of q skip locked)
+    update rowlease.queue q
+       set due_time = p_now,
+           headers = (coalesce(q.headers, '{}')::jsonb || jsonb_build_object(
+             'batch_id', b.batch_id, 'batch_complete', b.num_complete::text,
+             'batch_failed', b.num_failed::text,
+             'batch_cancelled', (b.num_requests - b.num_complete - b.num_failed)::text))::json
+      from due d join rowlease.batch b on b.batch_id = d.batch_id
+     where q.request_id = any(array[d.request_id]);
+    delete from rowlease.batch_wait w
+     where w.batch_id = any(v_ids)
+       and not exists (select from rowlease.queue q
+                        where q.request_id = any(array[w.request_id])
+                          and q.status || '' = 'Scheduled' and q.due_time = c_waits);
+    update rowlease.batch b set finished_time = p_now
+     where b.batch_id = any(v_ids)
+       and not exists (select from rowlease.batch_wait w where w.batch_id = b.batch_id);
+    get diagnostics v_count = row_count;
+  end if;
+  return v_count;
+end $$;

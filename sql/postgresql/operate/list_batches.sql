@@ -1,0 +1,21 @@
+-- list_batches: list batches and loads, the latest first.
+-- params:   p_batch_id text (null: all), p_limit integer
+-- returns:  batch_id text, num_requests bigint, num_live bigint, num_complete bigint,
+--           num_failed bigint, num_cancelled bigint, created_time timestamptz, finished_time timestamptz
+-- errors:   none
+-- locks:    none
+-- why:      it returns the rows of the view batches.
+create or replace function rowlease.list_batches(p_batch_id text default null, p_limit integer default 100)
+returns table (batch_id text, num_requests bigint, num_live bigint, num_complete bigint,
+               num_failed bigint, num_cancelled bigint, created_time timestamptz,
+               finished_time timestamptz)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select b.batch_id, b.num_requests, b.num_live, b.num_complete, b.num_failed, b.num_cancelled,
+         b.created_time, b.finished_time
+    from rowlease.batches b
+   where p_batch_id is null or b.batch_id = p_batch_id
+   order by b.created_time desc, b.batch_id
+   limit p_limit;
+$$;

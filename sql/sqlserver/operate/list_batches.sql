@@ -1,0 +1,19 @@
+-- list_batches: list batches and loads, the latest first.
+-- params:   p_batch_id nvarchar(400) (null: all), p_limit int
+-- returns:  batch_id text, num_requests bigint, num_live bigint, num_complete bigint,
+--           num_failed bigint, num_cancelled bigint, created_time timestamptz, finished_time timestamptz
+-- errors:   none
+-- locks:    none
+-- why:      it returns the rows of the view batches.
+create or alter procedure rowlease.list_batches @p_batch_id nvarchar(400) = null, @p_limit int = 100
+as
+set nocount on;
+set xact_abort on;
+set transaction isolation level read committed;
+select top (@p_limit)
+       b.BatchId as batch_id, b.NumRequests as num_requests, b.NumLive as num_live,
+       b.NumComplete as num_complete, b.NumFailed as num_failed, b.NumCancelled as num_cancelled,
+       b.CreatedTime as created_time, b.FinishedTime as finished_time
+  from rowlease.Batches as b
+ where @p_batch_id is null or b.BatchId = @p_batch_id
+ order by b.CreatedTime desc, b.BatchId;

@@ -1,0 +1,66 @@
+"""`rowlease batch`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from rowlease.model import BatchState
+
+
+@click.group()
+def batch() -> None:
+    """List batches and loads, and show how many of their requests are finished.
+
+    `rowlease requests list load:ID` lists the requests of a batch, and `rowlease requests cancel
+    load:ID` cancels them.
+    """
+
+
+@batch.command("list")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@dsn_option
+@json_option
+def list_all(limit: int, dsn: str | None, as_json: bool) -> None:
+    """Show batches and loads, the newest first."""
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_batches(limit=limit)
+    if as_json:
+        show_json([row._asdict() for row in rows])
+    elif not rows:
+        click.echo("there is no batch")
+    for row in [] if as_json else rows:
+        click.echo(described(row))
+
+
+@batch.command()
+@click.argument("batch_id")
+@dsn_option
+@json_option
+def show(batch_id: str, dsn: str | None, as_json: bool) -> None:
+    """Show one batch or load."""
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_batches(batch_id)
+    if not rows:
+        raise InvalidRequest(f"there is no batch {batch_id!r}; see `rowlease batch list`")
+    if as_json:
+        show_json(rows[0]._asdict())
+    else:
+        click.echo(described(rows[0]))
+
+
+def described(row: BatchState) -> str:
+    state = "finished" if row.finished_time else f"{row.num_live:,} wait or run"
+    return (
+        f"{row.batch_id}: {row.num_requests:,} requests, {state}; {row.num_complete:,} complete, "
+        f"{row.num_failed:,} dead letters, {row.num_cancelled:,} cancelled"
+    )

@@ -1,0 +1,67 @@
+"""A batch: requests that were enqueued under one id."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import inf
+
+from rowlease.client.steps import Steps, call, pause, run
+from rowlease.errors import InvalidRequest
+from rowlease.model import DURATION, BatchState, check_type
+from rowlease.store import Store
+
+#: The pause in seconds between reads. `maintain` finishes batches about once a second.
+POLL = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch, or one load. `Client.batch` returns it.
+
+    The methods need the rights of rowlease_reader.
+
+    Attributes:
+        batch_id: the id of the batch; of a load, its load id.
+    """
+
+    batch_id: str
+    _store: Store = field(compare=False, repr=False)
+
+    def read(self) -> BatchState | None:
+        """The counts of the batch; None if there is no such batch."""
+        found = self._store.list_batches(self.batch_id)
+        return found[0] if found else None
+
+    def wait(self, timeout: timedelta | None = None) -> BatchState:
+        """Wait until the batch is finished: none of its requests waits or runs.
+
+        The call reads one row twice a second.
+
+        Args:
+            timeout: the longest time to wait; None means no limit.
+
+        Raises:
+            InvalidRequest: there is no such batch.
+            TimeoutError: the batch was not finished within `timeout`.
+            StoreError: the database cannot be reached, or refuses access (AccessDenied).
+        """
+        return run(self.wait_steps(timeout))
+
+    def wait_steps(self, timeout: timedelta | None) -> Steps[BatchState]:
+        """The steps of `wait`."""
+        check_type("timeout", timeout, DURATION)
+        ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
+        while True:
+            found = yield from call(self.read)
+            if found is None:
+                raise InvalidRequest(
+                    f"there is no batch {self.batch_id!r}; it may have been dropped"
+                )
+            if found.finished_time is not None:
+                return found
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"the batch {self.batch_id!r} is not finished after {timeout}")
+            yield from pause(min(POLL, left))
