@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from rowlease import task
+from rowlease import Middleware, Snooze, Task, task
+from rowlease.context import Context
+from rowlease.middleware import NewRequestHeaders
 
 
 class Colour(StrEnum):
@@ -65,3 +70,31 @@ def tag(image: str, **tags: int) -> dict[str, int]:
 
 def plain(image: str) -> None:
     """It has no decorator."""
+
+
+@task
+def send_later(to: str, after: timedelta) -> str:
+    raise Snooze(after, f"{to} sleeps")
+
+
+class Tenants(Middleware):
+    @contextmanager
+    def around_enqueue(self, requests: Sequence[NewRequestHeaders]) -> Iterator[None]:
+        for request in requests:
+            request.headers.setdefault("tenant", "acme")
+        yield
+
+
+class Timer(Middleware):
+    def __init__(self, runs: dict[str, int]) -> None:
+        self.runs = runs
+
+    @contextmanager
+    def around_run(self, task: Task[..., Any], context: Context) -> Iterator[None]:
+        yield
+        self.runs[task.name] = context.attempt
+
+
+def context_of() -> Context:
+    """The context of a run, for its type."""
+    raise NotImplementedError

@@ -28,6 +28,10 @@ RIGHT: list[Any] = [
 WRONG: list[Any] = [
     import_module(f"tests.typing.{name}") for name in ("wrong_calls", "wrong_async_calls")
 ]
+#: Headers, rates, snoozes and middleware, for type checkers only.
+DECLARED: list[Any] = [
+    import_module(f"tests.typing.{name}") for name in ("right_declarations", "wrong_declarations")
+]
 #: So many at the end of the wrong ones are refused by type checkers only.
 ONLY_STATIC = {"wrong_calls": 2, "wrong_async_calls": 4}
 
@@ -56,7 +60,9 @@ def calls_of(module: Any) -> list[ast.stmt]:
     """The statements in the module's function `calls`, each of which is one call."""
     tree = ast.parse(Path(module.__file__).read_text())
     (function,) = (
-        each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        each
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == "calls"
     )
     return function.body
 
@@ -81,7 +87,7 @@ def make(call: ast.stmt, module: Any) -> Store:
 
 def refused_by(checker: str) -> set[tuple[str, int]]:
     """Where a type checker finds an error: the file and the line."""
-    files = [str(Path(each.__file__).relative_to(ROOT)) for each in RIGHT + WRONG]
+    files = [str(Path(each.__file__).relative_to(ROOT)) for each in RIGHT + WRONG + DECLARED]
     if checker == "mypy":
         ran = run("mypy", "--strict", *files)
         found = re.findall(r"(\w+)\.py:(\d+): error", ran)
@@ -106,6 +112,7 @@ def run(module: str, *arguments: str) -> str:
 
 def test_there_are_thirty_of_each() -> None:
     assert [len(calls_of(each)) for each in (RIGHT[0], WRONG[0])] == [30, 30]
+    assert [len(calls_of(each)) for each in DECLARED] == [16, 22]
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
@@ -115,7 +122,7 @@ def test_a_type_checker_refuses_the_wrong_calls_and_no_others(checker: str) -> N
             (Path(module.__file__).stem, line)
             for line in range(call.lineno, (call.end_lineno or 0) + 1)
         }
-        for module in WRONG
+        for module in [*WRONG, DECLARED[1]]
         for call in calls_of(module)
     ]
     refused = refused_by(checker)
