@@ -27,7 +27,7 @@ help: ## Say what there is
 demo: $(VENV)/ready ## The main job on real data, end to end (ROWS=20000 shortens it)
 	rowlease demo $(if $(ROWS),--rows $(ROWS))
 
-test: $(VENV)/ready $(VENV)/spark-classes.jsa check ## Everything that guards the promises
+test: $(VENV)/ready $(VENV)/spark-classes.jsa $(VENV)/django6 check ## Everything that guards the promises
 	$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/ready ## Unit tests, and the core of the contract on PostgreSQL: a minute
@@ -75,6 +75,15 @@ $(VENV)/ready: pyproject.toml tests/tsql/scriptdom.txt
 $(VENV)/spark-classes.jsa: $(VENV)/ready
 	@echo "Preparing the classes of Spark, so that the JVMs of tests start faster …"
 	@$(PYTHON) -m tests.spark.jvm
+
+# Django 6 needs Python 3.12 or newer. Where there is one, its backend for tasks is tested.
+$(VENV)/django6: $(VENV)/ready
+	@mkdir -p $@
+	@for newer in python3.14 python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python); do \
+	  if "$$newer" -c '' 2>/dev/null; then \
+	    echo "Installing Django 6 for $$newer …"; \
+	    "$$newer" -m venv $@ && $@/bin/pip install --quiet -e . 'django>=6'; break; \
+	  fi; done
 
 $(VENV)/docs: $(VENV)/ready
 	@echo "Installing what builds the site …"

@@ -199,6 +199,13 @@ def test_every_command_that_prints_data_prints_json(command: click.Command) -> N
     assert has_json is (command.name not in NOT_JSON)
 
 
+@pytest.mark.parametrize("command", list(each_command()))
+def test_every_option_has_a_help_text(command: click.Command) -> None:
+    """So it is in the reference, which is made from them."""
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert [each.name for each in options if not each.help and not each.hidden] == []
+
+
 @pytest.mark.parametrize("command", [*each_command(), cli, *map(cli.commands.get, GROUPS)])
 def test_help_fits_into_80_columns(command: click.Command) -> None:
     """And no summary of a command is cut off."""

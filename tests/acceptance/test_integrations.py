@@ -1,7 +1,8 @@
 """The integrations, run with the real frameworks.
 
 Frameworks that need another interpreter run there: ROWLEASE_TEST_DJANGO6_PYTHON (with Django 6) and
-ROWLEASE_TEST_AIRFLOW_PYTHON (with Airflow 3) name one that has rowlease installed.
+ROWLEASE_TEST_AIRFLOW_PYTHON (with Airflow 3) name one that has rowlease installed. `make test`
+installs one with Django 6 into .venv/django6.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 
 def interpreter(variable: str, framework: str) -> str:
     """The interpreter that has a framework; else the test is skipped."""
-    found = os.environ.get(variable)
-    if not found:
+    installed = Path(sys.prefix) / "django6" / "bin" / "python"
+    found = os.environ.get(variable) or (installed if framework == "Django 6" else "")
+    if not found or not Path(found).exists():
         pytest.skip(f"{variable} names no Python with {framework}")
-    return found
+    return str(found)
 
 
 def run(python: str, folder: Path, *arguments: str, **environment: str) -> str:

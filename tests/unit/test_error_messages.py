@@ -20,7 +20,15 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.store import jdbc_error
-from rowlease.store.error_messages import BY_CODE, CONFLICT, NO_ANSWER, TABLE, our_error, unanswered
+from rowlease.store.error_messages import (
+    BY_CODE,
+    CONFLICT,
+    NO_ANSWER,
+    ROLES,
+    TABLE,
+    our_error,
+    unanswered,
+)
 from rowlease.store.postgresql import error_codes as postgresql
 from rowlease.store.postgresql.connection import Unanswered
 
@@ -123,6 +131,20 @@ def test_the_error_says_why_there_is_no_connection(state: str, text: str, senten
         assert (type(found), str(found)) == (StoreUnavailable, sentence)
 
 
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        ("permission denied for function find_requests", "rowlease_operator or rowlease_reader"),
+        ("permission denied for function enqueue", "rowlease_producer"),
+        ("The EXECUTE permission was denied on the object 'fail', database 'x'", "rowlease_worker"),
+        ("permission denied for table queue", ", ".join(ROLES[:-1]) + f" or {ROLES[-1]}"),
+    ],
+)
+def test_a_denied_call_names_the_roles_that_may_make_it(text: str, roles: str) -> None:
+    for code in ("42501", 229):
+        assert str(our_error([code], text, WHERE)) == f"{text} at {WHERE}; grant its user {roles}"
+
+
 def test_a_jdbc_error_of_sql_server_is_read_by_its_number() -> None:
     found = jdbc_error("mssql://u:hunter2@h/db", "S0001", 229, "denied")
     assert type(found) is AccessDenied
@@ -142,7 +164,7 @@ def test_a_call_that_was_given_up_says_after_how_long() -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "ends"),
     [
-        ("42501", AccessDenied, "and is a member of rowlease_owner where that exists"),
+        ("42501", AccessDenied, "grant rowlease_owner to THIS_USER with admin option"),
         (262, AccessDenied, "as db_owner may"),
         ("40P01", StoreConflict, f"x at {WHERE}; run `rowlease migrate` again"),
         (1205, StoreConflict, f"x at {WHERE}; run `rowlease migrate` again"),

@@ -105,7 +105,8 @@ def main() -> NoReturn:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "rowlease"
         place = place_of_error(error) if isinstance(error, click.BadParameter) else ""
-        say(f"Error: {error.format_message().rstrip('.')}{place}; see `{command} --help`")
+        seen = f"; see `{command} --help`" if isinstance(error, click.UsageError) else ""
+        say(f"Error: {error.format_message().rstrip('.')}{place}{seen}")
         sys.exit(error.exit_code)
     except WrongFilter as error:
         click.echo(f"Error: {error}", err=True)  # three lines: the last two point at a part

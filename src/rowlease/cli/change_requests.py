@@ -130,7 +130,8 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
             return
         if given["dry_run"]:
             shown = store.find_requests(ids=[one.request_id for one in done.first])
-            show_requests(shown.requests)
+            if shown.requests:
+                show_requests(shown.requests)
     show_outcome(verb, past, done, given["dry_run"])
 
 
@@ -145,7 +146,8 @@ def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
     number = f"{done.num_requests:,} request{'' if done.num_requests == 1 else 's'}"
     if dry_run:
         least = "at least " if done.more else ""
-        click.echo(f"would {verb} {least}{number}; the first {len(done.first)} are listed above")
+        listed = f"; the first {len(done.first)} are listed above" if done.first else ""
+        click.echo(f"would {verb} {least}{number}{listed}")
     else:
         click.echo(f"{past} {number} (operation {done.operation_id})")
     for outcome, meaning in (

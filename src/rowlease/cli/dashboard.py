@@ -29,7 +29,13 @@ CONNECTIONS = 200
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
+    help="The port to listen on; 0 is any free one.",
+)
 @click.option(
     "--actions",
     is_flag=True,

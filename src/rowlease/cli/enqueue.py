@@ -33,7 +33,7 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
     metavar="FILE",
     help="A file with one payload per line; - means stdin. All requests are enqueued, or none.",
 )
-@click.option("--queue", default="default", show_default=True)
+@click.option("--queue", default="default", show_default=True, help="The name of the queue.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
 @click.option("--delay", type=duration, help="The time until the request may run: 30s, 5m, 1h.")
 @click.option("--at", "due_time", callback=time_of, help=f"The time from which it may run: {TIME}.")

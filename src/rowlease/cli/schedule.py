@@ -74,7 +74,7 @@ def shown(time: datetime | None) -> str:
 @click.argument("name")
 @click.argument("cron")
 @click.argument("kind")
-@click.option("--queue", default="default", show_default=True)
+@click.option("--queue", default="default", show_default=True, help="The name of the queue.")
 @click.option("--time-zone", default="UTC", show_default=True, help="For example Europe/Berlin.")
 @click.option(
     "--payload",

@@ -22,7 +22,7 @@ from rowlease.cli.options import dsn_option, json_option, show_json
     required=True,
     help="For csv, the first line has the names of the columns. For json, each line is an object.",
 )
-@click.option("--queue", default="default", show_default=True)
+@click.option("--queue", default="default", show_default=True, help="The name of the queue.")
 @click.option(
     "--payload",
     metavar="COLUMN",

@@ -9,6 +9,7 @@ and sql/README.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from rowlease.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from rowlease.store.routines import roles_of
 
 #: A code that is a string is an SQLSTATE, the class of SQLSTATEs (their first two characters), the
 #: name of a constraint, or one of the names below. An integer is an error number of SQL Server.
@@ -91,8 +93,8 @@ LOST = Entry(
     ),
     "cannot reach the database at {where}: {text}; check the DSN and that the server is up",
 )  # fmt: skip
-DENIED = "{text} at {where}; grant its user rowlease_producer, rowlease_worker, "
-DENIED += "rowlease_operator or rowlease_reader"
+DENIED = "{text} at {where}; grant its user {roles}"
+ROLES = ["rowlease_producer", "rowlease_worker", "rowlease_operator", "rowlease_reader"]
 
 TABLE = (
     CONFLICT,
@@ -172,8 +174,9 @@ TABLE = (
         AccessDenied,
         ("42501",),
         DENIED,
-        "{text} at {where}; `rowlease migrate` needs a user that may create a schema and roles, "
-        "and is a member of rowlease_owner where that exists",
+        "{text} at {where}; `rowlease migrate` needs a user that may create a schema and roles. If "
+        "another database of the server already has rowlease, run there as a superuser: grant "
+        "rowlease_owner to THIS_USER with admin option",
     ),
     Entry(
         AccessDenied,
@@ -250,7 +253,14 @@ def our_error(
     if entry is None or sentence is None:
         changed = f" at {where}; nothing was changed" if migrating else ""
         return StoreError(f"{text} ({codes[0]}){changed}")
-    return entry.error(sentence.format(text=text, where=where))
+    return entry.error(sentence.format(text=text, where=where, roles=_roles(text)))
+
+
+def _roles(text: str) -> str:
+    """The roles that may call the routine which the database's message names; else all roles."""
+    named = re.search(r"(?:function|procedure|object) '?(\w+)", text)
+    *most, last = (named and roles_of(named[1])) or ROLES
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def unanswered(seconds: float, where: str) -> RowleaseError:

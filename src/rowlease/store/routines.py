@@ -54,6 +54,21 @@ def packaged(folder: str) -> Path:
 
 
 @cache
+def roles_of(routine: str) -> list[str]:
+    """The roles that may call a routine; the engines have the same grants."""
+    grants = (packaged("sql") / "postgresql" / "grants.sql").read_text(encoding="utf-8")
+    granted = re.findall(r"^grant execute on function (.*?)\n +to (.*?);", grants, re.M | re.S)
+    return sorted(
+        {
+            role
+            for routines, roles in granted
+            if re.search(rf"rowlease\.{re.escape(routine)}\b", routines)
+            for role in roles.split(", ")
+        }
+    )
+
+
+@cache
 def load_routines(engine: str) -> dict[str, Routine]:
     """All routines of an engine by name, without views and grants."""
     root = packaged("sql") / engine
