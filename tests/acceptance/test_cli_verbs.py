@@ -208,8 +208,9 @@ def test_every_option_has_a_help_text(command: click.Command) -> None:
 
 @pytest.mark.parametrize("command", [*each_command(), cli, *map(cli.commands.get, GROUPS)])
 def test_help_fits_into_80_columns(command: click.Command) -> None:
-    """And no summary of a command is cut off."""
-    ran = CliRunner().invoke(command, ["--help"], terminal_width=80)
+    """And no summary of a command is cut off, in the reference neither, which has 78 columns."""
+    width = 78
+    ran = CliRunner().invoke(command, ["--help"], terminal_width=width)
     usage, *lines = ran.output.splitlines()
     assert [line for line in (usage, *lines) if len(line) > 80] == []
     assert [line for line in lines if line.endswith("...")] == []

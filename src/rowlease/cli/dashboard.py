@@ -63,7 +63,7 @@ def dashboard(
     tls_key: Path | None,
     proxy: str | None,
 ) -> None:
-    """Serve pages for a browser: queues, requests, workers, errors.
+    """Serve pages for a browser: queues, requests and workers.
 
     By default, only this machine is served, and pages change nothing. To serve other machines, or
     to require a login, set ROWLEASE_DASHBOARD_READER_TOKEN or ROWLEASE_DASHBOARD_OPERATOR_TOKEN (or
