@@ -216,6 +216,9 @@ def test_a_program_changes_requests(client: Client) -> None:
     assert client.get(waits).read().due_time == due  # type: ignore[union-attr]
     (copy,) = client.requests.requeue(ids=[done]).first
     assert copy.new_request_id
+    found_copy = client.get(copy.new_request_id).read()
+    assert found_copy
+    assert found_copy.requeued_from == done
     client.store.dequeue("host:1:ab", ["default"], 1)
     assert client.requests.break_leases("worker:host").num_requests == 1
     assert client.requests.cancel("queue:default status:pending,scheduled").num_requests == 3

@@ -143,6 +143,13 @@ def test_cancelling_the_head_of_a_group_lets_the_next_go(store: Session) -> None
 # -- requeue ---------------------------------------------------------------------------------------
 
 
+def test_a_dead_letter_is_explained_by_the_first_line_of_its_error(store: Session) -> None:
+    (request,) = dead_letters(store, error="no such file\n  at line 1")
+    found = store.explain(request)
+    assert found.reason == "dead_letter"
+    assert found.message.endswith(" attempts: no such file; revive it with requeue")
+
+
 def test_a_dead_letter_gets_a_new_life(store: Session, clock: Clock) -> None:
     (request,) = dead_letters(store)
     clock.advance(hours=1)

@@ -40,6 +40,7 @@ def test_a_queue_is_paused_and_resumed(store: Store, browser: Browser) -> None:
     assert "2 are waiting" in plain(preview)
     assert not store.list_queues()[0].paused
     assert "The queue default is paused." in plain(browser.confirm(preview))
+    assert store.list_operations()[0].actor == "operator of the dashboard, 127.0.0.1"
     assert store.list_queues()[0].paused
     preview = browser.submit("/queue?name=default", "/actions/resume")
     assert store.list_queues()[0].paused

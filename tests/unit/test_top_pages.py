@@ -89,8 +89,9 @@ class Prepared:
                 None,
                 "load-1",
                 "{}",
-                (attempt,),
             ),
+            None,
+            (attempt,),
         )
 
     def explain(self, request_id: int) -> Explanation:

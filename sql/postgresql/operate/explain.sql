@@ -39,7 +39,8 @@ begin
   elsif v_request.status = 'Failed' then
     reason := 'dead_letter';
     message := format('it is a dead letter after %s of %s attempts: %s; revive it with requeue',
-                    v_request.num_attempts, v_request.max_attempts, v_request.last_error);
+                    v_request.num_attempts, v_request.max_attempts,
+                    split_part(v_request.last_error, e'\n', 1));
   elsif v_request.status = 'Processing' and v_request.lock_expires_time > v_now then
     reason := 'running';
     message := format('%s has leased it until %s, and renews the lease as long as it is alive',

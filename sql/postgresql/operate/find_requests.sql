@@ -16,8 +16,8 @@ create or replace function rowlease.find_requests(
   request_id bigint, queue_name text, kind text, status text, priority integer,
   due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
   last_error text, result text, max_attempts integer, requested_time timestamptz, locked_by text,
-  locked_time timestamptz, completion_time timestamptz, load_id text, headers text, attempts text,
-  after bigint)
+  locked_time timestamptz, completion_time timestamptz, load_id text, headers text,
+  requeued_from bigint, attempts text, after bigint)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$

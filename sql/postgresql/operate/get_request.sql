@@ -4,7 +4,9 @@
 --           due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
 --           last_error text, result text, max_attempts integer, requested_time timestamptz,
 --           locked_by text, locked_time timestamptz, completion_time timestamptz, load_id text,
---           headers text, attempts text (JSON: rows of the table attempt, oldest first; null: none) -- no row if there is no such request
+--           headers text, requeued_from bigint (the finished request that it is a copy of; null:
+--           none), attempts text (JSON: rows of the table attempt, oldest first; null: none) -- no
+--           row if there is no such request
 -- errors:   none
 -- locks:    none
 -- why:      it reads by key, so a program may call it repeatedly until a request is finished.
@@ -13,7 +15,8 @@ returns table (
   request_id bigint, queue_name text, kind text, status text, priority integer,
   due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
   last_error text, result text, max_attempts integer, requested_time timestamptz, locked_by text,
-  locked_time timestamptz, completion_time timestamptz, load_id text, headers text, attempts text)
+  locked_time timestamptz, completion_time timestamptz, load_id text, headers text,
+  requeued_from bigint, attempts text)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
@@ -22,6 +25,7 @@ as $$
          r.due_time, r.dedup_key::text, r.group_key::text, r.num_attempts, r.payload::text,
          r.last_error, r.result::text, r.max_attempts, r.requested_time, r.locked_by::text,
          r.locked_time, r.completion_time, r.load_id::text, r.headers::text,
+         (select o.requeued_from from rowlease.requeued o where o.request_id = r.request_id),
          (select json_agg(to_json(t) order by t.lock_token)::text
             from (select a.lock_token, a.attempt_number, a.worker_id, a.started_time, a.ended_time,
                          a.outcome, a.error, a.error_type, a.traceback

@@ -21,7 +21,8 @@ declare @limited nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @wh
 declare @held nvarchar(60), @kind nvarchar(200), @reason varchar(20), @why nvarchar(4000), @message nvarchar(max);
 select @queue = r.QueueName, @status = r.Status, @due = r.DueTime, @by = r.LockedBy,
        @expires = r.LockExpiresTime, @attempts = r.NumAttempts, @max_attempts = r.MaxAttempts,
-       @error = r.LastError, @completed = r.CompletionTime, @kind = r.Kind
+       @error = left(r.LastError, charindex(nchar(10), r.LastError + nchar(10)) - 1),
+       @completed = r.CompletionTime, @kind = r.Kind
   from rowlease.Requests as r where r.RequestId = @p_request_id;
 select @paused = s.Paused, @has_settings = 1,
        @limited = case when s.MaxInFlight is not null then s.QueueName end

@@ -25,6 +25,7 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
        r.LastError as last_error, r.Result as result, r.MaxAttempts as max_attempts,
        r.RequestedTime as requested_time, r.LockedBy as locked_by, r.LockedTime as locked_time,
        r.CompletionTime as completion_time, r.LoadId as load_id, r.Headers as headers,
+       (select o.RequeuedFrom from rowlease.Requeued as o where o.RequestId = r.RequestId) as requeued_from,
        (select a.AttemptNumber as attempt_number, a.WorkerId as worker_id,
                a.StartedTime as started_time, a.EndedTime as ended_time, a.Outcome as outcome,
                a.Error as error, a.ErrorType as error_type, a.Traceback as traceback

@@ -4,7 +4,9 @@
 --           due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
 --           last_error text, result text, max_attempts integer, requested_time timestamptz,
 --           locked_by text, locked_time timestamptz, completion_time timestamptz, load_id text,
---           headers text, attempts text (JSON: rows of the table attempt, oldest first; null: none) -- no row if there is no such request
+--           headers text, requeued_from bigint (the finished request that it is a copy of; null:
+--           none), attempts text (JSON: rows of the table attempt, oldest first; null: none) -- no
+--           row if there is no such request
 -- errors:   none
 -- locks:    none
 -- why:      it reads by key, so a program may call it repeatedly until a request is finished.
@@ -18,6 +20,7 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
        r.LastError as last_error, r.Result as result, r.MaxAttempts as max_attempts,
        r.RequestedTime as requested_time, r.LockedBy as locked_by, r.LockedTime as locked_time,
        r.CompletionTime as completion_time, r.LoadId as load_id, r.Headers as headers,
+       (select o.RequeuedFrom from rowlease.Requeued as o where o.RequestId = r.RequestId) as requeued_from,
        (select a.AttemptNumber as attempt_number, a.WorkerId as worker_id,
                a.StartedTime as started_time, a.EndedTime as ended_time, a.Outcome as outcome,
                a.Error as error, a.ErrorType as error_type, a.Traceback as traceback

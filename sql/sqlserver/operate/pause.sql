@@ -1,10 +1,10 @@
 -- pause: stop claims from a queue; running requests and producers continue.
--- params:   p_queue_name nvarchar(400)
+-- params:   p_queue_name nvarchar(400), p_actor nvarchar(max) (who does it)
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row
 -- why:      every claim reads the settings, so a pause takes effect at the next claim.
-create or alter procedure rowlease.pause @p_queue_name nvarchar(400)
+create or alter procedure rowlease.pause @p_queue_name nvarchar(400), @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -12,5 +12,5 @@ set transaction isolation level read committed;
 begin transaction;
 exec rowlease_internal.check_queue @p_queue_name;
 update rowlease.QueueSettings set Paused = 1 where QueueName = @p_queue_name;
-exec rowlease_internal.note_queue_operation N'pause', @p_queue_name, null;
+exec rowlease_internal.note_queue_operation N'pause', @p_queue_name, null, @p_actor;
 commit transaction;

@@ -1,10 +1,10 @@
 -- resume: allow claims from a paused queue again.
--- params:   p_queue_name nvarchar(400)
+-- params:   p_queue_name nvarchar(400), p_actor nvarchar(max) (who does it)
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row
 -- why:      workers poll, so they notice this at their next claim.
-create or alter procedure rowlease.resume @p_queue_name nvarchar(400)
+create or alter procedure rowlease.resume @p_queue_name nvarchar(400), @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -12,5 +12,5 @@ set transaction isolation level read committed;
 begin transaction;
 exec rowlease_internal.check_queue @p_queue_name;
 update rowlease.QueueSettings set Paused = 0 where QueueName = @p_queue_name;
-exec rowlease_internal.note_queue_operation N'resume', @p_queue_name, null;
+exec rowlease_internal.note_queue_operation N'resume', @p_queue_name, null, @p_actor;
 commit transaction;

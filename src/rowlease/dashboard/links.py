@@ -21,6 +21,11 @@ def load(load_id: str) -> str:
     return terms(load=load_id)
 
 
+def worker(worker_id: str) -> str:
+    """The requests that a worker runs."""
+    return terms(worker=worker_id, status="processing")
+
+
 def dead(group: DeadLetterGroup) -> str:
     """The dead letters of a group with the same error."""
     return terms(

@@ -20,7 +20,7 @@ def preview_pause(store: Store, form: QueryParams) -> Preview:
 
 def pause(store: Store, form: QueryParams, actor: str) -> Done:
     queue = form.get("queue", "")
-    store.pause(queue)
+    store.pause(queue, actor=actor)
     return Done(f"The queue {queue} is paused.")
 
 
@@ -33,7 +33,7 @@ def preview_resume(store: Store, form: QueryParams) -> Preview:
 
 def resume(store: Store, form: QueryParams, actor: str) -> Done:
     queue = form.get("queue", "")
-    store.resume(queue)
+    store.resume(queue, actor=actor)
     return Done(f"Workers claim from the queue {queue} again.")
 
 

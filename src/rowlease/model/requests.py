@@ -160,6 +160,8 @@ class Request(NamedTuple):
     load_id: str | None
     #: A JSON object of strings, or None.
     headers: str | None
+    #: The finished request that this one is a copy of, if an operator requeued that.
+    requeued_from: int | None
     attempts: tuple[Attempt, ...]
 
 

@@ -50,13 +50,21 @@ class Operating(Calls):
         )
         return Step([Touched(row[0], Outcome(row[1]), row[2]) for row in rows], *last[3:])
 
-    def pause(self, queue: str) -> None:
-        """Stop claims from a queue. Claims that are under way may still get requests."""
-        self._call("pause", p_queue_name=queue)
+    def pause(self, queue: str, *, actor: str | None = None) -> None:
+        """Stop claims from a queue. Claims that are under way may still get requests.
 
-    def resume(self, queue: str) -> None:
-        """Allow claims from a paused queue again."""
-        self._call("resume", p_queue_name=queue)
+        Args:
+            actor: who does it, for the audit.
+        """
+        self._call("pause", p_queue_name=queue, p_actor=actor)
+
+    def resume(self, queue: str, *, actor: str | None = None) -> None:
+        """Allow claims from a paused queue again.
+
+        Args:
+            actor: who does it, for the audit.
+        """
+        self._call("resume", p_queue_name=queue, p_actor=actor)
 
     def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
         """Create a queue or change its settings. Return all its settings."""
