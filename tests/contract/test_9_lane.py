@@ -792,3 +792,27 @@ def test_a_promote_that_commits_after_the_maximum_was_lowered_loses_no_request(
     store.commit()
     assert all_claimed(other) == ["a", "b"]
     checks(other)
+
+
+def test_displays_read_little_of_the_lane(store: PostgresSession) -> None:
+    store.execute("set synchronous_commit = off")
+    rows = [{"kind": "a", "priority": place % 3} for place in range(10_000)]
+    promoted(store, "x", *(rows for _ in range(5)))
+    store.execute("analyze rowlease.lane, rowlease.lane_part, rowlease.load")
+    for _ in range(2):  # the second plan is generic
+        cost = store.measured(store.list_queues)
+        assert cost.full_scans.keys().isdisjoint({"lane", "queue"})
+        lane = {name: pages for name, pages in cost.pages.items() if name.startswith("lane")}
+        assert sum(lane.values()) <= 100, lane
+
+
+def test_the_newest_requests_are_read_in_the_order_of_an_index(store: PostgresSession) -> None:
+    store.execute("set synchronous_commit = off")
+    store.put(5_000)
+    promoted(store, "x", named("a"))
+    store.execute("analyze rowlease.queue, rowlease.lane, rowlease.lane_part, rowlease.load")
+    newest = "select request_id from rowlease.requests order by request_id desc limit 10"
+    cost = store.measured(lambda: store.execute(newest))
+    assert len(cost.value) == 10
+    assert "queue" not in cost.full_scans
+    assert cost.pages["queue"] + cost.pages["queue_pkey"] <= 50, cost.pages

@@ -5,7 +5,7 @@
 --           last_time timestamptz (when the last did), last_request_id bigint (one of them)
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view dead_letters, which reads the 10,000 of each queue that
+-- why:      it returns the rows of the view dead_letters, which reads the 2,000 of each queue that
 --           were enqueued last.
 create or replace function rowlease.list_dead_letters(p_limit integer default 100)
 returns table (

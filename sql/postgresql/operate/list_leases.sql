@@ -6,8 +6,8 @@
 --           max_attempts integer, cancel_requested boolean
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view leased. There are no more leases than workers have slots
---           and prefetch.
+-- why:      it returns rows of the view leased. Of each queue it reads only those that end first, which
+--           an index has in this order.
 create or replace function rowlease.list_leases(p_limit integer default 100)
 returns table (
   queue_name text, request_id bigint, kind text, priority integer, locked_by text,
@@ -20,6 +20,9 @@ as $$
   select l.queue_name::text, l.request_id, l.kind::text, l.priority::integer, l.locked_by::text,
          l.locked_time, l.started_time, l.lock_expires_time, l.left_seconds, l.num_attempts,
          l.max_attempts, l.cancel_requested
-    from rowlease.leased l
+    from rowlease.queue_settings s
+   cross join lateral (
+     select * from rowlease.leased e where e.queue_name = s.queue_name
+      order by e.lock_expires_time, e.request_id limit p_limit) l
    order by l.lock_expires_time, l.request_id limit p_limit;
 $$;

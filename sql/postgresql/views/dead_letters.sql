@@ -5,7 +5,7 @@
 --           last_request_id (one of them: the one that was enqueued last)
 -- errors:   none
 -- locks:    none
--- why:      of each queue, it reads the 10,000 that were enqueued last, which an index has in this
+-- why:      of each queue, it reads the 2,000 that were enqueued last, which an index has in this
 --           order. So its cost is bounded, and so is num_requests; depth_by_priority has all.
 create or replace view rowlease.dead_letters as
 select s.queue_name, f.kind, split_part(f.last_error, e'\n', 1) as error_line,
@@ -15,5 +15,5 @@ select s.queue_name, f.kind, split_part(f.last_error, e'\n', 1) as error_line,
  cross join lateral (
    select q.request_id, q.kind, q.last_error, q.completion_time from rowlease.queue q
     where q.queue_name = s.queue_name and q.status = 'Failed'
-    order by q.request_id desc limit 10000) f
+    order by q.request_id desc limit 2000) f
  group by s.queue_name, f.kind, split_part(f.last_error, e'\n', 1);

@@ -6,12 +6,15 @@
 -- locks:    none
 -- why:      claims and maintain break such a lease within seconds. A row that stays means that no
 --           worker calls maintain, or that another session has locked the request: see explain. It
---           reads the index of the leases.
+--           reads each queue's part of the index of leases up to now.
 create or replace view rowlease.overdue as
 select q.queue_name, q.request_id, q.kind, q.locked_by, q.lock_expires_time,
        trunc(extract(epoch from n.now - q.lock_expires_time))::bigint as overdue_seconds,
        w.heartbeat_time
   from (select rowlease.now() as now) n
- cross join rowlease.queue q
-  left join rowlease.worker w on w.worker_id = q.locked_by
- where q.status = 'Processing' and q.lock_expires_time <= n.now;
+ cross join rowlease.queue_settings s
+ cross join lateral (
+   select e.queue_name, e.request_id, e.kind, e.locked_by, e.lock_expires_time from rowlease.queue e
+    where e.queue_name = s.queue_name and e.status = 'Processing' and e.lock_expires_time <= n.now
+   offset 0) q
+  left join rowlease.worker w on w.worker_id = q.locked_by;

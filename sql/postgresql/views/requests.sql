@@ -22,7 +22,7 @@ select request_id, queue_name, kind, status, priority, requested_time, due_time,
   from rowlease.queue_history
 union all
 select r.request_id, l.queue_name, r.kind, 'Pending'::varchar(10), r.priority, l.promoted_time,
-       l.promoted_time, null::varchar(200), null, null, null, 0, 0, l.max_attempts, 0, 0, null,
+       l.promoted_time, null::varchar(200), null, null, null, 0::bigint, 0, l.max_attempts, 0, 0, null,
        null::varchar(400), null::varchar(200), false, false, false, l.load_id, r.payload, r.headers,
        null, null, null, null
   from rowlease.load l

@@ -1,9 +1,9 @@
 -- delete_queue: delete a queue that nothing uses.
--- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge its requests, in a step of operate of
---           at most 10,000), p_dry_run bit (1: delete nothing; only raise errors and count)
+-- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge its requests, as a step of operate
+--           does, at most 10,000), p_dry_run bit (1: delete nothing; only raise errors and count)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load
--- locks:    the queue's settings row; as operate; no lock in a dry run
+-- locks:    the queue's settings row; as do_verb; no lock in a dry run
 -- why:      on SQL Server, readers of settings hold no lock. An enqueue that has found the queue
 --           but commits after the deletion leaves its requests without a queue: depth counts them,
 --           and they run when the queue is created again. The history of the queue stays until it
@@ -15,8 +15,10 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @used nvarchar(2000), @says nvarchar(2048), @arguments nvarchar(max), @filter nvarchar(max);
-declare @purged table (RequestId bigint, Outcome varchar(20), NewRequestId bigint, OperationId bigint,
-                       After bigint);
+declare @now datetime2(6) = rowlease.now(), @next bigint, @id bigint, @count bigint = 0;
+create table #found (RequestId bigint not null primary key);
+create table #touched (RequestId bigint not null primary key, Outcome varchar(20) not null,
+                       NewRequestId bigint);
 begin transaction;
 if @p_dry_run = 0
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
@@ -25,8 +27,15 @@ if @p_purge = 1
 begin
   set @filter = concat(N'{"queue": "', string_escape(@p_queue_name, 'json'),
                        N'", "status": ["Scheduled", "Pending", "Failed"]}');
-  insert into @purged (RequestId, Outcome, NewRequestId, OperationId, After)
-  exec rowlease.operate N'purge', @filter, @p_dry_run = @p_dry_run, @p_limit = 10000;
+  exec rowlease_internal.find_ids @filter, @now, null, 10000, 10000, @next output;
+  set @count = (select count(*) from #found);
+  if @p_dry_run = 0
+  begin
+    exec rowlease_internal.note_operation N'purge', @filter, N'{}', null, @now, 1, @id output;
+    exec rowlease_internal.do_verb N'purge', @filter, N'{}', @id, @now, @now;
+    set @count = (select count(*) from #touched);
+    update rowlease.Operation set NumRequests = @count where OperationId = @id;
+  end;
 end;
 if exists (select 1 from rowlease_internal.sample_requests(@p_queue_name, 1) as r
             where r.status = 'Processing' or @p_purge = 0 or @p_dry_run = 0)
@@ -61,4 +70,4 @@ begin
   delete from rowlease.UnknownKind where QueueName = @p_queue_name;
 end;
 commit transaction;
-select cast(count(*) as bigint) as delete_queue from @purged as p where p.Outcome = 'ok';
+select @count as delete_queue;

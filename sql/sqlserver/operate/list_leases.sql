@@ -6,8 +6,8 @@
 --           max_attempts integer, cancel_requested boolean
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view leased. There are no more leases than workers have slots
---           and prefetch.
+-- why:      it returns rows of the view leased. Of each queue it reads only those that end first, which
+--           an index has in this order.
 create or alter procedure rowlease.list_leases @p_limit int = 100
 as
 set nocount on;
@@ -19,5 +19,8 @@ select top (@p_limit)
        l.LockExpiresTime as lock_expires_time, l.LeftSeconds as left_seconds,
        l.NumAttempts as num_attempts, l.MaxAttempts as max_attempts,
        l.CancelRequested as cancel_requested
-  from rowlease.Leased as l
+  from rowlease.QueueSettings as s
+ cross apply (
+   select top (@p_limit) e.* from rowlease.Leased as e
+    where e.QueueName = s.QueueName order by e.LockExpiresTime, e.RequestId) as l
  order by l.LockExpiresTime, l.RequestId;

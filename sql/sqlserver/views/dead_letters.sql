@@ -5,7 +5,7 @@
 --           last_request_id (one of them: the one that was enqueued last)
 -- errors:   none
 -- locks:    none
--- why:      of each queue, it reads the 10,000 that were enqueued last, which an index has in this
+-- why:      of each queue, it reads the 2,000 that were enqueued last, which an index has in this
 --           order. So its cost is bounded, and so is num_requests; depth_by_priority has all.
 create or alter view rowlease.DeadLetters as
 select f.QueueName, f.Kind, f.ErrorLine, count_big(*) as NumRequests,
@@ -16,7 +16,7 @@ select f.QueueName, f.Kind, f.ErrorLine, count_big(*) as NumRequests,
            left(l.LastError, charindex(nchar(10), l.LastError + nchar(10)) - 1) as ErrorLine
       from rowlease.QueueSettings as s
      cross apply (
-       select top (10000) q.RequestId, q.Kind, cast(q.LastError as nvarchar(4000)) as LastError,
+       select top (2000) q.RequestId, q.Kind, cast(q.LastError as nvarchar(4000)) as LastError,
               q.CompletionTime
          from rowlease.Queue as q
         where q.QueueName = s.QueueName and q.Status = 'Failed'

@@ -6,12 +6,13 @@
 -- locks:    none
 -- why:      claims and maintain break such a lease within seconds. A row that stays means that no
 --           worker calls maintain, or that another session has locked the request: see explain. It
---           reads the index of the leases.
+--           reads each queue's part of the index of leases up to now.
 create or alter view rowlease.Overdue as
 select q.QueueName, q.RequestId, q.Kind, q.LockedBy, q.LockExpiresTime,
        datediff_big(millisecond, q.LockExpiresTime, n.Now) / 1000 as OverdueSeconds,
        w.HeartbeatTime
   from (select rowlease.now() as Now) as n
- cross join rowlease.Queue as q
-  left join rowlease.Worker as w on w.WorkerId = q.LockedBy
- where q.Status = 'Processing' and q.LockExpiresTime <= n.Now;
+ cross join rowlease.QueueSettings as s
+  join rowlease.Queue as q on q.QueueName = s.QueueName and q.Status = 'Processing'
+                          and q.LockExpiresTime <= n.Now
+  left join rowlease.Worker as w on w.WorkerId = q.LockedBy;

@@ -4,7 +4,8 @@
 -- errors:   none
 -- locks:    none
 -- why:      no floor hides returned requests and those in the lane. Usually the queue has neither, and
---           finding that out costs one probe of each index.
+--           finding that out costs one probe of each index. A limit instead of exists, because a
+--           semi-join may read the whole lane.
 create or replace function rowlease_internal.first_past_floors(p_queue_name text, p_max_priority integer)
 returns table (priority integer, due_time timestamptz)
 language plpgsql stable
@@ -32,9 +33,14 @@ begin
   return query
     select p.priority, l.promoted_time
       from rowlease.load l cross join generate_series(0, p_max_priority) as p(priority)
-     where l.queue_name = p_queue_name and l.in_lane
-       and exists (select from rowlease.lane_part b
-                     join rowlease.lane r on r.run_number = b.run_number and r.priority = b.priority
-                                         and r.part = b.part and r.request_id >= b.first_id
-                    where b.run_number = l.run_number and b.priority = p.priority);
+     cross join lateral (
+       select from rowlease.lane_part b
+        cross join lateral (
+          select from rowlease.lane r
+           where r.run_number = b.run_number and r.priority = b.priority and r.part = b.part
+             and r.request_id >= b.first_id
+           limit 1) r
+        where b.run_number = l.run_number and b.priority = p.priority
+        limit 1) f
+     where l.queue_name = p_queue_name and l.in_lane;
 end $$;
