@@ -37,6 +37,8 @@ queue drain images --json
 queue resume images --json
 enqueue double --payload {payload} --queue images --wait 1s --retry-base 1s --json
 enqueue double --at 2099-01-01T00:00 --json
+enqueue double --lines lines.jsonl --delay 1d --json
+batch list --json
 requests list --json
 requests show 1 --json
 requests explain 1 --json
@@ -111,6 +113,7 @@ def run(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         "from rowlease import Queue, task\nimages = Queue('images')\n"
         "@task(queue=images)\ndef resize() -> None: ...\n"
     )
+    (tmp_path / "lines.jsonl").write_text('{"number": 1}\n{"number": 2}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -157,7 +160,7 @@ def test_every_method_of_a_client_has_a_command() -> None:
     assert public(Client) == {
         *("enqueue", "enqueue_many", "enqueue_untyped"),  # rowlease enqueue, --lines
         *("find", "get", "requests"),  # rowlease requests
-        "queues",
+        *("queues", "batch"),
         *("bind", "store"),  # a connection of the program, and all routines
     }
     assert public(AsyncClient) <= public(Client) | {"run_sync"}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.cli.options import dsn_option, json_option, limit_option, show_json
 from rowlease.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def batch() -> None:
-    """List batches and loads, and show how many of their requests are finished.
+    """List batches and loads, with their progress.
+
+    The progress is the number of requests that are finished.
 
     `rowlease requests list load:ID` lists the requests of a batch, and `rowlease requests cancel
     load:ID` cancels them.
@@ -23,7 +25,7 @@ def batch() -> None:
 
 
 @batch.command("list")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@limit_option(100)
 @dsn_option
 @json_option
 def list_all(limit: int, dsn: str | None, as_json: bool) -> None:

@@ -24,7 +24,9 @@ def engines() -> None:
     help="How many requests the measured check enqueues, claims and finishes.",
 )
 def verify(dsn: str | None, as_json: bool, num_requests: int) -> None:
-    """Check the core of the contract, locks and plans, in a queue that is deleted at the end.
+    """Check the core of the contract, locks and plans.
+
+    The checks use a queue that is deleted at the end.
 
     Use a test database that `rowlease migrate` has prepared, and a user with all four roles. On SQL
     Server, locks and plans need VIEW SERVER STATE. The report names the host and the database; it
