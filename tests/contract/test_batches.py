@@ -281,9 +281,9 @@ def test_a_batch_is_not_finished_while_a_transaction_adds_to_it(
 ) -> None:
     producer = another()
     put(store, batch_id="b")
+    waits = callback(store)
     producer.begin()
     put(producer, batch_id="b")
-    waits = callback(producer)
     store.complete(store.claim())
     assert not maintained(store)
     assert counts(store) == (1, 0, 1, 0, 0)
@@ -293,6 +293,15 @@ def test_a_batch_is_not_finished_while_a_transaction_adds_to_it(
     store.complete(store.claim())
     assert maintained(store)
     assert store.claim()[0].request_id == waits
+
+
+def test_a_batch_whose_counts_are_not_all_folded_is_not_finished(store: Session) -> None:
+    for _ in range(10):
+        put(store, batch_id="other")
+    put(store, batch_id="b")
+    store.maintain(1)  # folds ten rows of counts
+    assert state(store).finished_time is None
+    assert counts(store) == (1, 1, 0, 0, 0)
 
 
 def test_an_enqueue_that_meets_the_end_of_its_batch_is_due_at_once(
