@@ -18,7 +18,7 @@ as $$
 declare
   v_now      timestamptz := rowlease.now();
   v_request  rowlease.requests;
-  v_settings rowlease.queue_settings;
+  v_settings record;  -- the type of the table would wait for a lock on the table
   v_table    record := rowlease_internal.table_lock();
   v_lock     text := v_table.message;
 begin
@@ -62,7 +62,7 @@ begin
                     v_request.locked_by, v_request.lock_expires_time);
   else
     select w.reason, w.message into reason, message
-      from rowlease_internal.explain_waiting(p_request_id, v_settings, v_now) w;
+      from rowlease_internal.explain_waiting(p_request_id, v_now) w;
   end if;
   return next;
 end $$;

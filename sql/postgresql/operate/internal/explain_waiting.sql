@@ -1,27 +1,29 @@
 -- explain_waiting: explain why a request that may be claimed has not been claimed; a part of explain.
--- params:   p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz
+-- params:   p_request_id bigint, p_now timestamptz
 -- returns:  reason text, message text -- as explain
 -- errors:   none
 -- locks:    none
 -- why:      the requests ahead of this request are counted in ranges of an index, each of which
 --           ends at this request.
 create or replace function rowlease_internal.explain_waiting(
-  p_request_id bigint, p_settings rowlease.queue_settings, p_now timestamptz,
-  out reason text, out message text
+  p_request_id bigint, p_now timestamptz, out reason text, out message text
 ) language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
 as $$
 declare
   c_most    constant integer := 10000;
-  v_request rowlease.requests;
-  v_other   bigint;
-  v_workers record;
-  v_rate    record;
+  v_request  rowlease.requests;
+  v_settings rowlease.queue_settings;
+  v_other    bigint;
+  v_workers  record;
+  v_rate     record;
 begin
   select * into v_request from rowlease.requests r where r.request_id = p_request_id;
+  select * into v_settings from rowlease.queue_settings s
+   where s.queue_name = v_request.queue_name;
   v_workers := rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now);
-  v_rate := rowlease_internal.room_in_rate(v_request.queue_name, '', p_settings.rate, p_now);
+  v_rate := rowlease_internal.room_in_rate(v_request.queue_name, '', v_settings.rate, p_now);
   if v_request.group_key is not null and not rowlease_internal.group_is_free(
        v_request.queue_name, v_request.group_key, v_request.request_id) then
     reason := 'group';
@@ -35,19 +37,19 @@ begin
     reason := 'group';
     message := format('it waits for a request of its group "%s" that no longer exists; recount unblocks it',
                     v_request.group_key);
-  elsif rowlease_internal.room_in_flight(p_settings, 1) = 0 then
+  elsif rowlease_internal.room_in_flight(v_settings, 1) = 0 then
     v_other := (select count(*) from (
       select from rowlease.queue q
        where q.queue_name = v_request.queue_name and q.status = 'Processing'
-       limit p_settings.max_in_flight) r);
+       limit v_settings.max_in_flight) r);
     reason := 'in_flight';
-    message := format('the queue allows %s requests in flight, and ', p_settings.max_in_flight)
-             || case when v_other < p_settings.max_in_flight
+    message := format('the queue allows %s requests in flight, and ', v_settings.max_in_flight)
+             || case when v_other < v_settings.max_in_flight
                      then format('%s are running, but more are counted; recount corrects that', v_other)
                      else 'as many are running' end;
   elsif v_rate.room = 0 then
     reason := 'rate';
-    message := format('the queue allows %s starts; the next start is possible at %s', p_settings.rate,
+    message := format('the queue allows %s starts; the next start is possible at %s', v_settings.rate,
                       v_rate.next_start);
   elsif v_workers.reason is not null then
     reason := v_workers.reason; message := v_workers.message;
@@ -75,7 +77,7 @@ begin
     reason := case when v_other = 0 then 'next' else 'behind' end;
     message := case when v_other = 0 then 'nothing is ahead of it: the next claim takes it'
                   else format('%s%s requests are ahead of it (policy %s)', v_other,
-                              case when v_other = c_most then ' or more' end, p_settings.policy) end
+                              case when v_other = c_most then ' or more' end, v_settings.policy) end
              || coalesce('; ' || v_workers.message, '');
   end if;
 end $$;
