@@ -308,7 +308,17 @@ def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
     assert len(quick_start.splitlines()) <= 20
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/operations.md", "docs/metrics.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/alerts.md",
+        "docs/install.md",
+        "docs/metrics.md",
+        "docs/operations.md",
+        "docs/schedules.md",
+    ],
+)
 def test_the_sql_of_the_pages_runs(
     repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]], page: str
 ) -> None:
@@ -322,8 +332,8 @@ def test_the_sql_of_the_pages_runs(
 def test_the_commands_for_queues_run_as_the_page_says(
     repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    section = (repository / "docs" / "operations.md").read_text().partition("\n## Queues\n")[2]
-    commands = re.findall(r"^rowlease (queue [^#\n]*)", section.partition("\n## ")[0], re.M)
+    section, *_ = (repository / "docs" / "queues.md").read_text().partition("\n## ")
+    commands = re.findall(r"^rowlease (queue [^#\n]*)", section, re.M)
     assert len(commands) == 8
     for command in commands:
         run(dsn, command)
@@ -339,7 +349,7 @@ def test_queues_in_python_do_what_the_page_says(
     monkeypatch: pytest.MonkeyPatch,
     sql: Callable[..., list[tuple[Any, ...]]],
 ) -> None:
-    verbs, declared = code_blocks(repository / "docs" / "operations.md", "python")
+    verbs, declared = code_blocks(repository / "docs" / "queues.md", "python")
     monkeypatch.setenv("ROWLEASE_DSN", dsn)
     monkeypatch.syspath_prepend(tmp_path)
     exec(verbs, {})
@@ -357,10 +367,10 @@ def test_every_command_is_on_a_page(repository: Path) -> None:
     assert [name for name in cli.commands if not re.search(rf"rowlease {name}\b", text)] == []
 
 
-def test_every_setting_of_a_queue_is_in_the_operations_page(
+def test_every_setting_of_a_queue_is_in_the_page_on_queues(
     repository: Path, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    page = (repository / "docs" / "operations.md").read_text()
+    page = (repository / "docs" / "queues.md").read_text()
     settings = sql(
         "select attname from pg_attribute where attrelid = 'rowlease.queue_settings'::regclass"
         " and attnum > 0 and attname not in ('queue_name', 'consumer_priorities')"
@@ -368,8 +378,8 @@ def test_every_setting_of_a_queue_is_in_the_operations_page(
     assert [name for (name,) in settings if name not in page] == []
 
 
-def test_every_environment_variable_is_in_the_operations_page(repository: Path) -> None:
-    page = (repository / "docs" / "operations.md").read_text()
+def test_every_environment_variable_is_in_the_page_on_configuration(repository: Path) -> None:
+    page = (repository / "docs" / "configuration.md").read_text()
     read = {
         name
         for file in (repository / "src").rglob("*.py")
@@ -382,7 +392,7 @@ def test_every_environment_variable_is_in_the_operations_page(repository: Path) 
 def test_the_settings_file_of_the_page_is_read(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (page,) = code_blocks(repository / "docs" / "operations.md", "toml")
+    (page,) = code_blocks(repository / "docs" / "configuration.md", "toml")
     (tmp_path / "rowlease.toml").write_text(page.replace("/run/secrets/", f"{tmp_path}/"))
     (tmp_path / "rowlease").write_text("postgresql://user:secret@db/app")
     monkeypatch.chdir(tmp_path)

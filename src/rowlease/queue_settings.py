@@ -8,7 +8,7 @@ from rowlease.errors import ConfigError
 
 
 class QueueSettings(TypedDict, total=False):
-    """The settings of a queue, under their column names. docs/operations.md explains them."""
+    """The settings of a queue, under their column names. docs/queues.md explains them."""
 
     max_priority: int
     capacity: int | None

@@ -69,10 +69,10 @@ def test_users_of_compose_have_one_role_each(users: dict[str, str]) -> None:
         assert found == (True,)
 
 
-def commands(repository: Path, heading: str) -> list[str]:
-    """The blocks of commands below a heading of the page on operations."""
-    page = (repository / "docs" / "operations.md").read_text()
-    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def commands(repository: Path, page: str, heading: str) -> list[str]:
+    """The blocks of commands below a heading of a page."""
+    text = (repository / "docs" / page).read_text()
+    section = text.partition(f"# {heading}\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"^```(\w*)\n(.+?)^```", section, re.M | re.S)
     return [text for language, text in blocks if not language]
 
@@ -102,7 +102,7 @@ def shipped(dsn: str) -> str:
 def test_a_backup_is_restored_as_the_runbook_says(
     shipped: str, server_dsn: str, repository: Path, tmp_path: Path
 ) -> None:
-    back_up, restore = commands(repository, "Back up and restore")
+    back_up, restore = commands(repository, "recovery.md", "Back up and restore")
     with Client(shipped) as client:
         first = client.enqueue_untyped("a", {"x": 1}).request_id
         (leased,) = client.store.dequeue("one", ["default"], 1).requests
@@ -121,6 +121,6 @@ def test_a_backup_is_restored_as_the_runbook_says(
 
 
 def test_the_commands_of_the_runbook_run(shipped: str, repository: Path, tmp_path: Path) -> None:
-    for heading in ("Upgrade", "Alerts"):
-        for script in commands(repository, heading):
+    for page, heading in (("install.md", "Upgrade"), ("alerts.md", "Alerts")):
+        for script in commands(repository, page, heading):
             run(script, tmp_path, ROWLEASE_DSN=shipped)

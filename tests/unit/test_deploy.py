@@ -159,11 +159,11 @@ def rules(deploy: Path) -> list[dict[str, Any]]:
 def test_every_alert_has_a_runbook_that_says_what_to_do(
     repository: Path, rules: list[dict[str, Any]]
 ) -> None:
-    page = (repository / "docs" / "operations.md").read_text()
-    sections = dict(re.findall(r"^### (\w+)\n\n(.+?)(?=^##)", page, re.M | re.S))
+    page = (repository / "docs" / "alerts.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^##|\Z)", page, re.M | re.S))
     for rule in rules:
         name = rule["alert"]
-        assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/alerts.md#{name.lower()}"
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert rule["annotations"]["summary"]
         assert "`" in sections[name], name  # a command, a query or a setting

@@ -47,7 +47,7 @@ def queue() -> None:
     """Create, change, show, drain or delete queues.
 
     \b
-    docs/operations.md lists all settings. Some of them:
+    docs/queues.md lists all settings. Some of them:
       capacity=1000        the maximum number of waiting requests, or none
       max_in_flight=20     the maximum number of running requests, or none
       max_attempts=8       the maximum number of attempts
