@@ -286,7 +286,7 @@ def test_a_person_changes_requests(client: Client, requests: Run) -> None:
         (("cancel",), "give a filter or ids, or --resume"),
         (("cancel", "queue:a", "--resume", "1"), "give a filter or ids, or --resume"),
         (("cancel", "status:failed"), "the filter selects every request"),
-        (("cancel", "--resume", "999999"), "operation 999999 is no unfinished cancel"),
+        (("cancel", "--resume", "999999"), "no unfinished operation 999999 with the verb cancel"),
         (("reprioritise", "queue:a"), "give --priority, the new priority"),
         (("reschedule", "queue:a", "--at", "soon"), "'soon' is not a time"),
     ],

@@ -347,9 +347,9 @@ def test_an_operation_goes_on_until_nothing_is_left(verb: str, store: Session) -
     assert sorted(found) == wanted
     columns = ("verb", "actor", "num_requests", "status")
     assert store.rows("operations", *columns) == [(verb, "ann", len(wanted), "Finished")]
-    with pytest.raises(RoutineError, match=f"is no unfinished {verb}"):
+    with pytest.raises(RoutineError, match=rf"no unfinished operation \d+ with the verb {verb}"):
         store.operate(verb, operation_id=step.operation_id)
-    with pytest.raises(RoutineError, match="is no unfinished cancel"):
+    with pytest.raises(RoutineError, match=r"no unfinished operation \d+ with the verb cancel"):
         store.operate("cancel", operation_id=2**40)
 
 

@@ -1,23 +1,28 @@
 -- dequeue: lease up to p_limit waiting requests for a worker.
 -- params:   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer,
 --           p_lease_ms bigint, p_floor text
--- returns:  one row per leased request in claim order, then one row whose request_id is null:
---           more (ask again at once), wait_ms (until something is due or expires) and floor
+-- returns:  one row per leased request in claim order, then one row whose request_id is null: more
+--           (ask again at once), wait_ms (until something is due or expires) and floor (for the
+--           next call)
 -- errors:   RL001 bad argument, RL002 unknown queue
 -- locks:    rows of queue and of lane, exclusive, in claim order, skipping locked ones
--- why:      the plain way to claim. It is for a queue with strict order, without groups, limit in
---           flight or consumer priorities, and with nothing to move first. One statement looks, one
---           leases the first requests of the claim's index. The first queue that is not plain, and all
---           queues after it, go to dequeue_carefully. So does a call that brings a floor. While a load
---           is in the queue's lane, its requests of one priority are a block: all are due when it was
---           promoted. A claim takes what is before the first block, then of the block, and so on. A
---           request moves from the lane into queue as it is leased, which costs less than an update of
---           a row with so many columns and indexes. A claim returns a floor when it has stepped over
---           many index entries of finished requests, which an old snapshot keeps. Requests past
---           p_slots (default: none) are prefetched: they have not started. A token grows by a random
---           number up to 2^32: after a failover or a restore, a claim that was lost and a new claim of
---           the same id have different tokens. wait_ms is at most 20 while requests are being committed
---           without a notification (next_commit).
+-- why:      the plain way to claim. It is for a queue with strict order, without groups, in-flight
+--           limit, rate or consumer priorities, and with no expired lease, due Scheduled request,
+--           returned request or priority above the maximum to handle first. One statement (look)
+--           reads the settings and the first entry of each index; another leases the first requests
+--           of the index on waiting requests. The first queue that is not plain, and all queues
+--           after it, go to dequeue_carefully. So does a call that brings a floor. A load in the
+--           queue's lane has a block of requests for each of its priorities; all are due at the
+--           time of its promotion. A claim takes the requests of queue that come before the first
+--           block, then those of the block, then those of queue before the next block, and so on. A
+--           request moves from the lane into queue as it is leased: that costs less than an update
+--           of a row with so many columns and indexes. A claim returns a floor when it has stepped
+--           over many index entries of finished requests, which vacuum cannot remove while an old
+--           snapshot is in use. Requests past the first p_slots (default: p_limit) are prefetched:
+--           they have not started. A token grows by a random number up to 2^32: after a failover or
+--           a restore, a claim that was lost and a new claim of the same id have different tokens.
+--           wait_ms is at most 20 while requests are being committed without a notification
+--           (next_commit).
 create or replace function rowlease.dequeue(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null

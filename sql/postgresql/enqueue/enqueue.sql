@@ -24,7 +24,7 @@ set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-  v_xid          xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
+  v_xid          xid8 := pg_current_xact_id();  -- must be assigned before the clock is read: see floor_in_force
   v_now          timestamptz := rowlease.now();
   v_id           bigint;
   v_max_priority smallint;

@@ -1,19 +1,22 @@
 -- promote: move a staged load into the queue, all of it or nothing.
 -- params:   p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text (for rows that
---           name none), p_num_clamped bigint (rows whose priority their writer has lowered)
--- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint,
---           num_duplicates bigint (rows whose dedup key is live already, or came twice),
---           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
--- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
---           taken the load over, RL016 bad headers, RL017 as take_batches; 22P02 a payload or headers that are not JSON,
---           40001 as check_staged and check_copies
--- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged and take_batches
+--           name none), p_num_clamped bigint (how many rows had their priority lowered by the
+--           writer)
+-- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint, num_duplicates
+--           bigint (rows whose dedup key a live request or an earlier row of the load has),
+--           num_clamped bigint (rows whose priority was lowered to the queue's maximum, by the
+--           writer or here)
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full, RL006
+--           no kind, RL008 staged rows differ from the expected count, RL014 another run has taken
+--           the load over, RL016 bad headers, RL017 as take_batches; 22P02 a payload or headers
+--           that are not JSON, 40001 as check_staged and check_copies
+-- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged and
+--           take_batches
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
 --           runs are not counted; maintain deletes them. Two tries of a task that computed
---           different rows under the same ids cannot be distinguished. The server's own message
---           about JSON would quote a payload, so it is replaced.
+--           different rows under the same ids cannot be distinguished, so check_copies refuses such
+--           a load. The server's own message about JSON would quote a payload, so it is replaced.
 create or replace function rowlease.promote(
   p_load_id text, p_run_number bigint, p_expected_rows bigint, p_kind text default null,
   p_num_clamped bigint default 0
@@ -25,7 +28,7 @@ set enable_nestloop = off
 as $$
 #variable_conflict use_column
 declare
-  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
+  v_xid      xid8 := pg_current_xact_id();  -- must be assigned before the clock is read: see floor_in_force
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
   v_load     rowlease.load := rowlease_internal.take_load(p_load_id, p_run_number);

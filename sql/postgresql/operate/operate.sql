@@ -1,19 +1,23 @@
 -- operate: do something to the requests that match a filter, in steps; each step is a transaction.
--- params:   p_verb text (cancel, requeue, reprioritise, reschedule, break, purge), p_filter jsonb (as
---           of find_requests), p_arguments jsonb (reprioritise: priority; reschedule: delay_ms or
---           due_time, in UTC; neither: now), p_actor text (who does it), p_dry_run boolean (true:
---           change nothing), p_after bigint (dry run: go on below this id), p_operation_id bigint
---           (the next step of this operation), p_limit integer (how many requests in this step)
+-- params:   p_verb text (cancel, requeue, reprioritise, reschedule, break, purge), p_filter jsonb
+--           (as of find_requests), p_arguments jsonb (reprioritise: priority; reschedule: delay_ms,
+--           or due_time in UTC; now if both are missing), p_actor text (who does it), p_dry_run
+--           boolean (true: change nothing), p_after bigint (dry run: start below this id),
+--           p_operation_id bigint (do the next step of this operation), p_limit integer (how many
+--           requests in this step)
 -- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
---           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then a row
---           with nulls, the operation, and where the next step goes on; null: nothing is left
--- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation that
---           cannot go on
--- locks:    the operation's row; settings of the queues, shared, in the order of names (reprioritise);
---           as bring_in_named; rows of queue, exclusive, in request order; as the verb
--- why:      a request that no longer matches when it is locked is left alone. The first step is noted
---           in operation, and each step adds its count there, so an operation that was interrupted
---           goes on. Ages of the filter count from the first step.
+--           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then one
+--           row with only operation_id (null in a dry run) and after (where the next step starts;
+--           null: nothing is left)
+-- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation
+--           that cannot be continued
+-- locks:    the operation's row; settings of the queues, shared, in the order of names
+--           (reprioritise); as bring_in_named; rows of queue, exclusive, in request order; as
+--           do_verb
+-- why:      a request that no longer matches when it is locked is left alone. The first step is
+--           noted in operation, and each step adds its count and its place there, so an interrupted
+--           operation can be continued by its p_operation_id. In every step, ages in the filter are
+--           measured at the time of the first step.
 create or replace function rowlease.operate(
   p_verb text, p_filter jsonb default '{}', p_arguments jsonb default '{}', p_actor text default null,
   p_dry_run boolean default false, p_after bigint default null, p_operation_id bigint default null,
@@ -37,7 +41,8 @@ begin
     select * into v_op from rowlease.operation o where o.operation_id = p_operation_id for update;
     if v_op.verb is distinct from p_verb or v_op.finished_time is not null then
       raise exception using errcode = 'RL001', message = format(
-        'operation %s is no unfinished %s; list the operations to see which can go on', p_operation_id, p_verb);
+        'there is no unfinished operation %s with the verb %s; list the operations to see which can be resumed',
+        p_operation_id, p_verb);
     end if;
   else
     v_op.filter := rowlease_internal.filter_of_operation(p_verb, p_filter, p_arguments);

@@ -22,7 +22,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
+  v_xid      xid8 := pg_current_xact_id();  -- must be assigned before the clock is read: see floor_in_force
   v_now      timestamptz;
   v_schedule rowlease.schedule;
   v_times    timestamptz[] := p_due_times;

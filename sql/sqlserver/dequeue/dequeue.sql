@@ -1,8 +1,9 @@
 -- dequeue: lease up to p_limit waiting requests for a worker.
 -- params:   p_worker_id nvarchar(400), p_queue_names nvarchar(max), p_limit int, p_slots int,
 --           p_lease_ms bigint, p_floor nvarchar(max)
--- returns:  one row per leased request in claim order, then one row whose request_id is null:
---           more (ask again at once), wait_ms (until something is due or expires) and floor
+-- returns:  one row per leased request in claim order, then one row whose request_id is null: more
+--           (ask again at once), wait_ms (until something is due or expires) and floor (for the
+--           next call)
 -- errors:   RL001 bad argument, RL002 unknown queue
 -- locks:    as lease
 -- why:      rows are returned after the commit, or a failed commit would look like a claim. The floor

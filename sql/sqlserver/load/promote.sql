@@ -1,22 +1,25 @@
 -- promote: move a staged load into the queue, all of it or nothing.
--- params:   p_load_id nvarchar(400), p_run_number bigint, p_expected_rows bigint,
---           p_kind nvarchar(max) (for rows that name none), p_num_clamped bigint (rows whose
---           priority their writer has lowered)
--- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint,
---           num_duplicates bigint (rows whose dedup key is live already, or came twice),
---           num_clamped bigint (rows whose priority was lowered to the queue's maximum)
--- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL008 staged rows differ from the expected count, RL014 another run has
---           taken the load over, RL016 bad headers, RL017 as take_batch; 51011 a payload that is not
+-- params:   p_load_id nvarchar(400), p_run_number bigint, p_expected_rows bigint, p_kind
+--           nvarchar(max) (for rows that name none), p_num_clamped bigint (how many rows had their
+--           priority lowered by the writer)
+-- returns:  outcome text -- 'ok' | 'repeat', num_rows bigint, num_enqueued bigint, num_duplicates
+--           bigint (rows whose dedup key a live request or an earlier row of the load has),
+--           num_clamped bigint (rows whose priority was lowered to the queue's maximum, by the
+--           writer or here)
+-- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full, RL006
+--           no kind, RL008 staged rows differ from the expected count, RL014 another run has taken
+--           the load over, RL016 bad headers, RL017 as take_batch; 51011 a payload that is not
 --           JSON, 51012 as take_lock, add_staged and check_copies
 -- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
 --           keys of the queue if the load has any; as add_staged and take_batch; after the commit,
 --           as drop_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
---           runs are not counted; maintain deletes them. The rows are counted again at the end, because
---           a task that Spark has given up may write meanwhile. They are deleted after the commit: the
---           transaction locks each request that it inserts, and should not lock each staged row, too.
+--           runs are not counted; maintain deletes them. Two tries of a task that computed
+--           different rows under the same ids cannot be distinguished, so check_copies refuses such
+--           a load. The staged rows are counted again at the end, because a task that Spark has
+--           given up may write meanwhile. They are deleted after the commit: the transaction locks
+--           each request that it inserts, and should not lock each staged row, too.
 create or alter procedure rowlease.promote
   @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_kind nvarchar(max) = null,
   @p_num_clamped bigint = 0

@@ -4,7 +4,7 @@
 --           'batch' | 'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' |
 --           'no_worker' | 'rate' | 'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
--- locks:    the counts' lock, shared, if the queue has a limit in flight
+-- locks:    the counts' lock, shared, if the queue has an in-flight limit
 -- why:      it returns the first reason that applies, in the order in which a claim would check
 --           them. It counts at most 10,000 requests that are ahead of this one. It names the
 --           session that holds a lock only if the login may see the server's state. It does not

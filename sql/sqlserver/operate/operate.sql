@@ -1,19 +1,21 @@
 -- operate: do something to the requests that match a filter, in steps; each step is a transaction.
--- params:   p_verb nvarchar(max) (cancel, requeue, reprioritise, reschedule, break, purge), p_filter
---           nvarchar(max) (JSON, as of find_requests), p_arguments nvarchar(max) (JSON; reprioritise:
---           priority; reschedule: delay_ms or due_time, in UTC; neither: now), p_actor nvarchar(max)
---           (who does it), p_dry_run bit (1: change nothing), p_after bigint (dry run: go on below this
---           id), p_operation_id bigint (the next step of this operation), p_limit int (how many
---           requests in this step)
+-- params:   p_verb nvarchar(max) (cancel, requeue, reprioritise, reschedule, break, purge),
+--           p_filter nvarchar(max) (JSON, as of find_requests), p_arguments nvarchar(max) (JSON;
+--           reprioritise: priority; reschedule: delay_ms, or due_time in UTC; now if both are
+--           missing), p_actor nvarchar(max) (who does it), p_dry_run bit (1: change nothing),
+--           p_after bigint (dry run: start below this id), p_operation_id bigint (do the next step
+--           of this operation), p_limit int (how many requests in this step)
 -- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
---           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then a row
---           with nulls, the operation, and where the next step goes on; null: nothing is left
--- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation that
---           cannot go on; 51012 as take_lock
+--           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then one
+--           row with only operation_id (null in a dry run) and after (where the next step starts;
+--           null: nothing is left)
+-- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation
+--           that cannot be continued; 51012 as take_lock
 -- locks:    the operation's row; as do_verb; held to the end of the step
--- why:      a request that no longer matches when it is locked is left alone. The first step is noted
---           in operation, and each step adds its count there, so an operation that was interrupted
---           goes on. Ages of the filter count from the first step.
+-- why:      a request that no longer matches when it is locked is left alone. The first step is
+--           noted in operation, and each step adds its count and its place there, so an interrupted
+--           operation can be continued by its p_operation_id. In every step, ages in the filter are
+--           measured at the time of the first step.
 create or alter procedure rowlease.operate
   @p_verb nvarchar(max), @p_filter nvarchar(max) = N'{}', @p_arguments nvarchar(max) = N'{}',
   @p_actor nvarchar(max) = null, @p_dry_run bit = 0, @p_after bigint = null,
@@ -37,8 +39,8 @@ begin
     from rowlease.Operation as o where o.OperationId = @p_operation_id;
   if @verb is null or @verb <> @p_verb or @finished is not null
   begin
-    set @says = concat(N'operation ', @p_operation_id, N' is no unfinished ', left(@p_verb, 100),
-                       N'; list the operations to see which can go on');
+    set @says = concat(N'there is no unfinished operation ', @p_operation_id, N' with the verb ',
+                       left(@p_verb, 100), N'; list the operations to see which can be resumed');
     throw 51001, @says, 1;
   end;
 end;

@@ -4,8 +4,8 @@
 --           that the caller has already claimed from
 -- returns:  as dequeue
 -- errors:   RL002 unknown queue
--- locks:    the gates of queues with a limit in flight, as take_gates; then rows of queue, exclusive,
---           in claim order, skipping locked ones
+-- locks:    the gates of queues with an in-flight limit or a rate, as take_gates; then rows of
+--           queue, exclusive, in claim order, skipping locked ones
 -- why:      due and expired requests are changed first, a bounded number of them, so that a queue
 --           works without maintain. A floor is in force as long as claims step over many index
 --           entries: it ends when a claim has read every priority from its start and met few such

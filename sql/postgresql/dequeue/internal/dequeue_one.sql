@@ -2,7 +2,7 @@
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
 -- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (other workers go
---           first, or the limit in flight is reached), floor jsonb, policy text, next_start
+--           first, or the in-flight limit is reached), floor jsonb, policy text, next_start
 --           timestamptz (when the queue's rate permits the next start; null: now)
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue

@@ -14,7 +14,7 @@ set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
 as $$
 declare
-  v_xid      xid8 := pg_current_xact_id();  -- before the clock: see floor_in_force
+  v_xid      xid8 := pg_current_xact_id();  -- must be assigned before the clock is read: see floor_in_force
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
 begin

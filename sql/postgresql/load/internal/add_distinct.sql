@@ -1,7 +1,8 @@
 -- add_distinct: insert the rows of a staged load whose dedup keys are all free.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text
 --           (for rows that name none), p_written_rows bigint
--- returns:  bigint -- how many; null: a dedup key is live already, or came twice, and nothing was done
+-- returns:  bigint -- how many; null: nothing was done, because a live request or another row of
+--           the load has a row's dedup key
 -- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own

@@ -1,7 +1,8 @@
 -- add_staged: insert the rows of a staged load.
 -- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text
 --           (for rows that name none), p_written_rows bigint (copies of a row included)
--- returns:  bigint -- how many are new; the others' dedup keys are live already, or came twice
+-- returns:  bigint -- how many are new; the others have the dedup key of a live request or an
+--           earlier row of the load
 -- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own

@@ -4,7 +4,7 @@
 -- errors:   none
 -- locks:    none
 -- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
---           a live worker had free slots and the limit in flight had room.
+--           a live worker had free slots and the in-flight limit had room.
 create or replace function rowlease_internal.diagnose_queues(p_now timestamptz)
 returns table (finding text, subject text, message text, action text)
 language sql stable

@@ -3,8 +3,9 @@
 --           p_lease_ms bigint, p_leased xml output, p_more bit output, p_wait_ms bigint output
 -- returns:  as lease
 -- errors:   RL002 unknown queue
--- locks:    the gates of queues with a limit in flight or a rate, in order of names, waiting at most 2 s in all;
---           then as claim_carefully: rows of queue, exclusive, in claim order, skipping locked ones
+-- locks:    the gates of queues with an in-flight limit or a rate, in order of names, waiting at
+--           most 2 s in all; then as claim_carefully: rows of queue, exclusive, in claim order,
+--           skipping locked ones
 -- why:      due and expired requests are moved first, a bounded number of them, so that a queue
 --           works without maintain. From a queue whose gate is held it claims nothing, and the
 --           caller should claim again soon.

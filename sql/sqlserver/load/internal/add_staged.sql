@@ -2,7 +2,8 @@
 -- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_load_id nvarchar(400),
 --           p_run_number bigint, p_kind nvarchar(max) (for rows that name none),
 --           p_expected_rows bigint, p_added bigint output
--- returns:  p_added -- how many are new; the others' dedup keys are live already, or came twice
+-- returns:  p_added -- how many are new; the others have the dedup key of a live request or an
+--           earlier row of the load
 -- errors:   51012 rows came since they were counted, 51019 a name or key ends in a blank
 -- locks:    all dedup keys of the queue if the load has any; rows of its own
 -- why:      of equal row ids one counts: a Spark task may have written its rows twice. A lock for

@@ -4,7 +4,7 @@
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, while they are read
 -- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
---           a live worker had free slots and the limit in flight had room.
+--           a live worker had free slots and the in-flight limit had room.
 create or alter procedure rowlease_internal.diagnose_queues @p_now datetime2(6)
 as
 set nocount on;

@@ -3,7 +3,7 @@
 --           p_message nvarchar(4000) output
 -- returns:  p_reason, p_message -- as explain
 -- errors:   51012 as sum_depth
--- locks:    the counts' lock, shared, if the queue has a limit in flight
+-- locks:    the counts' lock, shared, if the queue has an in-flight limit
 -- why:      the requests ahead of this request are counted in a range of the index that claims
 --           use.
 create or alter procedure rowlease_internal.explain_waiting

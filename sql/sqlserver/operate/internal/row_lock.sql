@@ -1,6 +1,6 @@
 -- row_lock: explain which session has locked a request, or its queue's gate.
--- params:   p_request_id bigint, p_queue_name nvarchar(400) (null: the queue has no limit in
---           flight), p_message nvarchar(4000) output
+-- params:   p_request_id bigint, p_queue_name nvarchar(400) (null: look at no gate),
+--           p_message nvarchar(4000) output
 -- returns:  p_message -- null: neither is locked
 -- errors:   none
 -- locks:    none; rows that others have locked are skipped
