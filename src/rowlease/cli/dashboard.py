@@ -39,7 +39,7 @@ CONNECTIONS = 200
 @click.option(
     "--actions",
     is_flag=True,
-    help="Without tokens, let visitors of this machine change queues and requests.",
+    help="Without tokens, let visitors on this machine change queues and requests.",
 )
 @click.option(
     "--tls-certificate", type=click.Path(exists=True, path_type=Path), help="A PEM file for HTTPS."
@@ -68,7 +68,8 @@ def dashboard(
     By default, only this machine is served, and pages change nothing. To serve other machines, or
     to require a login, set ROWLEASE_DASHBOARD_READER_TOKEN or ROWLEASE_DASHBOARD_OPERATOR_TOKEN (or
     both) to a secret of 16 characters or more: `openssl rand -base64 32`. Other machines are served
-    by HTTPS only. The database user needs the role rowlease_reader, for actions rowlease_operator.
+    by HTTPS only. The database user needs the role rowlease_reader; if visitors are to make
+    changes, rowlease_operator instead.
     """
     needs_extra("dashboard", "starlette", "jinja2", "uvicorn")
     from rowlease.client.database import database

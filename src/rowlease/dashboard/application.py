@@ -44,9 +44,9 @@ from rowlease.errors import (
 )
 from rowlease.store import open_store
 
-#: How long a call to the database may take before the page says that it did not answer.
+#: How long a call to the database may take before the page says that there was no answer.
 PATIENCE = timedelta(seconds=20)
-#: The number of pages that are made at the same time, and of those that wait for their turn.
+#: The maximum number of pages made at the same time, and the maximum that wait for their turn.
 AT_ONCE, WAITING = 8, 64
 #: Seconds in which a form must have arrived.
 FORM_ARRIVES = 10
@@ -64,16 +64,17 @@ log = logging.getLogger("rowlease.dashboard")
 class Dashboard:
     """The dashboard of a database, as an ASGI application.
 
-    Without tokens and without `authorize`, it answers only visitors of this machine. Pages work
-    without JavaScript. It never counts the rows of the queue.
+    Without tokens and without `authorize`, it answers only visitors on this machine. Pages work
+    without JavaScript. No page counts the rows of the queue.
 
     Args:
-        dsn: the database. The user needs the role rowlease_reader, for actions rowlease_operator.
+        dsn: the database. Its user needs the role rowlease_reader; if visitors are to make changes,
+            rowlease_operator instead.
         reader_token, operator_token: the tokens with which a visitor logs in, 16 characters or
             more. Readers see everything; operators also change requests and queues.
-        local_role: the role of visitors of this machine if there are no tokens.
-        authorize: a function of the program in which the dashboard is mounted: it gets the
-            connection and returns "reader", "operator" or None.
+        local_role: the role of visitors on this machine if there are no tokens.
+        authorize: a function of the program in which the dashboard is mounted. It gets the
+            connection and returns the visitor's role, or None to refuse. It replaces tokens.
 
     Raises:
         ConfigError: the DSN or a token cannot be used.
@@ -117,7 +118,7 @@ class Dashboard:
     # -- requests ----------------------------------------------------------------------------------
 
     def _guarded(self, request: Request) -> ASGIApp:
-        """What answers the request: the routes, a login page or a refusal."""
+        """What answers the request: the routes, a redirect to the login page, or a refusal."""
         try:
             visitor = self._guard.visitor(request)
         except Refused as refused:
@@ -135,7 +136,7 @@ class Dashboard:
                 303,
             )
         if may_change and not visitor.may_act:
-            return self._refusal(request, Refused(403, "your role may look, but change nothing"))
+            return self._refusal(request, Refused(403, "only operators may make changes"))
         return self._app
 
     def _page(self, template: str, make: Callable[[View], dict[str, Any]]) -> Any:
@@ -154,7 +155,7 @@ class Dashboard:
         return await self._answer(request, plain)
 
     async def _action(self, request: Request) -> Response:
-        """Show what an action would do. If the form says that this was shown, do it."""
+        """Show what an action would do. If the form is `confirmed`, do it."""
         action = ACTIONS.get(request.path_params["verb"])
         if action is None:
             raise HTTPException(404)
@@ -232,9 +233,8 @@ class Dashboard:
             return self._refusal(request, Refused(status, str(error)))
         visitor: Visitor = request.scope["visitor"]
         if visitor.may_act and COOKIE not in request.cookies:
-            rendering.set_cookie(
-                response, request, visitor.cookie
-            )  # its forms belong to this cookie
+            # The CSRF tokens in the forms of this page are derived from this cookie.
+            rendering.set_cookie(response, request, visitor.cookie)
         return response
 
     def _refusal(self, request: Request, refused: Refused) -> Response:

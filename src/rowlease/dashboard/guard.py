@@ -90,8 +90,8 @@ class Guard:
     """Decides about each request.
 
     Args:
-        tokens: the token of each role. If there is none, only visitors of this machine are let in.
-        local_role: the role of visitors of this machine, if there are no tokens.
+        tokens: the token of each role. If there is none, only visitors on this machine are let in.
+        local_role: the role of visitors on this machine, if there are no tokens.
         authorize: a function of the program in which the dashboard is mounted. It gets the
             connection and returns the visitor's role, or None. It replaces tokens.
 

@@ -99,7 +99,7 @@ def base(request: Request) -> str:
 
 
 def path(request: Request) -> str:
-    """The path of a request below `_base`."""
+    """The path of a request below `base`."""
     return str(request.scope["path"]).removeprefix(base(request)) or "/"
 
 
