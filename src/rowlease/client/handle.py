@@ -16,7 +16,8 @@ from rowlease.store import Store
 from rowlease.tasks.requests import R_co
 
 FINISHED = ("Complete", "Failed", "Cancelled")
-#: The pause in seconds between reads if there are notifications: a notification may be lost.
+#: The pause in seconds between reads if there are notifications. Reads are still needed, because a
+#: notification may be lost.
 LOOK = 2.0
 #: The first pause in seconds between reads if there are no notifications. It doubles each time.
 FIRST_POLL = 0.02
@@ -32,14 +33,14 @@ class Handle(Generic[R_co]):
     """One request. `enqueue` and `Client.get` return handles.
 
     `cancel` and `requeue` need the rights of rowlease_operator; the other methods need those of
-    rowlease_reader. No method sees a request before its transaction is committed.
+    rowlease_reader. No method sees a request before the transaction that enqueued it is committed.
 
     Attributes:
         request_id: the id of the request.
-        outcome: `ok` if this call enqueued the request. `duplicate` if a live request already has
-            the dedup key; `request_id` is the id of that request. `repeat` if an earlier call with
-            the same receipt, or an earlier try of this call, enqueued the request. None if the
-            handle is from `Client.get`.
+        outcome: `ok` if the call that returned this handle enqueued the request. `duplicate` if a
+            live request already had the dedup key; `request_id` is the id of that request. `repeat`
+            if an earlier call with the same receipt, or an earlier try of the same call, enqueued
+            the request. None if the handle is from `Client.get`.
     """
 
     request_id: int
@@ -64,15 +65,16 @@ class Handle(Generic[R_co]):
         """Wait until the request is complete, and return what the task returned.
 
         On PostgreSQL the call waits for a notification. All waiting calls of a client share one
-        connection. On other databases the call polls, first after 20 ms, later once a second, or
-        less often if more than 200 calls wait.
+        connection. Without notifications (on SQL Server, or through a proxy that pools connections)
+        the call polls, first after 20 ms, later once a second. If more than 200 calls wait, each
+        polls less often.
 
         Args:
             timeout: the longest time to wait; None means no limit.
 
         Returns:
-            The result, converted to the task's return annotation; None if the queue's setting
-            `keep_history` is false.
+            The result, converted to the task's return annotation. None if the queue's setting
+            `keep_history` is false, because then results are not kept.
 
         Raises:
             NoResult: the request is a dead letter, was cancelled, or does not exist.

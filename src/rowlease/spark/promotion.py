@@ -26,7 +26,7 @@ class Staged(NamedTuple):
     """A load whose rows are all staged, but not promoted yet.
 
     Attributes:
-        num_rows: the number of rows that count.
+        num_rows: the number of rows in the parts that count.
         num_clamped: the number of rows whose priority was lowered to the queue's maximum.
         kind: the kind of rows that have none.
         parts: the parts that count. Attempts of Spark tasks that Spark does not count wrote the

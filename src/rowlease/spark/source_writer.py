@@ -1,7 +1,8 @@
-"""Writes the rows of each Spark task as a part of a load, and promotes the parts that count.
+"""Writes the rows of each Spark task as a part of a load, and promotes the accepted parts.
 
-A load is written to the lane, where `promote` copies nothing. A load with keys, groups or due times
-is written to `staging`.
+Each attempt of a task writes a part of its own; Spark accepts one attempt of each task. A load
+without dedup keys, groups or due times is written to the lane, from which `promote` copies nothing.
+Any other load is written to `staging`.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class Part(WriterCommitMessage):
 
 
 class Parts:
-    """Stages the rows of a frame. The driver creates it, and Spark pickles it for each task.
+    """Stages the rows of a frame. The driver creates this object; Spark pickles it for each task.
 
     A task that is retried writes another part, so it need not compute the same rows. Rows that are
-    written after the promotion do not count.
+    written after the promotion never become requests.
     """
 
     def __init__(self, dsn: str, queue: str, kind: str | None, columns: Sequence[str]) -> None:
@@ -72,10 +73,19 @@ class Parts:
         self._columns = list(columns)
 
     def begin(self, load_id: str, run_by: str, described: str | None = None) -> Begun | None:
-        """Take a load over; None if it was promoted before.
+        """Begin a load, or take it over from an earlier run.
+
+        Args:
+            run_by: the name of this run. Another call with the same name gets the same run number.
+            described: the columns and types of the rows, or the streaming query.
+
+        Returns:
+            The run; None if the load was already promoted.
 
         Raises:
-            InvalidRequest: it was promoted from other columns, or by another streaming query.
+            InvalidRequest: the load belongs to another queue, or was promoted from other columns or
+                by another streaming query.
+            LoadLost: a later run has taken the load over from this one.
         """
         with self.store() as store:
             try:
@@ -101,7 +111,8 @@ class Parts:
                     try:
                         store.copy_rows("lane", [*LANE, *more], rows)
                     except LoadLost:
-                        store.report_load(load_id, run.run_number, 0)  # says which run has it
+                        # Raises a LoadLost that names the run which has the load now.
+                        store.report_load(load_id, run.run_number, 0)
                         raise
                 else:
                     blocks = self._blocks(load_id, batches, part, reporter)
@@ -114,7 +125,7 @@ class Parts:
     def _lane_blocks(
         self, run: Begun, batches: Iterator[Any], part: Part, reporter: Reporter
     ) -> Iterator[bytes]:
-        """The rows as CSV."""
+        """The rows as CSV for the table `lane`."""
         for batch in batches:
             block, clamped = lane_block(batch, run, part.part, self._kind, not part.num_rows)
             part.num_rows += batch.num_rows
@@ -125,7 +136,7 @@ class Parts:
     def _blocks(
         self, load_id: str, batches: Iterator[Any], part: Part, reporter: Reporter
     ) -> Iterator[bytes]:
-        """The rows as CSV."""
+        """The rows as CSV for the table `staging`."""
         import pyarrow as pa
 
         for batch in batches:
@@ -148,7 +159,11 @@ class Parts:
     def promote(
         self, load_id: str, run_number: int, messages: Sequence[WriterCommitMessage | None]
     ) -> None:
-        """Promote the parts that count, after all tasks have ended. Runs beside the driver."""
+        """Promote the parts of the accepted attempts. Runs in a process on the driver's host.
+
+        Args:
+            messages: the reports of the attempts that Spark has accepted. All tasks have ended.
+        """
         parts = [message for message in messages if isinstance(message, Part)]
         load = Staged(
             load_id,
@@ -181,7 +196,7 @@ class ArrowParts(DataSourceArrowWriter):
         described: the columns and types of the frame, which the load stores.
 
     Raises:
-        StoreError: the load cannot begin.
+        RowleaseError: the load cannot begin; see `Parts.begin`.
     """
 
     def __init__(self, parts: Parts, load_id: str, described: str) -> None:
@@ -209,8 +224,9 @@ class StreamParts(DataSourceStreamArrowWriter):
     """Writes a stream. Each of its batches is a load, `<stream>/<number of the batch>`.
 
     Spark makes no call at the beginning of a batch, so each task begins the load. The first task
-    takes the load over for this run of the stream, and the others get the same number. Spark
-    commits with another copy of this object, which reads the number from the tasks' reports.
+    takes the load over for this run of the stream, and gets a run number; the other tasks get the
+    same run number. Spark calls `commit` on another copy of this object, which reads the run number
+    from the tasks' reports.
     """
 
     def __init__(self, parts: Parts, stream: str) -> None:
@@ -243,7 +259,10 @@ class StreamParts(DataSourceStreamArrowWriter):
                 self._parts.promote(load_id, run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: the next try of the batch drops the rows, or `maintain` after a day."""
+        """Do nothing: the next try of the batch drops the rows.
+
+        If there is no next try, `maintain` drops them after a day.
+        """
 
 
 def this_task() -> Any:
@@ -257,5 +276,5 @@ def this_task() -> Any:
 
 
 def raise_without_rows(error: RowleaseError) -> NoReturn:
-    """Raise the error without its cause: Spark logs causes, and errors of drivers quote rows."""
+    """Raise the error without its cause: Spark logs causes, and psycopg's errors quote rows."""
     raise type(error)(str(error)) from None

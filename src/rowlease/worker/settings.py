@@ -43,8 +43,8 @@ class WorkerSettings:
         burst: whether to stop when the queues are empty and nothing runs. Requests that are not due
             yet do not count.
         grace: how long running tasks may go on after the first call of `stop` (30 s).
-        poll: the longest time that an idle worker sleeps without a notification. None means 5 s, or
-            1 s if the database sends no notifications.
+        poll: the longest time that an idle worker sleeps without a notification, give or take 20 %.
+            None means 5 s, or 1 s if the database sends no notifications.
         processes: the number of workers like this one that share the host's cores (1 or more).
 
     Raises:

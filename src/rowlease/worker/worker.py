@@ -5,7 +5,7 @@ Each component that waits has its own thread::
     thread        component       what it does
     the caller's  dispatcher      gives requests to slots; ends tasks that run too long
     receiver      receiver        decides when to claim; the exchanger makes the calls
-    sender        outcome_sender  delivers outcomes while the receiver waits for a claim
+    sender        outcome_sender  delivers outcomes while a claim of the receiver is unanswered
     leases        leases          renews leases and writes the progress of tasks
     heartbeats    housekeeping    sends heartbeats and fires schedules
     housekeeping  housekeeping    calls `maintain`

@@ -84,7 +84,12 @@ class PostgresStore(Store):
     def _call(
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
-        """Call a routine. On the caller's connection, the call is part of its transaction."""
+        """Call a routine.
+
+        Args:
+            connection: the caller's connection; the call is part of its transaction. None means a
+                pooled connection.
+        """
         call = self._routine(name, columns, arguments)
         if connection is not None:
             with self._translated():
@@ -98,7 +103,7 @@ class PostgresStore(Store):
             raise InvalidRequest(unencodable(error)) from error
 
     def _call_own(self, text: str, arguments: dict[str, Any], timeout: timedelta) -> list[Any]:
-        """Call on a pooled connection. After a deadlock, which rolled the call back, call again."""
+        """Call on a pooled connection. Repeat a call that was rolled back because of a deadlock."""
         ends = time.monotonic() + timeout.total_seconds()
         for tries_left in reversed(range(TRIES)):
             try:
@@ -127,7 +132,7 @@ class PostgresStore(Store):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Convert errors of the caller's connection, whose library may be any."""
+        """Convert errors of the caller's connection, which may be of any library."""
         try:
             yield
         except UnicodeEncodeError as error:
@@ -145,11 +150,12 @@ class PostgresStore(Store):
         """A pooled connection in autocommit mode. Errors of psycopg in the block are converted.
 
         Args:
-            timeout: the deadline for getting a connection and then for each answer. None means the
-                store's deadline.
-            at_server: the time after which the server cancels a statement. None means shortly
-                before `timeout`. If this time is longer than the store's default, the block is one
-                transaction.
+            timeout: how long getting a connection may take. After that, each answer may take what
+                is left of this time. None means the store's own timeout.
+            at_server: the time after which the server cancels a statement; None means shortly
+                before `timeout`. If this time, or `timeout` if it is None, exceeds the store's
+                `call_timeout`, the block is one transaction with this limit. Otherwise the limit of
+                the session applies.
         """
         timeout = timeout or self._timeout or self._call_timeout
         seconds = timeout.total_seconds()
@@ -172,7 +178,8 @@ class PostgresStore(Store):
             raise unanswered(seconds, self.where) from error
         except psycopg.Error as error:
             is_sound = not is_read_only(error)
-            # After an ERROR the call was rolled back. If the session ended, it may have committed.
+            # After an ERROR, the call was rolled back. If the session ended, the call may have been
+            # committed.
             self._raise(error, maybe_done=not _is_idle(own))
         finally:
             self._pool.give_back(own, is_sound=is_sound and _is_idle(own))

@@ -92,7 +92,12 @@ class SqlServerStore(Store):
     def _call(
         self, name: str, connection: Any = None, columns: tuple[str, ...] = (), /, **arguments: Any
     ) -> list[Any]:
-        """Call a procedure. On the caller's connection, the call is part of its transaction."""
+        """Call a procedure.
+
+        Args:
+            connection: the caller's connection; the call is part of its transaction. None means a
+                pooled connection.
+        """
         call = ProcedureCall(name, self._routines[name].params, arguments)
         if connection is not None:
             try:

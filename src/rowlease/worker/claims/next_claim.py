@@ -16,11 +16,14 @@ RECHECKS = (0.0, 0.02, 0.2)
 #: open transaction could still commit. From then on, claims see requests that a late commit or
 #: `maintain` put below the old floor (docs/decisions/0011).
 FLOOR_DROPPED = 1.1
-#: The longest sleep of an idle worker that gets notifications, in seconds. A notification may get
-#: lost.
+#: The default of `poll`, in seconds, if the worker gets notifications. It must claim now and then,
+#: because a notification may get lost.
 POLL = 5.0
-#: The longest sleep of an idle worker that gets no notifications, in seconds.
+#: The default of `poll`, in seconds, if the worker gets no notifications.
 POLL_WITHOUT_NOTIFICATIONS = 1.0
+#: The longest sleep is `poll` times a random number between these, so that workers that started
+#: together do not claim together.
+SPREAD = (0.8, 1.2)
 #: The shortest sleep, in seconds, for the case that a request is due but could not be claimed.
 SHORTEST_SLEEP = 0.02
 
@@ -29,7 +32,7 @@ class NextClaim:
     """The time of the next claim.
 
     Args:
-        poll: the longest sleep in seconds while the queues are empty.
+        poll: the longest sleep in seconds while the queues are empty, give or take 20 %.
 
     Attributes:
         at: the time of the next claim; 0 means at once.
@@ -46,11 +49,11 @@ class NextClaim:
         self.at = 0.0
 
     def mark_unsure(self) -> None:
-        """Have the next sleep end when claims see requests below the floor again."""
+        """Have the next sleep end when claims see requests below the present floor again."""
         self._unsure_until = now() + FLOOR_DROPPED
 
     def plan_rechecks(self) -> None:
-        """Plan a few more claims before the next sleep: so far no notifications were sent."""
+        """Plan a few more claims before the next sleep: producers notify only from now on."""
         self._rechecks = list(RECHECKS)
 
     def later(self, claim: Claim) -> bool:
@@ -65,6 +68,6 @@ class NextClaim:
             return False
         due_in = math.inf if claim.wait is None else claim.wait.total_seconds()
         unsure = self._unsure_until - at
-        poll = unsure if unsure > 0 else self._poll * random.uniform(0.8, 1.2)
+        poll = unsure if unsure > 0 else self._poll * random.uniform(*SPREAD)
         self.at = at + min(max(due_in, SHORTEST_SLEEP), poll)
         return True

@@ -4,9 +4,10 @@ The receiver runs in its own thread. Only this thread claims, and only this thre
 receiver's state: other threads post messages to the receiver's inbox. Values that other threads
 read (`is_quiet`, `is_calling`, whether an exchange is due) may be slightly out of date.
 
-`receiver_state` has the states and the table of transitions. In a loop, the receiver reads its
-inbox. Then it makes an exchange if one is due, or else waits until an exchange is due or a message
-arrives.
+An exchange delivers the waiting outcomes and claims requests, usually in one call. It is due when
+outcomes have waited long enough, or when it is time to claim and slots are free. In a loop, the
+receiver reads its inbox. Then it makes an exchange if one is due, or else waits until one is due or
+a message arrives. `receiver_state` has the states and the table of transitions.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from rowlease.worker.claims.next_claim import NextClaim
 from rowlease.worker.claims.outage import Outage
 from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, following
 
-#: The longest time, in seconds, that the outcomes of a busy worker wait for the next claim.
+#: The longest time, in seconds, that a busy worker's outcomes wait to be delivered with a claim.
 FLUSH = 0.1
-#: How long the state stays AWAKE after the last claim that emptied the queues, in seconds. A worker
-#: in this state is still announced as idle.
+#: While claims find requests, the state is AWAKE until this many seconds have passed since a claim
+#: last emptied the queues; then it is BUSY. An AWAKE worker is still announced as idle.
 AWAKE_SECONDS = 1.0
 
 
@@ -53,8 +54,8 @@ class Receiver:
 
     Args:
         listener: the listener; None in burst mode, or if the database sends no notifications.
-        poll: the longest sleep while the queues are empty, in seconds.
-        flush: the longest time that outcomes wait for the next claim, in seconds.
+        poll: the longest sleep while the queues are empty, in seconds; see `NextClaim`.
+        flush: the longest time that outcomes wait to be delivered with a claim, in seconds.
         drained: a function for burst mode. The receiver calls it once, when a claim finds no
             request and the worker holds none.
     """
@@ -164,7 +165,7 @@ class Receiver:
         if self._state is State.ASLEEP:
             self._events.emit(WorkerIdle(self._is_announced()))
         if was in CLAIMING and self.is_quiet:
-            self._slots.take([])  # wakes the dispatcher, which may wait for this
+            self._slots.take([])  # wakes the dispatcher, which may be waiting for this state
 
     def _is_over(self) -> bool:
         if self._state is not State.CLOSING:

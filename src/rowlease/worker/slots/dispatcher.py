@@ -22,8 +22,9 @@ from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
 from rowlease.worker.time_limits import STEP
 
 #: Seconds of work that a slot holds. This is enough to hide the round trip of a claim, but so
-#: little that no other worker could run the work much earlier. Requests beyond twice this amount
-#: are taken back, and so are the requests behind a request that has been running for this time.
+#: little that no other worker could run the work much earlier. If a slot holds more than twice this
+#: amount, or has been running a request for this time, the dispatcher takes back the requests that
+#: the slot has not begun.
 SLOT_SECONDS = 0.2
 #: The weight of the latest request in the moving average of run times.
 WEIGHT = 0.05
@@ -38,8 +39,8 @@ GATHER = 0.0005
 class Dispatcher:
     """Gives leased requests to the slots, and passes their outcomes to the exchanger.
 
-    Any thread may read the attributes and call the methods for the receiver. All other methods
-    belong to the thread that called `Worker.run`.
+    Any thread may read the attributes, and call the methods under "for other threads" below. All
+    other methods belong to the thread that called `Worker.run`.
 
     Args:
         prefetch: the maximum number of requests to prefetch for each slot.
@@ -79,15 +80,15 @@ class Dispatcher:
         self.ahead = 0
         self.idle = 0
 
-    # -- for the receiver ------------------------------------------------------------------------
+    # -- for other threads -----------------------------------------------------------------------
 
     @property
     def held(self) -> int:
-        """The number of requests that were taken and have no outcome delivered yet."""
+        """The number of requests that were taken and not yet passed to the exchanger as over."""
         return self._accepted - self._answered
 
     def take(self, leases: Sequence[Lease]) -> None:
-        """Run these requests, in this order."""
+        """Accept these requests, to give them to the slots in this order."""
         self._accepted += len(leases)
         self._inbox.append(list(leases))
         self._slots.wake()
@@ -115,10 +116,11 @@ class Dispatcher:
         draining: bool = False,
         longest: float = STEP,
     ) -> None:
-        """Give requests to slots, deliver outcomes, call `changed`, and wait for answers.
+        """Give requests to slots, pass outcomes to the exchanger, and wait for answers of slots.
 
         Args:
-            changed: a function that is called when capacity and outcomes may have changed.
+            changed: a function that is called before the wait, because the capacity may have
+                changed and the exchanger may have new outcomes.
             draining: whether to start no requests, and abandon those that have not begun.
             longest: the longest wait, in seconds.
         """
@@ -258,9 +260,9 @@ class Dispatcher:
             self._events.emit(Started(lease.request))
 
     def _settle_death(self, death: Death) -> None:
-        """Fail the request that a dead slot was running. Other slots get its other requests.
+        """Fail the request that a dead slot was running. Other slots get the slot's other requests.
 
-        The failure does not count as a crash: only a lease that ran out does.
+        This does not raise the request's `num_crashes`, which counts only leases that ran out.
         """
         if death.running:
             lease, seconds = death.running
@@ -290,5 +292,5 @@ class Dispatcher:
             over, self._over = self._over, []
             outcomes, self._outcomes = self._outcomes, Outcomes()
             self._exchanger.deliver(outcomes, over)
-            # Must follow the delivery, so that every request is always either held or delivered.
+            # Must follow `deliver`: a request that no longer counts as held was passed on.
             self._answered += len(over)
