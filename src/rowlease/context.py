@@ -41,6 +41,7 @@ class Context:
 
     Attributes:
         request_id: the id of the request.
+        queue_name: the queue that the request was claimed from.
         lock_token: the fencing token of this attempt. Each claim of the request raises the token.
         attempt: the number of this attempt; the first is 1.
         max_attempts: the number of failed attempts after which the request is a dead letter.
@@ -48,12 +49,13 @@ class Context:
 
     __slots__ = (
         "_ends", "_headers", "_link", "_number", "attempt", "lock_token", "max_attempts",
-        "request_id",
+        "queue_name", "request_id",
     )  # fmt: skip
 
     def __init__(
         self,
         request_id: int,
+        queue_name: str,
         lock_token: int,
         attempt: int,
         max_attempts: int,
@@ -63,6 +65,7 @@ class Context:
         headers: str | None = None,
     ) -> None:
         self.request_id = request_id
+        self.queue_name = queue_name
         self.lock_token = lock_token
         self.attempt = attempt
         self.max_attempts = max_attempts
@@ -75,7 +78,8 @@ class Context:
     def of(cls, request: LeasedRequest, number: int, ends: float, link: ExecutorLink) -> Context:
         """The context for the task that runs this request."""
         attempt = (request.lock_token, request.num_attempts, request.max_attempts)
-        return cls(request.request_id, *attempt, number, ends, link, request.headers)
+        about = (request.request_id, request.queue_name, *attempt)
+        return cls(*about, number, ends, link, request.headers)
 
     @property
     def headers(self) -> dict[str, str]:

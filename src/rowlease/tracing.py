@@ -28,7 +28,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from rowlease.context import Context
 from rowlease.errors import Snooze
 from rowlease.middleware import Middleware, NewRequestHeaders
-from rowlease.tasks.requests import DEFAULT_QUEUE
 from rowlease.tasks.task import Task
 
 SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
@@ -75,25 +74,21 @@ class Tracing(Middleware):
 
     @contextmanager
     def around_run(self, task: Task[..., Any], context: Context) -> Iterator[None]:
-        """A consumer span around a run, which is a child of the enqueue call's span.
-
-        It has the name of the task's own queue, even if the producer chose another queue.
-        """
+        """A consumer span around a run, which is a child of the enqueue call's span."""
         created_in = PROPAGATOR.extract(context.headers, otel.Context())
         creation = get_current_span(created_in).get_span_context()
-        queue = task.queue or DEFAULT_QUEUE
         attributes = {
             "messaging.system": "rowlease",
             "messaging.operation.type": "process",
             "messaging.operation.name": "run",
-            "messaging.destination.name": queue,
+            "messaging.destination.name": context.queue_name,
             "messaging.message.id": str(context.request_id),
             "rowlease.kind": task.name,
             "rowlease.attempt": context.attempt,
         }
         tracer = self._tracer()
         with tracer.start_as_current_span(
-            f"process {queue}",
+            f"process {context.queue_name}",
             otel.Context() if self._links_only else created_in,
             SpanKind.CONSUMER,
             attributes,

@@ -54,21 +54,22 @@ def named(spans: Spans, name: str) -> list[dict[str, Any]]:
     return [span for span in spans() if span["name"] == name]
 
 
-def work(client: Client, executor: str) -> Any:
+def work(client: Client, executor: str, queue: str = "default") -> Any:
     tasks = [EXECUTORS[executor]]
     options = {"executor": executor, "concurrency": 1, "burst": True, "events": Events()}
-    return Worker(client.store, tasks, **options).run()  # type: ignore[arg-type]
+    return Worker(client.store, tasks, queues=[queue], **options).run()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_run_is_in_the_trace_of_its_enqueue_call(executor: str, dsn: str, spans: Spans) -> None:
     task = EXECUTORS[executor]
     with Client(dsn) as client:
+        client.queues.create("mail")  # the task's own queue is `default`
         with tracer.start_as_current_span("web"):
-            handle = client.enqueue(task)
-        work(client, executor)
-    (web,), (send,) = named(spans, "web"), named(spans, "send default")
-    (run,), (inside,) = named(spans, "process default"), named(spans, "inside")
+            handle = client.enqueue(task.with_options(queue="mail"))
+        work(client, executor, "mail")
+    (web,), (send,) = named(spans, "web"), named(spans, "send mail")
+    (run,), (inside,) = named(spans, "process mail"), named(spans, "inside")
     traces = {span["context"]["trace_id"] for span in (web, send, run, inside)}
     assert len(traces) == 1
     assert send["parent_id"] == web["context"]["span_id"]
@@ -80,14 +81,14 @@ def test_a_run_is_in_the_trace_of_its_enqueue_call(executor: str, dsn: str, span
         "messaging.system": "rowlease",
         "messaging.operation.type": "send",
         "messaging.operation.name": "enqueue",
-        "messaging.destination.name": "default",
+        "messaging.destination.name": "mail",
         "rowlease.kind": task.name,
     }
     assert run["attributes"] == {
         "messaging.system": "rowlease",
         "messaging.operation.type": "process",
         "messaging.operation.name": "run",
-        "messaging.destination.name": "default",
+        "messaging.destination.name": "mail",
         "messaging.message.id": str(handle.request_id),
         "rowlease.kind": task.name,
         "rowlease.attempt": 1,

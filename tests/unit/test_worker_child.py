@@ -40,7 +40,7 @@ class NoLink:
     def report_progress(self, number: int, fraction: float, note: str) -> None: ...
 
 
-CONTEXT = Context(7, 1, 2, 5, 1, math.inf, NoLink())
+CONTEXT = Context(7, "mail", 1, 2, 5, 1, math.inf, NoLink())
 
 
 class Wordless(Exception):
@@ -211,8 +211,10 @@ class Line:
         self.marks = self.memory.cast("Q")
 
     def send(self, *payloads: bytes, ends: float = math.inf) -> None:
-        frames = (wire.REQUEST.pack(len(text), 0, ends, 7, 1, 2, 5, 0) + text for text in payloads)
-        os.write(self.worker, b"".join(frames))
+        for payload in payloads:
+            body = b"mail" + payload
+            head = wire.REQUEST.pack(len(body), 0, ends, 7, 1, 2, 5, len(b"mail"), 0)
+            os.write(self.worker, head + body)
 
     def serve(self, call: Any) -> list[tuple[int, bytes]]:
         os.close(self.worker)

@@ -58,7 +58,7 @@ def serve(
     with memory.cast("Q") as marks, memory.cast("d") as times:
         view = SharedMemoryView(memory, marks, times)
         for number, (header, body) in enumerate(frames, 1):
-            _, task_number, lease_ends, request_id, token, attempt, max_attempts, size = header
+            _, task_number, lease_ends, request_id, token, attempt, max_attempts, *sizes = header
             started = now()
             times[STARTED] = started
             marks[BEGUN] = number  # must precede the check below; see ChildProcess.finish_take_back
@@ -66,10 +66,12 @@ def serve(
             if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
                 ending = NotRun()
             else:
-                about = (request_id, token, attempt, max_attempts, number, lease_ends, view)
-                headers = body[:size].decode(errors="replace") if size else None
+                headers_at, payload_at = sizes[0], sum(sizes)
+                queue = body[:headers_at].decode()
+                headers = body[headers_at:payload_at].decode(errors="replace") or None
+                about = (request_id, queue, token, attempt, max_attempts, number, lease_ends, view)
                 running.set(context := Context(*about, headers))
-                ending = run(tasks[task_number], context, body[size:])
+                ending = run(tasks[task_number], context, body[payload_at:])
                 if os.getpid() != pid:
                     os._exit(0)  # this process was forked by the task, and returned from it
                 restore_streams(copies)

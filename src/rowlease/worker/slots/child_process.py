@@ -100,7 +100,6 @@ class ChildProcess:
 
     def give(self, leases: Sequence[Lease]) -> None:
         """Send requests, which run in this order."""
-        pack = wire.REQUEST.pack
         for lease in leases:
             request = lease.request
             # The child cannot decode a payload with lone surrogates, so such a request fails there.
@@ -109,8 +108,10 @@ class ChildProcess:
             self._given += 1
             lease.slot, lease.number = self, self._given
             attempt = (request.lock_token, request.num_attempts, request.max_attempts)
-            about = (lease.task_number, lease.ends, request.request_id, *attempt, len(headers))
-            self._outgoing += pack(len(headers) + len(payload), *about) + headers + payload
+            queue = request.queue_name.encode()
+            about = (lease.task_number, lease.ends, request.request_id, *attempt)
+            body = queue + headers + payload
+            self._outgoing += wire.REQUEST.pack(len(body), *about, len(queue), len(headers)) + body
         self.held.extend(leases)
         self.load += len(leases)
         self.write()

@@ -16,8 +16,9 @@ from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, retry_aft
 
 #: The header of a request: the size of the body in bytes, the index of the task, the end of the
 #: lease (by `clock.now`), the request's id, its lock token, its attempt, its maximum number of
-#: attempts, and the size of its headers in bytes. The body is the headers, then the payload.
-REQUEST = struct.Struct("=IHdqqIIH")
+#: attempts, and the sizes of its queue's name and of its headers in bytes. The body is the name,
+#: the headers, then the payload.
+REQUEST = struct.Struct("=IHdqqIIHH")
 #: The header of an outcome: the size of the body in bytes, a code, and the run time in seconds.
 OUTCOME = struct.Struct("=IBd")
 #: The codes of outcomes. READY and BROKEN are the answers to the set-up. The body of DONE is the
