@@ -10,8 +10,9 @@ import pytest
 from rowlease.store import open_store
 from rowlease.store.observing import Lock, Plans, Scan
 from rowlease.store.sqlserver.observer import SqlServerObserver
-from rowlease.verify import checks
-from rowlease.verify.checks import Broken, Trial
+from rowlease.verify import lock_checks
+from rowlease.verify.checks import Broken
+from rowlease.verify.lock_checks import LockTrial
 from tests.tsql.fake_server import Failure, FakeServer, Rows
 
 PLAN = """<ShowPlanXML xmlns="http://schemas.microsoft.com/sqlserver/2004/07/showplan">
@@ -30,9 +31,9 @@ def server() -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def trial(server: FakeServer) -> Iterator[Trial]:
+def trial(server: FakeServer) -> Iterator[LockTrial]:
     with closing(open_store(server.dsn)) as store:
-        yield Trial(store, SqlServerObserver(server.dsn), 100)
+        yield LockTrial(store, SqlServerObserver(server.dsn), 100)
 
 
 def test_what_the_server_does_not_tell_says_why(server: FakeServer) -> None:
@@ -55,21 +56,21 @@ def test_what_the_server_does_not_tell_says_why(server: FakeServer) -> None:
     ],
 )
 def test_a_scan_of_a_large_table_is_found_in_the_plan_cache(
-    server: FakeServer, trial: Trial, step: str, table: str, scans: list[Scan]
+    server: FakeServer, trial: LockTrial, step: str, table: str, scans: list[Scan]
 ) -> None:
     plan = PLAN.format(step=step, table=table)
     server.answer("dm_exec_procedure_stats", Rows(["claim", plan], ["sample_requests", plan]))
     assert trial.observer.plans() == Plans(2, 2, scans)
     if scans:
         with pytest.raises(Broken, match=f"claim scans {table}.queue_pkey"):
-            checks.plans(trial)
+            lock_checks.plans(trial)
     else:
-        assert checks.plans(trial) == "2 statements of 2 routines scan no large table"
+        assert lock_checks.plans(trial) == "2 statements of 2 routines scan no large table"
 
 
-def test_an_empty_plan_cache_is_no_evidence(server: FakeServer, trial: Trial) -> None:
+def test_an_empty_plan_cache_is_no_evidence(server: FakeServer, trial: LockTrial) -> None:
     with pytest.raises(Broken, match="shows no plan of our routines"):
-        checks.plans(trial)
+        lock_checks.plans(trial)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_an_empty_plan_cache_is_no_evidence(server: FakeServer, trial: Trial) ->
     ],
 )
 def test_a_lock_on_more_than_rows_is_found(
-    server: FakeServer, trial: Trial, wide: tuple[str, str, str, int], is_sound: bool
+    server: FakeServer, trial: LockTrial, wide: tuple[str, str, str, int], is_sound: bool
 ) -> None:
     rows = ("Queue", "KEY", "X", 10_000)
     server.answer("dm_tran_locks", Rows(wide, rows))
@@ -91,21 +92,21 @@ def test_a_lock_on_more_than_rows_is_found(
     with trial.observer.transaction() as connection:
         assert trial.observer.locks(connection) == [Lock(*wide), Lock(*rows)]
     if is_sound:
-        assert "10000 X on KEY Queue" in checks.locks_of_a_promote(trial)
+        assert "10000 X on KEY Queue" in lock_checks.locks_of_a_promote(trial)
         promotes = [each for each in server.requests if "rowlease.promote" in each.text]
         assert [each.in_transaction for each in promotes] == [True, False]
     else:
         with pytest.raises(Broken, match="it holds"):
-            checks.locks_of_a_promote(trial)
+            lock_checks.locks_of_a_promote(trial)
 
 
 @pytest.mark.parametrize(("count", "is_sound"), [(0, True), (2, False)])
 def test_an_escalation_is_found(
-    server: FakeServer, trial: Trial, count: int, is_sound: bool
+    server: FakeServer, trial: LockTrial, count: int, is_sound: bool
 ) -> None:
     server.answer("index_lock_promotion_count", Rows([count]))
     if is_sound:
-        assert checks.escalation(trial) == "no lock became a lock on a whole table"
+        assert lock_checks.escalation(trial) == "no lock became a lock on a whole table"
     else:
         with pytest.raises(Broken, match="2 times"):
-            checks.escalation(trial)
+            lock_checks.escalation(trial)

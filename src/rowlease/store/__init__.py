@@ -19,7 +19,7 @@ from rowlease.store.calls import Notifications
 from rowlease.store.consuming import Consuming
 from rowlease.store.differences import Difference
 from rowlease.store.dsn import check_engine, is_sqlserver, redact
-from rowlease.store.observing import Observer
+from rowlease.store.observing import LockObserver, Observer
 from rowlease.store.operating import Operating
 from rowlease.store.producing import Producing
 from rowlease.store.reading import Reading
@@ -31,6 +31,7 @@ __all__ = [
     "BulkStore",
     "Consuming",
     "Difference",
+    "LockObserver",
     "Migrated",
     "Notifications",
     "Observer",

@@ -33,13 +33,7 @@ class Plans(NamedTuple):
 
 
 class Observer(ABC):
-    """One database, with the user's own rights.
-
-    Attributes:
-        sees_locks: whether `claim` and what follows it can be called.
-    """
-
-    sees_locks: bool
+    """One database, with the user's own rights."""
 
     @abstractmethod
     def server(self) -> dict[str, str]:
@@ -53,22 +47,26 @@ class Observer(ABC):
     def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
         """Stage rows of a load, as any program can."""
 
+
+class LockObserver(Observer):
+    """A database whose locks and plans can be seen, too."""
+
+    @abstractmethod
     def claim(self, connection: Any, worker: str, queue: str, limit: int) -> list[int]:
         """Claim requests in the connection's transaction; returns their ids."""
-        raise NotImplementedError
 
+    @abstractmethod
     def promote(self, connection: Any, load_id: str, run_number: int, num_rows: int) -> None:
         """Promote a load in the connection's transaction."""
-        raise NotImplementedError
 
+    @abstractmethod
     def locks(self, connection: Any) -> list[Lock]:
         """The locks that the connection's transaction holds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plans(self) -> Plans:
         """What the plan cache has of our routines, without those that read all on purpose."""
-        raise NotImplementedError
 
+    @abstractmethod
     def num_escalations(self) -> int:
         """How often locks became a lock on a whole table of ours since the server started."""
-        raise NotImplementedError

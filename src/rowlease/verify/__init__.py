@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rowlease.errors import RowleaseError
-from rowlease.store import observe, open_store, redact
-from rowlease.verify.checks import CHECKS, LOCK_CHECKS, Broken, Trial, cleaned_up
+from rowlease.store import LockObserver, observe, open_store, redact
+from rowlease.verify.checks import CHECKS, Broken, Trial, cleaned_up
+from rowlease.verify.lock_checks import LOCK_CHECKS, LockTrial
 
 __all__ = ["Report", "Result", "verify"]
+
+
+AnyTrial = TypeVar("AnyTrial", bound=Trial)
 
 
 class Result(NamedTuple):
@@ -65,15 +69,25 @@ def verify(
     results: list[Result] = []
     with closing(open_store(dsn, application_name="rowlease engines verify")) as store:
         store.check_schema()
-        trial = Trial(store, observer, num_requests)
+        made = LockTrial if isinstance(observer, LockObserver) else Trial
+        trial = made(store, observer, num_requests)
         store.configure_queue(trial.queue)
-        for check in (*CHECKS, *(LOCK_CHECKS if observer.sees_locks else ()), cleaned_up):
-            results.append(_made(check, trial))
-            heard(results[-1])
+        for result in _results(trial):
+            results.append(result)
+            heard(result)
     return Report(redact(dsn), version("rowlease"), began, observer.server(), results)
 
 
-def _made(check: Callable[[Trial], str], trial: Trial) -> Result:
+def _results(trial: Trial) -> Iterator[Result]:
+    for check in CHECKS:
+        yield _made(check, trial)
+    if isinstance(trial, LockTrial):
+        for lock_check in LOCK_CHECKS:
+            yield _made(lock_check, trial)
+    yield _made(cleaned_up, trial)
+
+
+def _made(check: Callable[[AnyTrial], str], trial: AnyTrial) -> Result:
     began = time.perf_counter()
     try:
         outcome, detail = "passed", check(trial)

@@ -21,12 +21,6 @@ from rowlease.store import Observer, Store
 SESSIONS = 8
 #: Requests in a claim of the measured runs, and bytes of their payloads.
 BATCH, PAYLOAD = 10, 100
-#: Rows of the load whose locks are counted.
-LOADED = 5_000
-#: How long a claim may take that must not wait for another transaction.
-PATIENCE = timedelta(seconds=5)
-#: What a session may hold on a whole table: its intent to lock rows, and that the table stays.
-INTENTS = {"IS", "IX", "Sch-S"}
 #: What a check may leave behind, besides leases.
 LEFT = ("Scheduled", "Pending", "Failed")
 
@@ -212,58 +206,12 @@ def callers_transaction(trial: Trial) -> str:
 
 
 def loads(trial: Trial) -> str:
-    load_id, run = _staged(trial, 500)
+    load_id, run = staged(trial, 500)
     counts = trial.store.promote(load_id, run, 500)
     expect(counts.num_enqueued == trial.num_waiting() == 500, f"promote answered {counts}")
     again = trial.store.promote(load_id, run, 500)
     expect(again.outcome == Outcome.REPEAT, f"the second promote answered {again}")
     return "a load of 500 rows became 500 requests, once"
-
-
-def locks_of_a_claim(trial: Trial) -> str:
-    """A claim locks rows only, and a second claim does not wait for it."""
-    trial.put(400)
-    with trial.observer.transaction() as connection:
-        ids = trial.observer.claim(connection, "first", trial.queue, 100)
-        held = _row_locks_only(trial, connection)
-        began = time.perf_counter()
-        try:
-            other = trial.store.within(PATIENCE).dequeue("second", [trial.queue], 100).requests
-        except RowleaseError as error:
-            raise Broken(f"a second claim waited for the first: {error}") from error
-        took = time.perf_counter() - began
-    trial.held += other
-    others = {each.request_id for each in other}
-    expect(not others & set(ids) and len(others) == len(ids) == 100, "two claims met")
-    return f"a claim of 100 holds {held}; another claim of 100 took {1000 * took:.0f} ms meanwhile"
-
-
-def locks_of_a_promote(trial: Trial) -> str:
-    load_id, run = _staged(trial, LOADED)
-    try:
-        with trial.observer.transaction() as connection:
-            trial.observer.promote(connection, load_id, run, LOADED)
-            held = _row_locks_only(trial, connection)
-    finally:  # the queue of a staged load cannot be deleted
-        trial.store.promote(load_id, run, LOADED)
-    return f"a load of {LOADED} rows holds {held}"
-
-
-def plans(trial: Trial) -> str:
-    """Called after the other checks: they have left the plans in the cache."""
-    found = trial.observer.plans()
-    scans = ", ".join(
-        f"{each.routine} scans {each.table}.{each.index_name}" for each in found.scans
-    )
-    expect(not scans, scans)
-    expect(found.num_statements > 0, "the plan cache shows no plan of our routines")
-    return f"{found.num_statements} statements of {found.num_routines} routines scan no large table"
-
-
-def escalation(trial: Trial) -> str:
-    count = trial.observer.num_escalations()
-    expect(count == 0, f"{count} times, locks became a lock on a whole table")
-    return "no lock became a lock on a whole table"
 
 
 def cleaned_up(trial: Trial) -> str:
@@ -274,26 +222,12 @@ def cleaned_up(trial: Trial) -> str:
 CHECKS = (
     one_owner, order, fencing, dead_letters, dedup, groups, capacity, callers_transaction, loads,
 )  # fmt: skip
-#: Checks for servers whose locks can be seen; they need VIEW SERVER STATE.
-LOCK_CHECKS = (locks_of_a_claim, locks_of_a_promote, plans, escalation)
 
 
-def _staged(trial: Trial, num_rows: int) -> tuple[str, int]:
+def staged(trial: Trial, num_rows: int) -> tuple[str, int]:
+    """Stage a load; returns its id and the number of its run."""
     load_id = f"verify-{secrets.token_hex(4)}"
     begun = trial.store.begin_load(load_id, trial.queue, "verify")
     assert isinstance(begun, Begun)
     trial.observer.stage(load_id, begun.run_number, num_rows)
     return load_id, begun.run_number
-
-
-def _row_locks_only(trial: Trial, connection: Any) -> str:
-    held = trial.observer.locks(connection)
-    wide = [
-        each for each in held
-        if each.kind == "PAGE" or (each.kind == "OBJECT" and each.mode not in INTENTS)
-    ]  # fmt: skip
-    expect(not any(each.mode == "X" for each in wide), f"it holds {wide}")
-    return (
-        ", ".join(f"{e.num_locks} {e.mode} on {e.kind} {e.table}".strip() for e in held)
-        or "no locks"
-    )

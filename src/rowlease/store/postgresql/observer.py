@@ -20,8 +20,6 @@ STAGED = """
 class PostgresObserver(Observer):
     """See `rowlease.store.observing.Observer`. Other tests look at PostgreSQL's locks and plans."""
 
-    sees_locks = False
-
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
-from rowlease.store.observing import Lock, Observer, Plans, Scan
+from rowlease.store.observing import Lock, LockObserver, Plans, Scan
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.error_codes import OdbcError
@@ -57,10 +57,8 @@ LARGE = {"queue", "queuehistory", "staging", "enqueuereceipt"}
 READS_WHOLE = {"sample_requests", "recount_queues", "correct_counts", "free_groups"}
 
 
-class SqlServerObserver(Observer):
-    """See `rowlease.store.observing.Observer`."""
-
-    sees_locks = True
+class SqlServerObserver(LockObserver):
+    """See `rowlease.store.observing.LockObserver`."""
 
     def __init__(self, dsn: str) -> None:
         self._odbc = odbc_string(dsn, "rowlease engines verify")
