@@ -488,7 +488,7 @@ create table rowlease.batch (
   constraint names_end_in_no_blank check (batch_id not like '% ')
 );
 create index batch_idle on rowlease.batch (batch_id) where num_live = 0 and finished_time is null;
-create index batch_finished on rowlease.batch (finished_time);
+create index batch_finished on rowlease.batch (finished_time) where num_live = 0 and num_failed = 0;
 
 -- Scheduled requests that are due when a batch is finished.
 create table rowlease.batch_wait (

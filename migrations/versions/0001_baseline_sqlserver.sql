@@ -436,7 +436,8 @@ go
 create index batch_idle on rowlease.Batch (BatchId) where NumLive = 0 and FinishedTime is null
   with (allow_page_locks = off);
 go
-create index batch_finished on rowlease.Batch (FinishedTime) with (allow_page_locks = off);
+create index batch_finished on rowlease.Batch (FinishedTime) where NumLive = 0 and NumFailed = 0
+  with (allow_page_locks = off);
 go
 alter table rowlease.Batch set (lock_escalation = disable);
 go

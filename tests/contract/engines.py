@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from rowlease.store.routines import packaged, scripts_hash
+from rowlease.store.routines import packaged_folder, scripts_hash
 from tests.contract import runs, sqlserver
 from tests.contract.runs import Recorder, Result, Run
 
-PAGE = packaged("sql").parent / "docs" / "engines.md"
+PAGE = packaged_folder("sql").parent / "docs" / "engines.md"
 NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 FOLDER = "tests/contract"
 ENDED_EARLY = "This run was ended early"

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RowleaseError, StoreConflict
-from rowlease.model import Failure, LeasedRequest, Outcome, Promoted
-from tests.contract.sessions import Clock, PostgresSession, Session
+from rowlease.model import Failure, LeasedRequest, Outcome, Promoted, Request
+from tests.contract.sessions import Clock, Measured, PostgresSession, Session
 
 pytestmark = [
     pytest.mark.both_ways,
@@ -816,3 +816,22 @@ def test_the_newest_requests_are_read_in_the_order_of_an_index(store: PostgresSe
     assert len(cost.value) == 10
     assert "queue" not in cost.full_scans
     assert cost.pages["queue"] + cost.pages["queue_pkey"] <= 50, cost.pages
+
+
+def test_a_request_is_found_by_its_id_without_a_search_in_every_part(
+    store: PostgresSession,
+) -> None:
+    (alone,) = store.put()
+    promoted(store, "x", *[named(*"a" * 200) for _ in range(100)])
+    (later,) = store.put()
+    ((first, last),) = store.execute("select min(request_id), max(request_id) from rowlease.lane")
+    for request in (alone, first, last, later):
+        store.get_request(request)  # the first call of a session also plans
+        for call in (
+            lambda r=request: store.get_request(r),
+            lambda r=request: store.find_requests(ids=[r]).requests[0],
+        ):
+            cost: Measured[Request | None] = store.measured(call)
+            assert cost.value is not None
+            assert cost.value.request_id == request
+            assert cost.pages.get("lane", 0) + cost.pages.get("lane_pkey", 0) <= 10, cost.pages

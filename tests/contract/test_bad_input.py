@@ -19,7 +19,7 @@ from rowlease.errors import (
 )
 from rowlease.model import Held, NewRequest
 from rowlease.store import Store
-from rowlease.store.routines import packaged
+from rowlease.store.routines import packaged_folder
 from tests.contract.sessions import Session
 
 HELD = Held(1, 1)
@@ -275,7 +275,7 @@ def test_bad_input_is_refused_in_the_same_sentence_everywhere(store: Session, ba
 
 
 def test_every_code_of_our_own_is_among_them() -> None:
-    table = (packaged("sql") / "README.md").read_text(encoding="utf-8")
+    table = (packaged_folder("sql") / "README.md").read_text(encoding="utf-8")
     assert {bad.code for bad in REFUSED} >= set(re.findall(r"^\| `(RL\d{3})`", table, re.MULTILINE))
 
 

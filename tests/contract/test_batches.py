@@ -182,6 +182,56 @@ def test_a_request_that_waits_for_a_finished_batch_is_due_at_once(store: Session
     assert store.rows("batch_wait", "request_id") == []
 
 
+def test_a_request_that_comes_after_the_end_of_its_batch_has_the_counts_too(
+    store: Session,
+) -> None:
+    put(store, 2, batch_id="b")
+    dead, complete = store.claim(limit=2)
+    store.complete([complete])
+    store.fail([dead], [DEAD])
+    assert maintained(store)
+    enqueued(store, [asked("callback", headers='{"tenant": "acme"}'), asked("other")], after="b")
+    expected = {
+        "batch_id": "b", "batch_complete": "1", "batch_failed": "1", "batch_cancelled": "0",
+    }  # fmt: skip
+    assert [json.loads(run.headers or "{}") for run in store.claim(limit=2)] == [
+        {"tenant": "acme"} | expected,
+        expected,
+    ]
+    store.operate("requeue", ids=[dead.request_id])
+    callback(store)
+    late = store.claim(limit=2)[1]
+    assert json.loads(late.headers or "{}") == expected | {"batch_failed": "0"}
+
+
+def test_a_duplicate_after_the_end_of_a_batch_keeps_its_headers(store: Session) -> None:
+    put(store, batch_id="b")
+    store.complete(store.claim())
+    assert maintained(store)
+    key = {"dedup_key": "k"}
+    enqueued(store, [asked("other", **key)])
+    enqueued(store, [asked("callback", **key)], after="b")
+    assert store.claim()[0].headers is None
+
+
+def test_headers_leave_room_for_the_counts_of_a_batch(store: Session) -> None:
+    put(store, batch_id="b" * 100)
+    with pytest.raises(InvalidRequest, match="at most 7168 bytes, because the batch adds"):
+        enqueued(
+            store,
+            [asked("callback", headers=json.dumps({"a": "x" * 7168}))],
+            after="b" * 100,
+        )
+    enqueued(store, [asked("callback", headers=json.dumps({"a": "x" * 7100}))], after="b" * 100)
+    store.complete(store.claim())
+    assert maintained(store)
+    (run,) = store.claim()
+    store.complete([run])
+    (again,) = store.operate("requeue", ids=[run.request_id]).touched
+    assert again.outcome is Outcome.OK
+    assert json.loads(store.claim()[0].headers or "{}")["batch_complete"] == "1"
+
+
 def test_a_batch_without_requests_is_finished(store: Session) -> None:
     key = {"dedup_key": "k"}
     enqueued(store, [asked("other", **key)])
@@ -369,6 +419,13 @@ def test_explain_names_the_batch(store: Session) -> None:
     )
 
 
+def test_explain_does_not_name_the_batch_of_a_request_that_was_rescheduled(store: Session) -> None:
+    put(store, batch_id="b")
+    waits = callback(store)
+    store.operate("reschedule", arguments={"delay_ms": 3_600_000}, ids=[waits])
+    assert store.explain(waits).reason == "scheduled"
+
+
 def test_batches_are_dropped_with_the_history_of_their_requests(
     store: Session, clock: Clock
 ) -> None:
@@ -383,6 +440,41 @@ def test_batches_are_dropped_with_the_history_of_their_requests(
     clock.advance(timedelta(hours=2))
     store.maintain()
     assert [one.batch_id for one in store.list_batches()] == ["open"]
+
+
+def test_a_batch_with_dead_letters_is_kept_so_that_a_later_one_counts_its_own(
+    store: Session, clock: Clock
+) -> None:
+    (member,) = put(store, batch_id="b")
+    store.fail(store.claim(), [DEAD])
+    assert maintained(store)
+    clock.advance(timedelta(days=8))
+    store.maintain()
+    assert counts(store) == (1, 0, 0, 1, 0)
+    store.operate("requeue", ids=[member])
+    store.maintain()
+    assert counts(store) == (1, 1, 0, 0, 0)
+    store.complete(store.claim())
+    store.maintain()
+    assert store.list_batches() == []
+    put(store, batch_id="b")
+    assert counts(store) == (1, 1, 0, 0, 0)
+
+
+@pytest.mark.new_database
+@pytest.mark.only_on("postgresql", why="it counts pages")
+def test_one_batch_is_read_by_its_key(store: PostgresSession) -> None:
+    store.execute(
+        "insert into rowlease.batch (batch_id, created_time)"
+        " select 'b' || n, now() from generate_series(1, 10000) as n"
+    )
+    store.execute(
+        "set plan_cache_mode = force_generic_plan"
+    )  # as functions have before PostgreSQL 18
+    store.list_batches("b7")
+    read = store.measured(lambda: store.list_batches("b7"))
+    assert [one.batch_id for one in read.value] == ["b7"]
+    assert read.pages["batch"] < 10
 
 
 def test_a_load_is_a_batch_from_its_promotion_on(store: Session) -> None:

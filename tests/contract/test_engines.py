@@ -59,8 +59,8 @@ def test_a_failure_is_recorded_with_the_first_line_of_its_error() -> None:
 def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    scripts = shutil.copytree(routines.packaged("sql"), tmp_path / "sql")
-    monkeypatch.setattr(routines, "packaged", lambda folder: tmp_path / folder)
+    scripts = shutil.copytree(routines.packaged_folder("sql"), tmp_path / "sql")
+    monkeypatch.setattr(routines, "packaged_folder", lambda folder: tmp_path / folder)
     monkeypatch.setattr(routines, "load_routines", routines.load_routines.__wrapped__)
     monkeypatch.setattr(engines, "PAGE", tmp_path / "engines.md")
     ran = Result("sqlserver", "3_order", "test_a", "passed", "")

@@ -132,6 +132,23 @@ def test_a_worker_is_found_by_its_id_its_host_or_its_process(store: Session) -> 
     assert ids(running) == [second.request_id, first.request_id]
 
 
+def test_running_requests_are_read_in_one_step_beside_many_that_wait(store: Session) -> None:
+    """The oldest requests run, and those that wait are newer: a step by ids would read these."""
+    store.configure_queue("other")
+    store.put(3, "other")
+    store.put(50)
+    running = [one.request_id for one in store.dequeue("one", ["other"], 3).requests]
+    store.put(50)
+    for queue in (None, "other"):
+        found = store.find_requests(queue=queue, status=["Processing"], look=1)
+        assert (ids(found), found.after) == (running[::-1], None)
+    store.dequeue("one", ["default"], 20)
+    found = store.find_requests(queue="other", status=["Processing"], look=1)
+    assert (ids(found), found.after) == (running[::-1], None)  # the leases of others do not count
+    found = store.find_requests(status=["Processing"], look=1)
+    assert found.after is not None  # so many leases are not read in one step
+
+
 def test_requests_of_a_load_are_found(store: Session) -> None:
     store.put()
     run = store.staged("one", [{"row_id": 1, "kind": "a"}, {"row_id": 2, "kind": "a"}])

@@ -67,6 +67,23 @@ def test_demand_is_at_most_the_limit_in_flight(store: Session) -> None:
     assert store.demand("default") == 2
 
 
+def test_demand_is_what_may_start_by_the_rate_of_the_queue(store: Session, clock: Clock) -> None:
+    """Otherwise an autoscaler starts workers that may claim nothing."""
+    store.configure_queue("default", rate="3/10s")
+    store.put(5)
+    store.put(delay=timedelta(seconds=1))
+    assert store.demand("default") == 3
+    clock.advance(seconds=2)
+    store.complete(store.claim(limit=2))
+    assert store.demand("default") == 1
+    store.claim()
+    assert store.demand("default") == 1  # it runs; no other may start
+    clock.advance(seconds=10)
+    assert store.demand("default") == 1 + 3
+    store.configure_queue("default", rate=None)
+    assert store.demand("default") == 1 + 3  # two are pending and one is due
+
+
 def test_demand_of_one_queue_is_not_that_of_another(store: Session) -> None:
     store.configure_queue("other")
     store.put(2)

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest
 from tests.contract.sessions import Clock, PostgresSession, Session
 
-EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "150"))
 STEPS = 25
 #: So few live requests that no routine reaches the bound of a step.
 MOST = 10

@@ -113,8 +113,8 @@ def test_a_verb_takes_named_requests_only_in_a_status_that_it_can_change(
             {"queue": "default"},
             'there is no verb "drop"; the verbs are cancel, requeue',
         ),
-        ("purge", {}, {}, "the filter selects every request; name a queue, ids, or another term"),
-        ("purge", {}, {"status": "failed"}, "the filter selects every request"),
+        ("purge", {}, {}, "the filter selects every request, or all of a status; add a queue"),
+        ("purge", {}, {"status": "failed"}, "the filter selects every request, or all of a status"),
         ("reprioritise", {}, {"queue": "default"}, "reprioritise needs a priority"),
         ("reprioritise", {"priority": -1}, {"queue": "default"}, "reprioritise needs a priority"),
         ("reschedule", {"due_time": "soon"}, {"queue": "default"}, "reschedule needs delay_ms"),
@@ -167,6 +167,19 @@ def test_a_finished_request_is_requeued_as_a_copy_that_names_it(
     assert (row["status"], row["num_attempts"], row["requested_time"]) == ("Pending", 0, clock.now)
     assert was["status"] == "Complete"
     recounts(store)
+
+
+def test_a_finished_request_of_a_deleted_queue_is_left(store: Session) -> None:
+    store.configure_queue("gone")
+    (first,), (second,) = store.put(queue="gone"), store.put()
+    for queue in ("gone", "default"):
+        store.complete(store.dequeue("one", [queue], 1).requests)
+    store.delete_queue("gone")
+    for dry_run in (True, False):
+        step = store.operate("requeue", ids=[first, second], dry_run=dry_run)
+        assert [one[:2] for one in step.touched] == [
+            (second, Outcome.OK), (first, Outcome.NOT_FOUND),
+        ]  # fmt: skip
 
 
 def test_a_copy_obeys_its_queue(store: Session) -> None:

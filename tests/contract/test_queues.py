@@ -132,6 +132,14 @@ def test_a_queue_may_be_deleted_with_its_requests(web: Session, state: str) -> N
     assert (names(web), web.everything()) == (["default"], [])
 
 
+def test_a_queue_is_deleted_with_its_requests_behind_many_of_another(web: Session) -> None:
+    web.put(3, queue="web")
+    web.fill(10_001)
+    assert web.delete_queue("web", purge=True, dry_run=True) == 3
+    assert web.delete_queue("web", purge=True) == 3
+    assert names(web) == ["default"]
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("state", ["processing", "blocked", *OTHERS])
 def test_if_a_queue_cannot_be_deleted_its_requests_stay(

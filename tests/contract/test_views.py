@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from psycopg.pq import ExecStatus
 
 from rowlease.model import Failure, NewRequest
 from rowlease.store.comments import _columns_of_view
-from rowlease.store.routines import scripts
+from rowlease.store.routines import all_files
 from tests.contract.sessions import Clock, PostgresSession, Session
 from tests.contract.test_9_lane import promoted
 
 VIEWS = {
     file.name: [name for name, _ in _columns_of_view(file)]
-    for file in scripts("postgresql")
+    for file in all_files("postgresql")
     if f"create or replace view rowlease.{file.name}" in file.body
     and file.name != "requests"
     and not file.name.endswith("inbox")
@@ -46,6 +48,30 @@ def test_a_view_has_the_columns_that_its_header_lists(store: Session) -> None:
         assert (
             store.execute(f"select {names} from rowlease.{store.spelt(view)}") == []
         )  # of an empty database
+
+
+@pytest.mark.only_on("postgresql", why="SQL Server has no snapshot that keeps dead rows here")
+def test_a_session_that_has_read_the_views_keeps_no_dead_rows(
+    store: PostgresSession, another: Callable[[], PostgresSession]
+) -> None:
+    """A DBA's psql with autocommit off stays in its transaction after the last answer."""
+    psql = another()
+    store.put(3)
+    store.complete(store.claim())
+    calls = ["requests", *VIEWS, "list_queues()", "depth()", "explain(1)", "find_requests()"]
+    calls += ["get_request(1)", "diagnose()", "diagnose_sessions()", "diagnose_server()"]
+    with psql.acting_as("reader"):
+        psql.begin()
+        for name in calls:
+            # as psql sends it; the extended protocol keeps the snapshot of the last statement
+            answer = psql.raw.pgconn.exec_(f"select * from rowlease.{name}".encode())
+            assert answer.status == ExecStatus.TUPLES_OK, answer.error_message
+            held = store.execute(
+                "select state, backend_xid, backend_xmin from pg_stat_activity where pid = %s",
+                (psql.raw.info.backend_pid,),
+            )
+            assert held == [("idle in transaction", None, None)], name
+        psql.rollback()
 
 
 def test_ready_has_the_requests_in_the_order_of_claims(store: Session, clock: Clock) -> None:

@@ -18,7 +18,7 @@ import psycopg
 
 from rowlease.store import migrate
 from rowlease.store.postgresql.catalogue import DAILY, read
-from rowlease.store.routines import packaged
+from rowlease.store.routines import packaged_folder
 from tests.servers import embedded_server
 
 __all__ = ["DAILY", "declared", "snapshot"]
@@ -40,7 +40,7 @@ def snapshot(dsn: str) -> dict[str, str]:
 def declared() -> dict[str, str]:
     """What the scripts for SQL Server declare; in a process of its own, as .NET stays loaded."""
     command = [sys.executable, "-m", "tests.tsql.catalogue"]
-    folder = packaged("sql").parent
+    folder = packaged_folder("sql").parent
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
@@ -57,7 +57,7 @@ def main() -> None:
 
 def write(engine: str, found: dict[str, str]) -> None:
     text = json.dumps(found, indent=1, sort_keys=True)
-    (packaged("sql") / engine / "catalogue.json").write_text(text + "\n", encoding="utf-8")
+    (packaged_folder("sql") / engine / "catalogue.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from rowlease.cli.migrate import migrate
 from rowlease.errors import AccessDenied, SchemaMismatch
 from rowlease.store import schema_differences
-from rowlease.store.differences import Difference, shipped
-from rowlease.store.routines import Routine, scripts
+from rowlease.store.differences import Difference, read_catalogue
+from rowlease.store.routines import Routine, all_files
 from rowlease.store.sqlserver import catalogue
 from tests.contract import sqlserver
 
@@ -200,7 +200,7 @@ def kept_by_babelfish(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     def files(engine: str) -> list[Routine]:
-        return [replace(one, body=sqlserver.in_its_words(one.body)) for one in scripts(engine)]
+        return [replace(one, body=sqlserver.in_its_words(one.body)) for one in all_files(engine)]
 
     def kept(definitions: dict[str, str]) -> dict[str, str]:
         return {
@@ -210,7 +210,7 @@ def kept_by_babelfish(monkeypatch: pytest.MonkeyPatch) -> None:
         }
 
     monkeypatch.setattr(catalogue, "DESCRIBED", respoken())
-    monkeypatch.setattr(catalogue, "scripts", files)
+    monkeypatch.setattr(catalogue, "all_files", files)
     monkeypatch.setattr(catalogue, "sees_all", lambda connection: True)
     monkeypatch.setattr(catalogue, "expected", lambda connection: kept(expected(connection)))
     monkeypatch.setattr(
@@ -226,5 +226,5 @@ def unhashed(name: str) -> str:
     if match is None:
         return name
     before, table, cut = match.groups()
-    names = (key.split(".")[-1] for key in shipped("sqlserver") if key.startswith("index"))
+    names = (key.split(".")[-1] for key in read_catalogue("sqlserver") if key.startswith("index"))
     return before + next(one for one in names if f"{one}{table}".startswith(cut))

@@ -13,9 +13,9 @@ import pytest
 from rowlease.store import comments as module
 from rowlease.store import migrate, schema_differences
 from rowlease.store import routines as routines_module
-from rowlease.store.comments import comments
-from rowlease.store.differences import shipped
-from rowlease.store.routines import packaged, scripts
+from rowlease.store.comments import read_comments
+from rowlease.store.differences import read_catalogue
+from rowlease.store.routines import all_files, packaged_folder
 from rowlease.store.sqlserver.descriptions import descriptions
 from tests.contract import sqlserver
 from tests.migrations.catalogue import DAILY
@@ -73,20 +73,20 @@ select 'column ' + s.name + '.' + o.name + '.' + c.name, cast(e.value as nvarcha
 def test_every_object_has_its_comment(sql: Sql) -> None:
     found: dict[str, str] = dict(sql(POSTGRESQL, {"daily": DAILY}))
     assert not [name for name, comment in found.items() if not comment]
-    assert found == comments("postgresql")
+    assert found == read_comments("postgresql")
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
 def test_every_table_column_and_routine_of_the_release_has_a_comment(engine: str) -> None:
     objects = {
         name.replace("view ", "table ")
-        for name in shipped(engine)
+        for name in read_catalogue(engine)
         if name.startswith(("table ", "view ", "column "))
     }
     objects |= {
-        made[2].lower() for file in scripts(engine) if (made := module.MADE.search(file.body))
+        made[2].lower() for file in all_files(engine) if (made := module.MADE.search(file.body))
     }
-    found = comments(engine)
+    found = read_comments(engine)
     has = {name.replace("view ", "table ") for name in found}
     has |= {name.partition(" ")[2].lower() for name in found}
     assert objects - has <= {"rowlease.fill_request"}  # a trigger on SQL Server
@@ -94,8 +94,8 @@ def test_every_table_column_and_routine_of_the_release_has_a_comment(engine: str
 
 
 def test_both_engines_say_the_same_of_the_same_column() -> None:
-    ours = {module._pascal(name): text for name, text in comments("postgresql").items()}
-    theirs = comments("sqlserver")
+    ours = {module._pascal(name): text for name, text in read_comments("postgresql").items()}
+    theirs = read_comments("sqlserver")
     same = {name for name in theirs if name.startswith("column ") and name in ours}
     assert len(same) > 150
     assert {name for name in same if ours[name] != theirs[name]} == set()
@@ -110,7 +110,7 @@ def test_a_comment_of_a_later_revision_is_read(
         "-- The remarks.\ncreate table rowlease.remark (\n  author text\n  -- who wrote it\n"
         "    default 'x',\n  kind text\n);\n"
     )
-    found = comments("postgresql")
+    found = read_comments("postgresql")
     assert found["column rowlease.queue.note"] == "a person's remark"
     assert found["table rowlease.remark"] == "The remarks."
     assert found["column rowlease.remark.kind"] == "the name of the task"
@@ -132,13 +132,13 @@ def test_a_changed_comment_is_migrated_and_differs_in_nothing(
 
 def in_versions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the migrations from a copy of theirs."""
-    shutil.copytree(packaged("migrations"), folder / "migrations")
+    shutil.copytree(packaged_folder("migrations"), folder / "migrations")
 
     def moved(name: str) -> Path:
-        return folder / name if name == "migrations" else packaged(name)
+        return folder / name if name == "migrations" else packaged_folder(name)
 
-    monkeypatch.setattr(module, "packaged", moved)
-    monkeypatch.setattr(routines_module, "packaged", moved)
+    monkeypatch.setattr(module, "packaged_folder", moved)
+    monkeypatch.setattr(routines_module, "packaged_folder", moved)
 
 
 on_sqlserver = pytest.mark.skipif(
@@ -163,7 +163,7 @@ def test_every_object_has_its_comment_on_sqlserver(connection: Any) -> None:
         query = query.replace("1 = 1", "1 = 0")  # it keeps none of a view's columns
     found = {name.lower(): text for name, text in connection.execute(query).fetchall()}
     assert not [name for name, comment in found.items() if not comment]
-    wanted = {name.lower(): text for name, text in comments("sqlserver").items()}
+    wanted = {name.lower(): text for name, text in read_comments("sqlserver").items()}
     if is_babelfish:
         wanted = {name: text for name, text in wanted.items() if name in found}
     assert found == wanted

@@ -27,11 +27,11 @@ from rowlease.errors import SchemaMismatch, StoreError
 from rowlease.model import NewRequest
 from rowlease.store import Migrated, migrate, migration_sql, open_store, schema_differences
 from rowlease.store import revisions as revisions_module
-from rowlease.store.differences import shipped
+from rowlease.store.differences import read_catalogue
 from rowlease.store.postgresql import migrate as module
 from rowlease.store.postgresql.migrate import MIGRATION_LOCK
 from rowlease.store.revisions import revisions
-from rowlease.store.routines import Routine, packaged, read_routine, scripts
+from rowlease.store.routines import Routine, all_files, packaged_folder, read_routine
 from tests.conftest import in_database, scratch_database
 from tests.migrations.catalogue import snapshot
 from tests.releases import migrate as releases_migrate
@@ -97,7 +97,7 @@ def with_scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Routine]], N
     def give(files: list[Routine]) -> None:
         digest = hashlib.sha256("".join(file.body for file in files).encode()).hexdigest()
         for reader in (module, revisions_module):
-            monkeypatch.setattr(reader, "scripts", lambda engine: files)
+            monkeypatch.setattr(reader, "all_files", lambda engine: files)
             monkeypatch.setattr(reader, "scripts_hash", lambda engine: digest)
 
     return give
@@ -133,12 +133,12 @@ def test_every_upgrade_path_ends_in_the_fresh_schema(
 
 
 def test_the_files_are_in_the_order_in_which_alembic_runs_them() -> None:
-    walk = ScriptDirectory(str(packaged("migrations"))).walk_revisions()
+    walk = ScriptDirectory(str(packaged_folder("migrations"))).walk_revisions()
     assert [revision.revision for revision in walk] == REVISIONS[::-1]
 
 
 def test_the_release_ships_the_catalogue_of_a_fresh_database(fresh: dict[str, str]) -> None:
-    wanted = shipped("postgresql")
+    wanted = read_catalogue("postgresql")
     assert {name: fresh.get(name) for name in wanted} == wanted, (
         "python -m tests.migrations.catalogue"
     )
@@ -308,7 +308,7 @@ def test_migrating_again_changes_nothing(empty: str) -> None:
     first = migrate(empty)
     before = snapshot(empty)
     second = migrate(empty)
-    assert first == Migrated(None, HEAD, len(scripts("postgresql")), changed=True)
+    assert first == Migrated(None, HEAD, len(all_files("postgresql")), changed=True)
     assert second == Migrated(HEAD, HEAD, first.routines, changed=False)
     assert snapshot(empty) == before
 
@@ -349,7 +349,7 @@ def test_a_routine_that_left_sql_is_dropped(
 ) -> None:
     file = tmp_path / "old_routine.sql"
     file.write_text(OLD_ROUTINE)
-    current = list(scripts("postgresql"))
+    current = list(all_files("postgresql"))
     with_scripts([read_routine(file), *current])
     migrate(empty)
     assert run(empty, "select rowlease.old_routine()") == [(1,)]
@@ -367,7 +367,7 @@ def test_nothing_is_applied_when_one_file_is_broken(
     before = snapshot(empty)
     file = tmp_path / "old_routine.sql"
     file.write_text(OLD_ROUTINE.replace("return 1", "return nonsense"))
-    with_scripts([*scripts("postgresql"), read_routine(file)])
+    with_scripts([*all_files("postgresql"), read_routine(file)])
     with pytest.raises(StoreError, match="nonsense") as raised:
         migrate(empty)
     assert isinstance(raised.value.__cause__, psycopg.Error)
@@ -394,9 +394,9 @@ def test_a_new_table_gets_its_owner_and_grants_although_no_routine_changed(
 ) -> None:
     migrate(empty)
     newer = tmp_path / "migrations"
-    shutil.copytree(packaged("migrations"), newer)
+    shutil.copytree(packaged_folder("migrations"), newer)
     (newer / "versions" / "next.py").write_text(NEXT_REVISION)
-    monkeypatch.setattr(revisions_module, "packaged", lambda folder: newer)
+    monkeypatch.setattr(revisions_module, "packaged_folder", lambda folder: newer)
     done = migrate(empty)
     assert (done.from_revision, done.to_revision, done.changed) == (HEAD, "next", True)
     assert run(

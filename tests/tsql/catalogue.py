@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowlease.store.revisions import upgrade_sql
-from rowlease.store.routines import packaged
+from rowlease.store.routines import packaged_folder
 from rowlease.store.sqlserver.catalogue import comparisons
 from tests.tsql.scriptdom import load
 
@@ -32,7 +32,7 @@ OFF = {"AllowPageLocks": "without page locks", "AllowRowLocks": "without row loc
 
 def declared() -> dict[str, str]:
     """The objects that all revisions and grants.sql declare, with their definitions."""
-    grants = (packaged("sql") / "sqlserver" / "grants.sql").read_text(encoding="utf-8")
+    grants = (packaged_folder("sql") / "sqlserver" / "grants.sql").read_text(encoding="utf-8")
     script = f"{upgrade_sql('mssql', None)}\nGO\n{grants}"
     tree, errors = load()(script)
     assert tree is not None, errors

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rowlease.store.revisions import upgrade_sql
-from rowlease.store.routines import packaged
+from rowlease.store.routines import packaged_folder
 from tests.tsql import scriptdom
 
 ASSEMBLY = "Microsoft.SqlServer.Dac.Extensions"
@@ -140,7 +140,7 @@ def _start_again() -> None:
 def main(arguments: list[str]) -> None:
     if ICU not in os.environ:
         _start_again()
-    folders = [packaged("sql") / "sqlserver", *map(Path, arguments)]
+    folders = [packaged_folder("sql") / "sqlserver", *map(Path, arguments)]
     files = [file for each in folders for file in sorted(each.rglob("*.sql"))]
     for message in messages({file.stem: file.read_text(encoding="utf-8") for file in files}):
         print(json.dumps(message))  # noqa: T201 - a command's output

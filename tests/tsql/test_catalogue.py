@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlease.store.differences import shipped
+from rowlease.store.differences import read_catalogue
 from tests.migrations.catalogue import declared
 from tests.tsql import scriptdom
 
@@ -14,4 +14,4 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_the_release_ships_the_catalogue_that_the_scripts_declare() -> None:
-    assert declared() == shipped("sqlserver"), "python -m tests.migrations.catalogue"
+    assert declared() == read_catalogue("sqlserver"), "python -m tests.migrations.catalogue"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlease.store.routines import load_routines, packaged
+from rowlease.store.routines import load_routines, packaged_folder
 from tests.tsql import lint, scriptdom
 
 pytestmark = pytest.mark.skipif(
@@ -189,7 +189,7 @@ def printed(findings: Iterable[lint.Finding]) -> str:
 
 
 def test_every_file_parses_and_keeps_the_rules() -> None:
-    folder = packaged("sql") / "sqlserver"
+    folder = packaged_folder("sql") / "sqlserver"
     assert list(folder.rglob("*.sql"))
     found = linted(folder)
     assert not found, printed(found)

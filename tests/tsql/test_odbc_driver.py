@@ -14,7 +14,7 @@ from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavail
 from rowlease.model import Held
 from rowlease.store import Store, migrate, open_store
 from rowlease.store.error_messages import TABLE
-from rowlease.store.routines import Routine, load_routines, scripts
+from rowlease.store.routines import Routine, all_files, load_routines
 from rowlease.store.sqlserver import migrate as sqlserver_migrate
 from rowlease.store.sqlserver.connection import driver, odbc_string, pyodbc
 from rowlease.store.sqlserver.procedures import ProcedureCall
@@ -261,7 +261,7 @@ def test_migrate_is_one_transaction_behind_its_lock(server: FakeServer) -> None:
     assert "sp_getapplock" in texts[begin + 1]
     assert texts.count("commit") == 1
     assert texts[-1] == "commit"
-    for script in scripts("sqlserver"):
+    for script in all_files("sqlserver"):
         assert script.body in texts[begin:], script.name
     assert not [text for text in texts if "\ngo\n" in text.lower()]
 

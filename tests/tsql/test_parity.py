@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.store.routines import Routine, load_routines, packaged
+from rowlease.store.routines import Routine, load_routines, packaged_folder
 
 POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
 #: Routines of PostgreSQL only: notifications (can_notify is False on SQL Server).
@@ -84,10 +84,11 @@ def test_both_engines_have_the_same_public_routines() -> None:
 
 def test_one_role_owns_both_schemas() -> None:
     """With two owners, a routine could call an internal one only if its caller had the right."""
+    grants = packaged_folder("sql") / "postgresql" / "grants.sql"
+    baseline = packaged_folder("migrations") / "versions" / "0001_baseline_sqlserver.sql"
     statements = {
-        packaged("sql") / "postgresql" / "grants.sql": "alter schema {} owner to rowlease_owner;",
-        packaged("migrations") / "versions" / "0001_baseline_sqlserver.sql":
-            "alter authorization on schema::{} to rowlease_owner;",
+        grants: "alter schema {} owner to rowlease_owner;",
+        baseline: "alter authorization on schema::{} to rowlease_owner;",
     }  # fmt: skip
     for file, statement in statements.items():
         for schema in ("rowlease", "rowlease_internal"):
@@ -96,7 +97,7 @@ def test_one_role_owns_both_schemas() -> None:
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
 def test_every_public_routine_is_granted_to_a_role_and_no_internal_one_is(engine: str) -> None:
-    text = (packaged("sql") / engine / "grants.sql").read_text(encoding="utf-8")
+    text = (packaged_folder("sql") / engine / "grants.sql").read_text(encoding="utf-8")
     grants = re.findall(r"grant execute on (.*?)\bto\b", text, re.DOTALL)
     granted = set(re.findall(r"rowlease\.(\w+)", " ".join(grants)))
     assert granted == {*PUBLIC, *CLOCK, *(ONLY_HERE if engine == "postgresql" else ())}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rowlease.store.routines import Routine, load_routines, packaged
+from rowlease.store.routines import Routine, load_routines, packaged_folder
 
 ENGINES = ("postgresql", "sqlserver")
 BLOCK = re.compile(r"```text\n.*?```\n", re.DOTALL)
@@ -21,7 +21,7 @@ def folders(engine: str) -> list[Path]:
     """The folders that have routines."""
     return sorted(
         path
-        for path in (packaged("sql") / engine).iterdir()
+        for path in (packaged_folder("sql") / engine).iterdir()
         if path.is_dir() and path.name not in ("views", "testing")
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.store.differences import RECORDS, Difference, differences, shipped
+from rowlease.store.differences import RECORDS, Difference, differences, read_catalogue
 from rowlease.store.sqlserver import catalogue
 from rowlease.store.sqlserver.catalogue import comparisons, module
 
@@ -226,7 +226,7 @@ def test_a_row_of_a_fresh_database_is_what_the_scripts_declare(
     described: Described, fresh: SimpleNamespace
 ) -> None:
     name, definition = described(fresh)
-    assert shipped("sqlserver")[name] == definition
+    assert read_catalogue("sqlserver")[name] == definition
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_right_that_was_granted_besides_has_a_name_of_its_own(
 ) -> None:
     name, _ = catalogue._grant(row(**{**vars(GRANT), **changes}))
     assert name.startswith(kind)
-    assert name not in shipped("sqlserver")
+    assert name not in read_catalogue("sqlserver")
 
 
 def test_what_is_not_known_here_keeps_the_servers_name() -> None:

@@ -27,7 +27,7 @@ from rowlease.store.error_messages import (
     ROLES,
     TABLE,
     our_error,
-    unanswered,
+    timeout_error,
 )
 from rowlease.store.postgresql import error_codes as postgresql
 from rowlease.store.postgresql.connection import Unanswered
@@ -155,7 +155,7 @@ def test_a_jdbc_error_of_sql_server_is_read_by_its_number() -> None:
 
 
 def test_a_call_that_was_given_up_says_after_how_long() -> None:
-    assert str(unanswered(0.4999, WHERE)) == (
+    assert str(timeout_error(0.4999, WHERE)) == (
         f"the database at {WHERE} did not answer within 0.5 s; "
         "whether the call took effect is not known"
     )

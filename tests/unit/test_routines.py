@@ -14,17 +14,17 @@ from rowlease.model import Outcome
 from rowlease.store.routines import (
     FIELDS,
     Routine,
+    all_files,
     load_routines,
-    packaged,
+    packaged_folder,
     read_routine,
-    scripts,
     scripts_hash,
 )
 from tests.unit import call_trees
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
-FILES = {file.name: file for file in scripts("postgresql")}
+FILES = {file.name: file for file in all_files("postgresql")}
 ROUTINES = load_routines("postgresql")
 
 #: Lines of code a routine may have; its header is not counted.
@@ -150,12 +150,12 @@ def test_a_file_without_a_whole_header_is_refused(text: str, tmp_path: Path) -> 
 
 
 def test_the_fingerprint_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = scripts("postgresql")
+    files = all_files("postgresql")
     seen = {scripts_hash("postgresql")}
     for place, file in enumerate(files):
         other = dataclasses.replace(file, body=file.body + " ")
         monkeypatch.setattr(
-            "rowlease.store.routines.scripts",
+            "rowlease.store.routines.all_files",
             lambda engine, place=place, other=other: [*files[:place], other, *files[place + 1 :]],
         )
         seen.add(scripts_hash("postgresql"))
@@ -163,7 +163,9 @@ def test_the_fingerprint_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_file_is_among_the_scripts() -> None:
-    assert {path.stem for path in (packaged("sql") / "postgresql").rglob("*.sql")} == set(FILES)
+    assert {path.stem for path in (packaged_folder("sql") / "postgresql").rglob("*.sql")} == set(
+        FILES
+    )
 
 
 # -- the rules of the house --------------------------------------------------------------------
@@ -203,7 +205,7 @@ def test_the_header_lists_the_errors_that_can_come(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def readme() -> str:
-    return (packaged("sql") / "README.md").read_text(encoding="utf-8")
+    return (packaged_folder("sql") / "README.md").read_text(encoding="utf-8")
 
 
 def table(readme: str, heading: str) -> dict[str, str]:

@@ -48,8 +48,8 @@ def channel() -> Channel:
 
 @pytest.fixture
 def listener(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedListener]:
-    monkeypatch.setattr("rowlease.store.shared_listener.REOPEN", 0.01)
-    monkeypatch.setattr("rowlease.store.shared_listener.LOOKS", ())
+    monkeypatch.setattr("rowlease.store.shared_listener.REOPEN_AFTER", 0.01)
+    monkeypatch.setattr("rowlease.store.shared_listener.WAKE_ALL_AFTER", ())
     made = SharedListener(channel, lambda: True)
     yield made
     made.close()
@@ -99,7 +99,7 @@ def test_everybody_looks_once_it_listens(channel: Channel, monkeypatch: pytest.M
 def test_the_session_ends_when_nobody_waits(
     listener: SharedListener, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.store.shared_listener.LINGER", 0.0)
+    monkeypatch.setattr("rowlease.store.shared_listener.UNUSED_TIME", 0.0)
     for times in (1, 2):
         with listener.expecting("1") as one:
             channel.said.put("1")

@@ -58,7 +58,7 @@ begin
     end if;
   end if;
   v_done := p_in_transaction is not false and rowlease_internal.wake_later(p_queue_name);
-  v_settings := rowlease_internal.settings_of(p_queue_name);
+  v_settings := rowlease_internal.check_queue(p_queue_name);
   if v_settings.capacity is not null then
     v_priority := (select max(coalesce(u, 0)) from unnest(coalesce(p_priorities, '{0}')) as u);
     v_settings := rowlease_internal.admit(
@@ -71,7 +71,8 @@ begin
     end if;
   end if;
   if coalesce(p_batch_id, p_after) is not null then
-    p_due_times := rowlease_internal.take_batches(p_batch_id, p_after, v_now, p_kinds, p_delays_ms, p_due_times);
+    p_due_times := rowlease_internal.take_batches(
+      p_batch_id, p_after, v_now, p_kinds, p_delays_ms, p_due_times, p_headers);
   end if;
 
   if v_has_keys then

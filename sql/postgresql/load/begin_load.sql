@@ -35,7 +35,7 @@ begin
       message = 'a load id has 1 to 100 characters and no blank at its end, '
                 'and the name of its run has 1 to 200';
   end if;
-  v_settings := rowlease_internal.settings_of(p_queue_name);
+  v_settings := rowlease_internal.check_queue(p_queue_name);
   insert into rowlease.load as l (load_id, queue_name, status, num_rows, columns, run_number, run_by,
                                   started_time, reported_time)
   values (p_load_id, p_queue_name, 'Staging', 0, p_columns, v_step, v_by, v_now, v_now)

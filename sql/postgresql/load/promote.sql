@@ -92,7 +92,7 @@ begin
          num_clamped = v_clamped, in_lane = v_in_lane > 0, max_attempts = v_settings.max_attempts,
          place = case when v_in_lane > 0 then nextval('rowlease.queue_request_id_seq') end
    where l.load_id = p_load_id;
-  perform rowlease_internal.take_batches(p_load_id, null, v_now, null, null, null);
+  perform rowlease_internal.take_batches(p_load_id, null, v_now, null, null, null, null);
   perform rowlease_internal.wake_workers(v_load.queue_name, true);
   return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued,
                       v_clamped;

@@ -28,12 +28,14 @@ begin
         message = 'another transaction was still using queues after 100 ms; nothing was done, call again';
     end;
   end if;
-  perform rowlease_internal.settings_of(p_queue_name);
+  perform rowlease_internal.check_queue(p_queue_name);
   if p_purge then
     select count(*) into v_purged
       from rowlease.operate(
-        'purge', jsonb_build_object('queue', p_queue_name,
-                                    'status', array['Scheduled', 'Pending', 'Failed']),
+        'purge', jsonb_build_object(
+          'queue', p_queue_name, 'status', array['Scheduled', 'Pending', 'Failed'],
+          'ids', array(select r.request_id from rowlease_internal.sample_requests(p_queue_name, 10000) r
+                        limit 10000)),
         p_dry_run => p_dry_run, p_limit => 10000) o
      where o.outcome = 'ok';
   end if;

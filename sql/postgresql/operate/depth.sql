@@ -15,7 +15,7 @@ as $$
 #variable_conflict use_column
 begin
   if p_queue_name is not null then
-    perform rowlease_internal.settings_of(p_queue_name);
+    perform rowlease_internal.check_queue(p_queue_name);
   end if;
   return query
     select d.queue_name::text, d.priority::integer, sum(d.scheduled)::bigint,

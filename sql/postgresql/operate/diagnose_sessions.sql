@@ -1,6 +1,7 @@
 -- diagnose_sessions: find sessions that hold up others, or keep dead rows from being removed.
 -- params:   p_long_ms bigint (null: 5 minutes for a transaction, 5 s for a wait) -- how long is long
--- returns:  as diagnose; finding text -- 'horizon' | 'blocker'
+-- returns:  as diagnose; finding text -- 'horizon' | 'blocker' | 'hidden' (the caller may not see the
+--           sessions of others)
 -- errors:   none
 -- locks:    none
 -- why:      it runs with the rights of its caller, because a superuser or a member of
@@ -52,5 +53,13 @@ as $$
                   and o.relation in (select c.oid from pg_class c
                                       where c.relnamespace = to_regnamespace('rowlease')))) b
     left join pg_stat_activity a on a.pid = b.pid
-   group by b.pid, a.usename, a.application_name;
+   group by b.pid, a.usename, a.application_name
+  union all
+  select 'hidden', 'sessions',
+         format('user "%s" may not see the transactions of %s other sessions, so none of them is named '
+                'here', current_user, count(*)),
+         format('as a superuser: grant pg_read_all_stats to %I', current_user)
+    from pg_stat_activity a
+   where a.datname = current_database() and a.query = '<insufficient privilege>'
+  having count(*) > 0;
 $$;

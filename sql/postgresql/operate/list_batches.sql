@@ -4,18 +4,23 @@
 --           num_failed bigint, num_cancelled bigint, created_time timestamptz, finished_time timestamptz
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view batches.
+-- why:      it returns the rows of the view batches. A program that waits for a batch reads it
+--           repeatedly; a plan for any parameters would read all batches for one.
 create or replace function rowlease.list_batches(p_batch_id text default null, p_limit integer default 100)
 returns table (batch_id text, num_requests bigint, num_live bigint, num_complete bigint,
                num_failed bigint, num_cancelled bigint, created_time timestamptz,
                finished_time timestamptz)
-language sql stable security definer
+language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan set jit = off
 as $$
-  select b.batch_id, b.num_requests, b.num_live, b.num_complete, b.num_failed, b.num_cancelled,
-         b.created_time, b.finished_time
-    from rowlease.batches b
-   where p_batch_id is null or b.batch_id = p_batch_id
-   order by b.created_time desc, b.batch_id
-   limit p_limit;
-$$;
+#variable_conflict use_column
+begin
+  return query
+    select b.batch_id::text, b.num_requests, b.num_live, b.num_complete, b.num_failed,
+           b.num_cancelled, b.created_time, b.finished_time
+      from rowlease.batches b
+     where p_batch_id is null or b.batch_id = p_batch_id
+     order by b.created_time desc, b.batch_id
+     limit p_limit;
+end $$;

@@ -18,7 +18,7 @@ declare
   v_queues text[] := case when p_queue_name is not null then array[p_queue_name] end;
 begin
   if p_queue_name is not null then
-    perform rowlease_internal.settings_of(p_queue_name);
+    perform rowlease_internal.check_queue(p_queue_name);
   end if;
   if not rowlease_internal.take_gate('') then
     raise exception using errcode = 'lock_not_available',

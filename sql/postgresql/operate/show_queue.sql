@@ -7,4 +7,4 @@
 create or replace function rowlease.show_queue(p_queue_name text) returns json
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
-as $$ select row_to_json(rowlease_internal.settings_of(p_queue_name)) $$;
+as $$ select row_to_json(rowlease_internal.check_queue(p_queue_name)) $$;

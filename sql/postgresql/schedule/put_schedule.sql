@@ -28,7 +28,7 @@ declare
   v_old  rowlease.schedule;
   v_new  boolean;
 begin
-  perform rowlease_internal.settings_of(p_queue_name);
+  perform rowlease_internal.check_queue(p_queue_name);
   perform rowlease_internal.check_request(p_kind, p_priority, p_payload, null);
   perform rowlease_internal.check_headers(p_headers);
   if (coalesce(p_schedule_name, '') <> '' and length(p_schedule_name) <= 200

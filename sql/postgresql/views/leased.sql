@@ -5,7 +5,8 @@
 --           num_attempts, max_attempts, cancel_requested
 -- errors:   none
 -- locks:    none
--- why:      there are no more leases than workers have slots and prefetch, and an index has them.
+-- why:      it reads every lease by an index: as many as workers have slots and prefetch. list_leases
+--           reads only those that end first.
 create or replace view rowlease.leased as
 select q.queue_name, q.request_id, q.kind, q.priority, q.locked_by, q.locked_time, q.started_time,
        q.lock_expires_time,

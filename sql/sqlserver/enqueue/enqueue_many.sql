@@ -65,16 +65,19 @@ begin
 end;
 if @p_batch_id is not null or @p_after is not null
   exec rowlease_internal.take_batches @p_batch_id, @p_after, @now, @p_delays_ms, @p_due_times,
-                                      @waits output;
+                                      @p_headers, @waits output;
 if @waits = 1
   set @p_due_times = (select N'[' + string_agg(cast(N'"9999-12-31"' as nvarchar(max)), N',') + N']'
                         from openjson(@p_kinds));
 exec rowlease_internal.add_requests
   @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities, @p_delays_ms, @p_due_times,
   @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @p_headers, @p_batch_id;
-if @waits = 1
-  insert into rowlease.BatchWait (RequestId, BatchId)
-  select a.RequestId, @p_after from #answers as a where a.Outcome = 'ok';
+if @p_after is not null
+begin
+  set @ids = (select N'[' + string_agg(cast(a.RequestId as nvarchar(max)), N',') + N']'
+                from #answers as a where a.Outcome = 'ok');
+  exec rowlease_internal.wait_for_batch @p_after, @ids, @waits;
+end;
 if @p_receipt_key is not null
 begin
   set @ids = (select N'[' + string_agg(coalesce(cast(a.RequestId as nvarchar(max)), N'null'), N',')

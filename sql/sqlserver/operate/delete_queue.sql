@@ -25,8 +25,12 @@ if @p_dry_run = 0
 exec rowlease_internal.check_queue @p_queue_name;
 if @p_purge = 1
 begin
-  set @filter = concat(N'{"queue": "', string_escape(@p_queue_name, 'json'),
-                       N'", "status": ["Scheduled", "Pending", "Failed"]}');
+  set @filter = concat(
+    N'{"queue": "', string_escape(@p_queue_name, 'json'),
+    N'", "status": ["Scheduled", "Pending", "Failed"], "ids": [',
+    (select string_agg(cast(r.request_id as nvarchar(max)), N',')
+       from (select top (10000) i.request_id
+               from rowlease_internal.sample_requests(@p_queue_name, 10000) as i) as r), N']}');
   exec rowlease_internal.find_ids @filter, @now, null, 10000, 10000, @next output;
   set @count = (select count(*) from #found);
   if @p_dry_run = 0

@@ -1,11 +1,12 @@
 -- diagnose_sessions: find sessions that hold up others, or keep dead rows from being removed.
 -- params:   p_long_ms bigint (null: 5 minutes for a transaction, 5 s for a wait) -- how long is long
--- returns:  as diagnose; finding text -- 'horizon' | 'blocker'
+-- returns:  as diagnose; finding text -- 'horizon' | 'blocker' | 'hidden' (the caller may not see the
+--           sessions of others)
 -- errors:   none
 -- locks:    none
--- why:      only a login with VIEW SERVER STATE may see the sessions of others; for another it finds
---           nothing. Times of transactions are of the server's local clock. It reads no table of
---           rowlease. Some T-SQL engines lack the views.
+-- why:      only a login with VIEW SERVER STATE may see the sessions of others. Times of transactions
+--           are of the server's local clock. It reads no table of rowlease. Some T-SQL engines lack the
+--           views.
 create or alter procedure rowlease.diagnose_sessions @p_long_ms bigint = null
 as
 set nocount on;
@@ -14,8 +15,12 @@ set transaction isolation level read committed;
 declare @found table (
   Finding varchar(20) not null, Subject nvarchar(200) not null, Message nvarchar(4000) not null,
   Action nvarchar(4000) not null);
-if object_id(N'sys.dm_tran_active_transactions') is not null
-   and has_perms_by_name(null, null, 'VIEW SERVER STATE') = 1
+if has_perms_by_name(null, null, 'VIEW SERVER STATE') = 0
+  insert into @found (Finding, Subject, Message, Action)
+  select 'hidden', N'sessions',
+         concat(N'login "', suser_sname(), N'" may not see the sessions of others, so none of them is named here'),
+         concat(N'grant it: grant view server state to ', quotename(suser_sname()));
+else if object_id(N'sys.dm_tran_active_transactions') is not null
 begin
   insert into @found (Finding, Subject, Message, Action)
   select 'horizon', concat(N'session ', s.session_id),

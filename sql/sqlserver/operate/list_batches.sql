@@ -4,7 +4,8 @@
 --           num_failed bigint, num_cancelled bigint, created_time timestamptz, finished_time timestamptz
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view batches.
+-- why:      it returns the rows of the view batches. A program that waits for a batch reads it
+--           repeatedly; a plan for any parameters would read all batches for one.
 create or alter procedure rowlease.list_batches @p_batch_id nvarchar(400) = null, @p_limit int = 100
 as
 set nocount on;
@@ -16,4 +17,5 @@ select top (@p_limit)
        b.CreatedTime as created_time, b.FinishedTime as finished_time
   from rowlease.Batches as b
  where @p_batch_id is null or b.BatchId = @p_batch_id
- order by b.CreatedTime desc, b.BatchId;
+ order by b.CreatedTime desc, b.BatchId
+option (recompile);

@@ -131,7 +131,7 @@ class Calls(ABC):
         """Close every connection. The store cannot be used afterwards."""
 
     def _time_for(self, routine: str) -> timedelta:
-        return self._timeout or deadlines.of(routine, self._call_timeout)
+        return self._timeout or deadlines.deadline_of(routine, self._call_timeout)
 
     @abstractmethod
     def _call(
@@ -168,22 +168,22 @@ class Calls(ABC):
 
 
 @overload
-def milliseconds(duration: timedelta) -> int: ...
+def to_milliseconds(duration: timedelta) -> int: ...
 @overload
-def milliseconds(duration: None) -> None: ...
+def to_milliseconds(duration: None) -> None: ...
 @overload
-def milliseconds(duration: timedelta | None) -> int | None: ...
-def milliseconds(duration: timedelta | None) -> int | None:
+def to_milliseconds(duration: timedelta | None) -> int | None: ...
+def to_milliseconds(duration: timedelta | None) -> int | None:
     """A duration as an argument of a routine."""
     return None if duration is None else round(duration / timedelta(milliseconds=1))
 
 
-def duration(milliseconds: int) -> timedelta:
+def to_timedelta(milliseconds: int) -> timedelta:
     """A duration that a routine returned."""
     return timedelta(milliseconds=milliseconds)
 
 
-def storable(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """The text without NUL and lone surrogates, so that any database can store it."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
@@ -194,7 +194,10 @@ def details_of(failures: Sequence[Failure]) -> dict[str, list[str | None] | None
     Both parameters are None if no failure has a type or a traceback.
     """
     details = [
-        (f.error_type and storable(f.error_type), f.traceback and storable(f.traceback))
+        (
+            f.error_type and replace_unstorable(f.error_type),
+            f.traceback and replace_unstorable(f.traceback),
+        )
         for f in failures
     ]
     if not any(map(any, details)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rowlease.store.routines import PUBLIC, Routine, packaged, scripts
+from rowlease.store.routines import PUBLIC, Routine, all_files, packaged_folder
 
 #: The comments of objects that no file defines: the schemas and Alembic's table.
 OTHERS = {
@@ -32,7 +32,7 @@ ADDED = re.compile(r"alter table (rowlease\.\w+) add (?:column )?(?!constraint )
 MADE = re.compile(r"^create or (?:replace|alter) (\w+) (rowlease\w*\.\w+)", re.MULTILINE)
 
 
-def comments(engine: str) -> dict[str, str]:
+def read_comments(engine: str) -> dict[str, str]:
     """The comments, by the kind and name of an object, such as `column rowlease.queue.kind`.
 
     Args:
@@ -40,13 +40,13 @@ def comments(engine: str) -> dict[str, str]:
     """
     found = _of_tables(engine)
     if engine == "sqlserver":
-        others = {_pascal(name): text for name, text in comments("postgresql").items()}
+        others = {_pascal(name): text for name, text in read_comments("postgresql").items()}
         found = {name: text or others.get(name, "") for name, text in found.items()}
     meanings: dict[str, str] = {}
     for name, text in found.items():
         meanings[_last(name)] = meanings.get(_last(name)) or text
     found = {name: text or meanings[_last(name)] for name, text in found.items()}
-    for script in scripts(engine):
+    for script in all_files(engine):
         made = MADE.search(script.body)
         if made is None or made[1] == "trigger":
             continue  # the file of grants defines no object, and triggers have no comments
@@ -62,7 +62,7 @@ def comments(engine: str) -> dict[str, str]:
 def _of_tables(engine: str) -> dict[str, str]:
     """The comments of the tables and columns in the migrations; empty if there is none."""
     found: dict[str, str] = {}
-    for file in sorted((packaged("migrations") / "versions").glob(f"*_{engine}.sql")):
+    for file in sorted((packaged_folder("migrations") / "versions").glob(f"*_{engine}.sql")):
         table, above = "", list[str]()
         for line in re.sub(r"[\[\]]", "", file.read_text(encoding="utf-8")).splitlines():
             remark = line.partition("  -- ")[2]

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from rowlease.model import Held
-from rowlease.store.calls import milliseconds, storable
+from rowlease.store.calls import replace_unstorable, to_milliseconds
 from rowlease.store.transaction import Report, is_for_asyncio, refuse_autocommit, refuse_unless_ok
 
 
@@ -35,7 +35,7 @@ def snooze(
     connection: Any, held: Held, after: timedelta, reason: str
 ) -> Coroutine[Any, Any, None] | None:
     """Snooze a request. The same as `complete` in everything else."""
-    delays, reasons = [milliseconds(after)], [storable(reason)]
+    delays, reasons = [to_milliseconds(after)], [replace_unstorable(reason)]
     return _report(
         connection, Report("snooze", held, {"p_delays_ms": delays, "p_reasons": reasons})
     )

@@ -21,16 +21,16 @@ from rowlease.store.calls import (
     OUTCOMES,
     Calls,
     details_of,
-    milliseconds,
     outcomes_of,
-    storable,
+    replace_unstorable,
+    to_milliseconds,
 )
 from rowlease.store.transaction import refuse_autocommit, refuse_unless_ok
 
 #: The columns that `dequeue` returns.
-CLAIMED = (*LeasedRequest._fields, "more", "wait_ms", "floor")
+CLAIM_COLUMNS = (*LeasedRequest._fields, "more", "wait_ms", "floor")
 #: The columns that `exchange` returns.
-EXCHANGED = (*CLAIMED, "dead", "outcome")
+EXCHANGE_COLUMNS = (*CLAIM_COLUMNS, "dead", "outcome")
 
 
 class Consuming(Calls):
@@ -48,13 +48,13 @@ class Consuming(Calls):
     ) -> Claim:
         """Claim up to `limit` requests (1 to 10,000). Requests beyond `slots` are prefetched."""
         rows = self._rows(
-            CLAIMED,
+            CLAIM_COLUMNS,
             "dequeue",
             p_worker_id=worker_id,
             p_queue_names=list(queues),
             p_limit=limit,
             p_slots=slots,
-            p_lease_ms=milliseconds(lease),
+            p_lease_ms=to_milliseconds(lease),
             p_floor=floor,
         )
         return _claim(rows)
@@ -74,13 +74,13 @@ class Consuming(Calls):
         """Report outcomes and claim up to `limit` requests in one transaction. 0 means no claim."""
         results = [result for _, result in completed]
         rows = self._rows(
-            EXCHANGED,
+            EXCHANGE_COLUMNS,
             "exchange",
             p_worker_id=worker_id,
             p_queue_names=list(queues),
             p_limit=limit,
             p_slots=slots,
-            p_lease_ms=milliseconds(lease),
+            p_lease_ms=to_milliseconds(lease),
             p_floor=floor,
             p_complete_ids=[held.request_id for held, _ in completed],
             p_complete_tokens=[held.lock_token for held, _ in completed],
@@ -88,8 +88,8 @@ class Consuming(Calls):
             p_results=results if any(result is not None for result in results) else None,
             p_fail_ids=[held.request_id for held, _ in failed],
             p_fail_tokens=[held.lock_token for held, _ in failed],
-            p_errors=[storable(failure.error) for _, failure in failed],
-            p_retries_ms=[milliseconds(failure.after) for _, failure in failed],
+            p_errors=[replace_unstorable(failure.error) for _, failure in failed],
+            p_retries_ms=[to_milliseconds(failure.after) for _, failure in failed],
             p_dead=[failure.dead for _, failure in failed],
             **details_of([failure for _, failure in failed]),
         )
@@ -143,8 +143,8 @@ class Consuming(Calls):
             (*OUTCOME, "dead"),
             "fail",
             **_leases(held),
-            p_errors=[storable(f.error) for f in failures],
-            p_retries_ms=[milliseconds(f.after) for f in failures],
+            p_errors=[replace_unstorable(f.error) for f in failures],
+            p_retries_ms=[to_milliseconds(f.after) for f in failures],
             p_dead=[f.dead for f in failures],
             **details_of(failures),
         )
@@ -166,8 +166,10 @@ class Consuming(Calls):
                 OUTCOME,
                 "snooze",
                 **_leases(held),
-                p_delays_ms=[milliseconds(delay) for delay in delays],
-                p_reasons=None if reasons is None else [storable(reason) for reason in reasons],
+                p_delays_ms=[to_milliseconds(delay) for delay in delays],
+                p_reasons=None
+                if reasons is None
+                else [replace_unstorable(reason) for reason in reasons],
             )
         )
 
@@ -188,7 +190,7 @@ class Consuming(Calls):
             (*OUTCOME, "dead"),
             "decline",
             **_leases(held),
-            p_errors=[storable(error) for error in errors],
+            p_errors=[replace_unstorable(error) for error in errors],
         )
         return [OUTCOMES[outcome] for _, outcome, _ in rows], [bool(dead) for *_, dead in rows]
 
@@ -221,7 +223,7 @@ class Consuming(Calls):
             Renewal._fields,
             "renew",
             **_leases(held),
-            p_lease_ms=milliseconds(lease),
+            p_lease_ms=to_milliseconds(lease),
             p_started=None if started is None else list(started),
         )
         return [Renewal(request_id, Outcome(outcome), until) for request_id, outcome, until in rows]
@@ -237,7 +239,7 @@ class Consuming(Calls):
             p_request_ids=[held.request_id for held, _, _ in reports],
             p_lock_tokens=[held.lock_token for held, _, _ in reports],
             p_fractions=[fraction for _, fraction, _ in reports],
-            p_notes=[storable(note) for _, _, note in reports],
+            p_notes=[replace_unstorable(note) for _, _, note in reports],
         )
         return int(kept)
 
@@ -291,6 +293,6 @@ def _leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
 def _claim(rows: list[Any]) -> Claim:
     """The claim in the rows of `dequeue`: the leased requests, then a row about the call."""
     width = len(LeasedRequest._fields)
-    more, wait_ms, floor = rows.pop()[width : len(CLAIMED)]
+    more, wait_ms, floor = rows.pop()[width : len(CLAIM_COLUMNS)]
     wait = None if wait_ms is None else timedelta(milliseconds=wait_ms)
     return Claim([LeasedRequest._make(row[:width]) for row in rows], more, wait, floor)

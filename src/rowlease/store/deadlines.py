@@ -33,14 +33,14 @@ MIGRATION = timedelta(minutes=10)
 CONNECT = 10
 #: Milliseconds between two checks, by the server during a call, that the client is still connected.
 #: So a claim that has waited for a lock is not made for a client that has given up.
-GONE = 1000
+CLIENT_CHECK_MILLISECONDS = 1000
 #: Seconds of silence after which a listening connection is probed.
 LISTENER_SILENT = 10.0
 #: Seconds that the server has to answer the probe.
 LISTENER_ANSWER = 5.0
 
 
-def of(routine: str, call_timeout: timedelta) -> timedelta:
+def deadline_of(routine: str, call_timeout: timedelta) -> timedelta:
     """The deadline of a routine's call in a store whose default is `call_timeout`."""
     return max(call_timeout, LONG.get(routine, call_timeout))
 

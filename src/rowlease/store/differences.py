@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rowlease.store.routines import packaged
+from rowlease.store.routines import packaged_folder
 
 #: The table in which `rowlease migrate` records what it installed. If its row is missing, `migrate`
 #: installs all objects of the kinds in REINSTALLED again, and triggers that are missing.
@@ -71,9 +71,9 @@ def _advice(engine: str, name: str, expected: str | None, found: str | None) -> 
     return f"change it to what the migrations make: {expected or 'the default'}"
 
 
-def shipped(engine: str) -> dict[str, str]:
+def read_catalogue(engine: str) -> dict[str, str]:
     """The objects in sql/<engine>/catalogue.json."""
-    file = packaged("sql") / engine / "catalogue.json"
+    file = packaged_folder("sql") / engine / "catalogue.json"
     found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
     return found
 

@@ -263,7 +263,7 @@ def _roles(text: str) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def unanswered(seconds: float, where: str) -> RowleaseError:
+def timeout_error(seconds: float, where: str) -> RowleaseError:
     """The exception for a call that was not answered before its deadline."""
     return our_error((NO_ANSWER,), f"within {seconds:.3g} s", where)
 

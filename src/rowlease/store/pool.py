@@ -11,9 +11,9 @@ from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 #: The maximum number of idle connections that are kept open.
-KEPT = 5
+MAX_IDLE = 5
 #: The maximum number of open connections.
-MOST = 33
+MAX_OPEN = 33
 
 
 class Connection(Protocol):
@@ -44,7 +44,7 @@ class Pool(Generic[C]):
         self._connect = connect
         self._is_alive = is_alive
         self._idle: deque[C] = deque()
-        self._places = threading.Semaphore(MOST)
+        self._places = threading.Semaphore(MAX_OPEN)
         self._closed = False
 
     def take(self, seconds: float) -> C:
@@ -56,7 +56,9 @@ class Pool(Generic[C]):
         """
         ends = monotonic() + seconds
         if not self._places.acquire(timeout=max(0.0, seconds)):
-            raise NotConnected(f"all {MOST} connections of the store were in use for {seconds:g} s")
+            raise NotConnected(
+                f"all {MAX_OPEN} connections of the store were in use for {seconds:g} s"
+            )
         try:
             while (idle := self._popped()) is not None:
                 if self._is_alive is None or self._is_alive(idle):
@@ -105,7 +107,7 @@ class Pool(Generic[C]):
             self._keep(opened.result())  # for the next call
 
     def _keep(self, connection: C) -> None:
-        if len(self._idle) >= KEPT:
+        if len(self._idle) >= MAX_IDLE:
             _close(connection)
         else:
             self._idle.append(connection)

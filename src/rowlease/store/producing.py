@@ -8,10 +8,10 @@ from typing import Any
 
 from rowlease.errors import QueueFull
 from rowlease.model import Begun, Enqueued, NewRequest, Outcome, Promoted
-from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, milliseconds
+from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, to_milliseconds
 
 #: The columns that `begin_load` returns.
-BEGUN = (
+BEGIN_LOAD_COLUMNS = (
     "outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates", "num_clamped",
     "max_priority",
 )  # fmt: skip
@@ -44,7 +44,7 @@ class Producing(Calls):
         Raises:
             QueueFull: the queue is full, and there is no `wait`. A caller's transaction can go on.
         """
-        wait_ms = milliseconds(wait) if connection is None else 0
+        wait_ms = to_milliseconds(wait) if connection is None else 0
         in_transaction = connection is not None
         routine, given = _call_of(
             queue, requests, receipt_key, in_transaction, wait_ms, waiter_id, batch_id, after
@@ -86,7 +86,7 @@ class Producing(Calls):
             LoadLost: a later run has taken the load over from this one.
         """
         rows = self._rows(
-            BEGUN,
+            BEGIN_LOAD_COLUMNS,
             "begin_load",
             p_load_id=load_id,
             p_queue_name=queue,
@@ -187,12 +187,12 @@ def _values(request: NewRequest) -> dict[str, Any]:
         "p_kind": request.kind,
         "p_payload": request.payload,
         "p_priority": request.priority,
-        "p_delay_ms": milliseconds(request.delay),
+        "p_delay_ms": to_milliseconds(request.delay),
         "p_due_time": request.due_time,
         "p_dedup_key": request.dedup_key,
         "p_group_key": request.group_key,
         "p_max_attempts": request.max_attempts,
-        "p_retry_base_ms": milliseconds(request.retry_base),
+        "p_retry_base_ms": to_milliseconds(request.retry_base),
         "p_headers": request.headers,
     }
 
@@ -207,12 +207,12 @@ def _columns(requests: Sequence[NewRequest]) -> dict[str, Any]:
         "p_kinds": [r.kind for r in requests],
         "p_payloads": [r.payload for r in requests],
         "p_priorities": [r.priority for r in requests],
-        "p_delays_ms": column([milliseconds(r.delay) for r in requests]),
+        "p_delays_ms": column([to_milliseconds(r.delay) for r in requests]),
         "p_due_times": column([r.due_time for r in requests]),
         "p_dedup_keys": column([r.dedup_key for r in requests]),
         "p_group_keys": column([r.group_key for r in requests]),
         "p_max_attempts": column([r.max_attempts for r in requests]),
-        "p_retry_bases_ms": column([milliseconds(r.retry_base) for r in requests]),
+        "p_retry_bases_ms": column([to_milliseconds(r.retry_base) for r in requests]),
         "p_headers": column([r.headers for r in requests]),
     }
 

@@ -26,14 +26,14 @@ from rowlease.model import (
     Waits,
     WorkerState,
 )
-from rowlease.store.calls import Calls, duration, milliseconds
+from rowlease.store.calls import Calls, to_milliseconds, to_timedelta
 
 #: The columns for QueueState.
-QUEUE = (*QueueState._fields[:-1], "oldest_ms")
+QUEUE_COLUMNS = (*QueueState._fields[:-1], "oldest_ms")
 #: The columns for Found.
-FOUND = (*Request._fields, "after")
+FOUND_COLUMNS = (*Request._fields, "after")
 #: The columns for WorkerState.
-WORKER = (*WorkerState._fields[:-1], "silent_ms")
+WORKER_COLUMNS = (*WorkerState._fields[:-1], "silent_ms")
 
 
 class Reading(Calls):
@@ -58,7 +58,7 @@ class Reading(Calls):
         Args:
             long: how long is long; None: 5 minutes for a transaction, 5 s for a wait.
         """
-        return self._values(Finding, "diagnose_sessions", p_long_ms=milliseconds(long))
+        return self._values(Finding, "diagnose_sessions", p_long_ms=to_milliseconds(long))
 
     def diagnose_server(self, client_time: datetime | None = None) -> list[Finding]:
         """Settings and limits of the server that harm the queues.
@@ -86,9 +86,9 @@ class Reading(Calls):
         return [
             QueueState(
                 *(name, bool(paused), finished, failures),
-                None if ms is None else duration(ms),
+                None if ms is None else to_timedelta(ms),
             )
-            for name, paused, finished, failures, ms in self._rows(QUEUE, "list_queues")
+            for name, paused, finished, failures, ms in self._rows(QUEUE_COLUMNS, "list_queues")
         ]
 
     def show_queue(self, queue: str) -> dict[str, Any]:
@@ -99,8 +99,10 @@ class Reading(Calls):
     def list_workers(self) -> list[WorkerState]:
         """Every registered worker, sorted by host and process id."""
         return [
-            WorkerState._make((*row[:4], tuple(json.loads(row[4])), *row[5:9], duration(row[9])))
-            for row in self._rows(WORKER, "list_workers")
+            WorkerState._make(
+                (*row[:4], tuple(json.loads(row[4])), *row[5:9], to_timedelta(row[9]))
+            )
+            for row in self._rows(WORKER_COLUMNS, "list_workers")
         ]
 
     def list_ready(self, queue: str, *, limit: int = 20) -> list[NextRequest]:
@@ -136,7 +138,9 @@ class Reading(Calls):
             within: how long ago the requests were completed at most.
             look: the maximum number of requests to read; of more, those completed first.
         """
-        return self._values(Waits, "measure_waits", p_within_ms=milliseconds(within), p_look=look)
+        return self._values(
+            Waits, "measure_waits", p_within_ms=to_milliseconds(within), p_look=look
+        )
 
     def get_request(self, request_id: int) -> Request | None:
         """One request; None if there is no such request."""
@@ -159,7 +163,7 @@ class Reading(Calls):
             look: the maximum number of requests to read from each table (1 or more).
         """
         *rows, last = self._rows(
-            FOUND,
+            FOUND_COLUMNS,
             "find_requests",
             p_filter=to_json(filters),
             p_after=after,

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rowlease.errors import SchemaMismatch
-from rowlease.store.routines import packaged, scripts, scripts_hash
+from rowlease.store.routines import all_files, packaged_folder, scripts_hash
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -157,7 +157,7 @@ def revisions() -> list[str]:
 
     The names are read from the folder, because importing Alembic would double the start-up time.
     """
-    files = (packaged("migrations") / "versions").glob("[!_]*.py")
+    files = (packaged_folder("migrations") / "versions").glob("[!_]*.py")
     return sorted(file.stem.partition("_")[0] for file in files)
 
 
@@ -177,7 +177,7 @@ def bring_up(
         read: a function that reads what is installed in the database; None if it has no schema.
         put_routines: a function that installs the routines of this release in the database.
     """
-    files = len(scripts(engine))
+    files = len(all_files(engine))
     before = read(connection)
     if before is not None and before.is_newer(where):
         return Migrated(before.revision, before.revision, files, changed=False, newer=True)
@@ -223,7 +223,7 @@ def _config(**attributes: Any) -> Config:
     from alembic.config import Config
 
     config = Config(attributes=attributes)
-    config.set_main_option("script_location", str(packaged("migrations")).replace("%", "%%"))
+    config.set_main_option("script_location", str(packaged_folder("migrations")).replace("%", "%%"))
     return config
 
 

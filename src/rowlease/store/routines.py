@@ -43,7 +43,7 @@ class Routine:
     body: str
 
 
-def packaged(folder: str) -> Path:
+def packaged_folder(folder: str) -> Path:
     """The folder `sql` or `migrations`, in the checkout or in the installed package."""
     package = Path(__file__).resolve().parents[1]
     # A checkout comes first: an editable install may have left an outdated copy in the package.
@@ -56,7 +56,7 @@ def packaged(folder: str) -> Path:
 @cache
 def roles_of(routine: str) -> list[str]:
     """The roles that may call a routine; the engines have the same grants."""
-    grants = (packaged("sql") / "postgresql" / "grants.sql").read_text(encoding="utf-8")
+    grants = (packaged_folder("sql") / "postgresql" / "grants.sql").read_text(encoding="utf-8")
     granted = re.findall(r"^grant execute on function (.*?)\n +to (.*?);", grants, re.M | re.S)
     return sorted(
         {
@@ -71,25 +71,25 @@ def roles_of(routine: str) -> list[str]:
 @cache
 def load_routines(engine: str) -> dict[str, Routine]:
     """All routines of an engine by name, without views and grants."""
-    root = packaged("sql") / engine
+    root = packaged_folder("sql") / engine
     apart = {root / "views", root / "testing", root}
     files = (path for path in root.rglob("*.sql") if path.parent not in apart)
     return {path.stem: read_routine(path) for path in sorted(files, key=lambda path: path.stem)}
 
 
-def scripts(engine: str) -> list[Routine]:
+def all_files(engine: str) -> list[Routine]:
     """Every file that `rowlease migrate` executes, in this order."""
-    root = packaged("sql") / engine
+    root = packaged_folder("sql") / engine
     views = map(read_routine, sorted((root / "views").glob("*.sql")))
     return [*load_routines(engine).values(), *views, read_routine(root / "grants.sql")]
 
 
 def scripts_hash(engine: str) -> str:
-    """A hash of all `scripts` and of the comments on tables (SHA-256, hexadecimal)."""
+    """A hash of `all_files` and of the comments on tables (SHA-256, hexadecimal)."""
     digest = hashlib.sha256()
-    for file in sorted((packaged("migrations") / "versions").glob("*.sql")):
+    for file in sorted((packaged_folder("migrations") / "versions").glob("*.sql")):
         digest.update(file.read_bytes())
-    for script in scripts(engine):
+    for script in all_files(engine):
         digest.update(f"{script.name}\0{script.body}\0".encode())
     return digest.hexdigest()
 

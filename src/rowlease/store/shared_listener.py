@@ -11,13 +11,13 @@ from typing import Protocol
 
 #: Seconds after the start of a session at which all callers are woken. An event may have happened
 #: before the session listened, or a transaction that saw no listener may have committed later.
-LOOKS = (0.0, 0.02, 0.2)
+WAKE_ALL_AFTER = (0.0, 0.02, 0.2)
 #: Seconds between two checks whether any caller is still waiting.
-TICK = 0.1
+CHECK_INTERVAL = 0.1
 #: Seconds for which the session stays open when no caller waits, because often another follows.
-LINGER = 1.0
+UNUSED_TIME = 1.0
 #: Seconds until a session that failed or could not be opened is opened again.
-REOPEN = 1.0
+REOPEN_AFTER = 1.0
 
 
 class Session(Protocol):
@@ -88,7 +88,7 @@ class SharedListener:
         self._closed.set()
         thread = self._thread
         if thread is not None:
-            thread.join(10 * TICK)  # a thread that is connecting may take longer
+            thread.join(10 * CHECK_INTERVAL)  # a thread that is connecting may take longer
 
     def _run(self) -> None:
         while self._is_needed():
@@ -97,7 +97,7 @@ class SharedListener:
                     self._serve(session)
             except Exception:
                 # Callers poll meanwhile.
-                self._closed.wait(REOPEN)
+                self._closed.wait(REOPEN_AFTER)
             finally:
                 self.is_listening = False
                 self._wake(list(self._waiting))
@@ -111,18 +111,18 @@ class SharedListener:
 
     def _serve(self, session: Session) -> None:
         self.is_listening = True
-        looks = [monotonic() + seconds for seconds in LOOKS]
+        looks = [monotonic() + seconds for seconds in WAKE_ALL_AFTER]
         needed_at = monotonic()
         while not self._closed.is_set():
             if looks and looks[0] <= monotonic():
                 looks.pop(0)
                 self._wake(list(self._waiting))
-            seconds = min(TICK, max(0.0, looks[0] - monotonic())) if looks else TICK
-            for message in session.heard(seconds):
+            pause = looks[0] - monotonic() if looks else CHECK_INTERVAL
+            for message in session.heard(min(CHECK_INTERVAL, max(0.0, pause))):
                 self._wake([message, *message.split()])
             if self._waiting:
                 needed_at = monotonic()
-            elif monotonic() - needed_at > LINGER:
+            elif monotonic() - needed_at > UNUSED_TIME:
                 return
 
     def _wake(self, keys: Iterable[str]) -> None:

@@ -37,7 +37,7 @@ begin
   more := false;
   held_back := false;
   floor := p_floor;
-  v_settings := rowlease_internal.settings_of(p_queue_name);
+  v_settings := rowlease_internal.check_queue(p_queue_name);
   policy := v_settings.policy;
   if v_settings.paused then
     return;

@@ -22,7 +22,7 @@ declare
   v_waiting  bigint;
   v_ahead    bigint;
 begin
-  v_settings := rowlease_internal.settings_of(p_queue_name);
+  v_settings := rowlease_internal.check_queue(p_queue_name);
   if v_settings.capacity is null then
     return v_settings;
   end if;

@@ -1,15 +1,17 @@
 -- take_batches: take part in a batch, and wait for another one.
 -- params:   p_batch_id text, p_after text, p_now timestamptz, p_kinds text[],
---           p_delays_ms bigint[], p_due_times timestamptz[]
+--           p_delays_ms bigint[], p_due_times timestamptz[], p_headers text[]
 -- returns:  timestamptz[] -- the due times of the requests
--- errors:   RL017 a wrong id, a due time beside p_after, a batch that is finished or does not exist
+-- errors:   RL016 headers too long, RL017 a wrong id, a due time beside p_after, a batch that is
+--           finished or does not exist
 -- locks:    rows of batch, for key share; held to the caller's commit
 -- why:      a request that waits for a batch is due at the end of the calendar, until finish_batches
 --           changes that. The lock keeps finish_batches away until the requests are committed, but
---           not fold_batches, which counts.
+--           not fold_batches, which counts. Headers that leave no room for the batch's own would make
+--           a copy of the request impossible (requeue).
 create or replace function rowlease_internal.take_batches(
   p_batch_id text, p_after text, p_now timestamptz, p_kinds text[], p_delays_ms bigint[],
-  p_due_times timestamptz[]
+  p_due_times timestamptz[], p_headers text[]
 ) returns timestamptz[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -38,6 +40,9 @@ begin
         or cardinality(array_remove(p_due_times, null)) > 0 then
     raise exception using errcode = 'RL017',
       message = 'requests that wait for a batch have no due time of their own; leave delay and due_time out';
+  elsif exists (select from unnest(p_headers) as h where octet_length(h) > 7168) then
+    raise exception using errcode = 'RL016',
+      message = 'headers of a request that waits for a batch have at most 7168 bytes, because the batch adds its counts';
   end if;
   select b.finished_time into v_finished from rowlease.batch b where b.batch_id = p_after for key share;
   if not found then

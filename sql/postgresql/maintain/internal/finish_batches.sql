@@ -6,8 +6,7 @@
 -- why:      a step of maintain. One transaction makes the requests due and finishes the batch, so
 --           they are due once. After the lock, a new statement looks for counts that are not folded
 --           yet: an enqueue that held the row before may just have committed. A waiting request that
---           another transaction has locked puts the end of its batch off. The counts go into the
---           headers, so that a task needs no rights to read them.
+--           another transaction has locked puts the end of its batch off.
 create or replace function rowlease_internal.finish_batches(p_now timestamptz, p_limit integer)
 returns bigint
 language plpgsql
@@ -33,10 +32,9 @@ begin
        limit p_limit for no key update of q skip locked)
     update rowlease.queue q
        set due_time = p_now,
-           headers = (coalesce(q.headers, '{}')::jsonb || jsonb_build_object(
-             'batch_id', b.batch_id, 'batch_complete', b.num_complete::text,
-             'batch_failed', b.num_failed::text,
-             'batch_cancelled', (b.num_requests - b.num_complete - b.num_failed)::text))::json
+           headers = rowlease_internal.batch_headers(
+             q.headers, b.batch_id, b.num_complete, b.num_failed,
+             b.num_requests - b.num_complete - b.num_failed)
       from due d join rowlease.batch b on b.batch_id = d.batch_id
      where q.request_id = any(array[d.request_id]);
     delete from rowlease.batch_wait w

@@ -4,7 +4,8 @@
 -- errors:   none
 -- locks:    rows of batch, exclusive, skipping locked ones
 -- why:      a step of maintain. A batch is kept as long as the history of the queue that keeps it
---           longest, counted from its end.
+--           longest, counted from its end; and as long as it has dead letters or a requeued one runs,
+--           which would change the counts of a later batch with this id.
 create or replace function rowlease_internal.sweep_batches(p_now timestamptz, p_limit integer)
 returns bigint
 language plpgsql
@@ -18,6 +19,7 @@ begin
   delete from rowlease.batch b
    where b.batch_id = any(array(select o.batch_id from rowlease.batch o
                                  where o.finished_time < p_now - make_interval(days => v_days)
+                                   and o.num_live = 0 and o.num_failed = 0
                                  order by o.finished_time limit p_limit for update skip locked));
   get diagnostics v_count = row_count;
   return v_count;

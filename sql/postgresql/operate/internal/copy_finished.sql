@@ -1,7 +1,8 @@
 -- copy_finished: enqueue the finished ones of these requests again, as new requests.
 -- params:   p_request_ids bigint[], p_operation_id bigint
 -- returns:  request_id bigint, outcome text, new_request_id bigint -- no row if it is not finished;
---           'ok' | 'duplicate' | 'not_found' (its payload was not kept)
+--           'ok' | 'duplicate' | 'not_found' (its payload was not kept, or its queue was
+--           deleted)
 -- errors:   as enqueue_many
 -- locks:    as enqueue_many, queue by queue in the order of names; rows of requeued are only added
 -- why:      a new request has a place, a capacity and a dedup key like any other, so enqueue_many
@@ -18,7 +19,9 @@ declare
 begin
   return query
     select h.request_id, 'not_found', null::bigint from rowlease.queue_history h
-     where h.request_id = any(p_request_ids) and h.payload is null;
+     where h.request_id = any(p_request_ids)
+       and (h.payload is null or not exists (
+              select from rowlease.queue_settings s where s.queue_name = h.queue_name));
   for v_batch in
     select h.queue_name, array_agg(h.request_id order by h.request_id) as ids,
            array_agg(h.kind::text order by h.request_id) as kinds,
@@ -30,6 +33,7 @@ begin
            array_agg(h.headers::text order by h.request_id) as headers,
            array_agg(h.retry_base_ms order by h.request_id) as retry_bases
       from rowlease.queue_history h
+      join rowlease.queue_settings s on s.queue_name = h.queue_name
      where h.request_id = any(p_request_ids) and h.payload is not null
      group by h.queue_name order by h.queue_name
   loop

@@ -5,7 +5,7 @@
 -- locks:    none
 -- why:      it adds up counters. It reads the index of due requests only of a queue that has scheduled
 --           requests, and the index of leases only of a queue that has leases, and at most 1,000
---           entries of each.
+--           entries of each. Of a queue with a rate, only requests that may start now count.
 create or replace function rowlease_internal.demand_by_queue(p_queue_name text)
 returns table (queue_name text, demand bigint, overdue bigint)
 language plpgsql stable
@@ -26,7 +26,8 @@ begin
   select s.queue_name::text,
          least(s.max_in_flight, coalesce(c.processing, 0)
                + case when s.paused then 0
-                      else coalesce(c.pending, 0) + due.number + firing.number end)::bigint,
+                      else least(coalesce(c.pending, 0) + due.number, allowed.room) + firing.number
+                  end)::bigint,
          expired.number
     from rowlease.queue_settings s
     left join counts c on c.queue_name = s.queue_name
@@ -44,6 +45,10 @@ begin
      select count(*) as number from rowlease.schedule h
       where h.queue_name = s.queue_name and not h.paused
         and coalesce(h.next_time, v_now) <= v_now) firing
+   cross join lateral (
+     select case when s.rate is not null then (
+       select r.room from rowlease_internal.room_in_rate(s.queue_name, '', s.rate, v_now) r) end as room
+   ) allowed
    where p_queue_name is null or s.queue_name = p_queue_name
    order by s.queue_name;
 end $$;

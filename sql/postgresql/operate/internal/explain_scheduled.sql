@@ -25,7 +25,7 @@ begin
                            b.batch_id, b.num_live, b.num_requests)
       into reason, message
       from rowlease.batch_wait w join rowlease.batches b on b.batch_id = w.batch_id
-     where w.request_id = v_request.request_id;
+     where w.request_id = v_request.request_id and v_request.due_time = '9999-12-31 00:00+00';
   end if;
   if reason is null then
     select 'snoozed', format('its task snoozed it at %s%s; %s', a.ended_time, ': ' || nullif(a.error, ''),

@@ -32,7 +32,7 @@ begin
       'there is no verb "%s"; the verbs are cancel, requeue, reprioritise, reschedule, break, purge', p_verb);
   elsif v_filter - 'status' = '{}' then
     raise exception using errcode = 'RL001', message =
-      'the filter selects every request; name a queue, ids, or another term, such as min_priority';
+      'the filter selects every request, or all of a status; add a queue, ids, or another term, such as an age';
   elsif v_filter ? 'status' and not v_filter -> 'status' <@ to_jsonb(v_takes) then
     raise exception using errcode = 'RL001', message = format(
       '%s takes requests that are %s', p_verb, array_to_string(v_takes, ', '));

@@ -6,7 +6,9 @@
 -- locks:    none
 -- why:      few filters have an index, so a call reads at most p_look requests of each table (of each
 --           queue, for dead letters), and the next call goes on below them. Statuses choose the
---           tables; ids, dead letters alone, or a few running requests, are found by their own index.
+--           tables; ids, dead letters alone, or running requests alone, are found by their own index.
+--           That of leases is not in the order of ids, so all leases of the queue are read, up to ten
+--           times p_look; with more, the newest p_look requests are.
 --           The order by queue_name, the row comparisons and `offset 0` keep the planner from the
 --           primary key there, by which it would read the whole queue. In the lane, ids are counted.
 create or replace function rowlease_internal.find_ids(
@@ -37,7 +39,8 @@ begin
     max_age_ms bigint, since timestamptz, until timestamptz);
   v_dead := not v_named and coalesce(v_f.status <@ '{Failed}', false);
   v_runs := not v_named and coalesce(v_f.status <@ '{Processing}', false)
-            and (select coalesce(sum(d.processing), 0) from rowlease.queue_depth d) <= p_look;
+            and (select coalesce(sum(d.processing), 0) from rowlease.queue_depth d
+                  where d.queue_name = coalesce(v_f.queue, d.queue_name)) <= 10 * p_look;
   v_live := not v_named and not v_dead and not v_runs
             and coalesce(v_f.status && '{Scheduled,Pending,Processing,Failed}', true);
   v_past := not v_named and coalesce(v_f.status && '{Complete,Cancelled}', true);

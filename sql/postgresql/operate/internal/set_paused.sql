@@ -10,7 +10,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform rowlease_internal.settings_of(p_queue_name);
+  perform rowlease_internal.check_queue(p_queue_name);
   update rowlease.queue_settings s set paused = p_paused where s.queue_name = p_queue_name;
   perform rowlease_internal.note_operation(
     case when p_paused then 'pause' else 'resume' end, jsonb_build_object('queue', p_queue_name), null,

@@ -12,7 +12,10 @@ set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
 as $$
   select u.id,
          case when p_verb = 'cancel' and r.status = 'Processing' then 'cancel_requested'
-              when p_verb = 'requeue' and r.payload is null then 'not_found'
+              when p_verb = 'requeue'
+                   and (r.payload is null or not exists (
+                          select from rowlease.queue_settings s where s.queue_name = r.queue_name))
+              then 'not_found'
               when p_verb = 'requeue' and r.dedup_key is not null
                    and (exists (select from rowlease.queue q
                                  where q.queue_name = r.queue_name and q.dedup_key = r.dedup_key

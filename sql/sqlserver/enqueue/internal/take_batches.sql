@@ -1,14 +1,17 @@
 -- take_batches: take part in a batch, and wait for another one.
 -- params:   p_batch_id nvarchar(400), p_after nvarchar(400), p_now datetime2(6),
---           p_delays_ms nvarchar(max), p_due_times nvarchar(max), p_waits bit output
+--           p_delays_ms nvarchar(max), p_due_times nvarchar(max), p_headers nvarchar(max),
+--           p_waits bit output
 -- returns:  p_waits -- whether the requests have to wait
--- errors:   RL017 a wrong id, a due time beside p_after, a batch that is finished or does not exist
+-- errors:   RL016 headers too long, RL017 a wrong id, a due time beside p_after, a batch that is
+--           finished or does not exist
 -- locks:    the locks of the batches until the caller's commit, as take_batch
 -- why:      a request that waits for a batch is due at the end of the calendar, until finish_batches
---           changes that.
+--           changes that. Headers that leave no room for the batch's own would make a copy of the
+--           request impossible (requeue).
 create or alter procedure rowlease_internal.take_batches
   @p_batch_id nvarchar(400), @p_after nvarchar(400), @p_now datetime2(6),
-  @p_delays_ms nvarchar(max), @p_due_times nvarchar(max), @p_waits bit output
+  @p_delays_ms nvarchar(max), @p_due_times nvarchar(max), @p_headers nvarchar(max), @p_waits bit output
 as
 set nocount on;
 set xact_abort on;
@@ -25,6 +28,9 @@ if @p_after is null
 if exists (select 1 from openjson(@p_delays_ms) as d where d.value is not null)
    or exists (select 1 from openjson(@p_due_times) as d where d.value is not null)
   throw 51017, N'requests that wait for a batch have no due time of their own; leave delay and due_time out', 1;
+if exists (select 1 from openjson(@p_headers) as h
+            where datalength(cast(h.value collate Latin1_General_100_BIN2_UTF8 as varchar(max))) > 7168)
+  throw 51016, N'headers of a request that waits for a batch have at most 7168 bytes, because the batch adds its counts', 1;
 exec rowlease_internal.take_lock @lock, 'Shared';
 select @finished = b.FinishedTime, @found = 1
   from rowlease.Batch as b with (forceseek (batch_pkey (BatchId))) where b.BatchId = @p_after;

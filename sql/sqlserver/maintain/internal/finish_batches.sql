@@ -7,8 +7,7 @@
 -- why:      a step of maintain. One transaction makes the requests due and finishes the batch, so
 --           they are due once. The lock of a batch is free when no enqueue adds to it, and with the
 --           counts' lock nobody folds; then a batch without counts that are not folded has ended. A
---           waiting request that another transaction has locked puts the end of its batch off. The
---           counts go into the headers, so that a task needs no rights to read them.
+--           waiting request that another transaction has locked puts the end of its batch off.
 create or alter procedure rowlease_internal.finish_batches
   @p_now datetime2(6), @p_limit int, @p_finished bigint output
 as
@@ -57,10 +56,8 @@ begin
 end;
 update q
    set DueTime = @p_now,
-       Headers = json_modify(json_modify(json_modify(json_modify(coalesce(q.Headers, N'{}'),
-         '$.batch_id', b.BatchId), '$.batch_complete', cast(b.NumComplete as nvarchar(20))),
-         '$.batch_failed', cast(b.NumFailed as nvarchar(20))),
-         '$.batch_cancelled', cast(b.NumRequests - b.NumComplete - b.NumFailed as nvarchar(20)))
+       Headers = rowlease_internal.batch_headers(
+         q.Headers, b.BatchId, b.NumComplete, b.NumFailed, b.NumRequests - b.NumComplete - b.NumFailed)
   from @due as d
  inner join rowlease.BatchWait as w with (index (batch_wait_pkey), forceseek)
          on w.RequestId = d.RequestId

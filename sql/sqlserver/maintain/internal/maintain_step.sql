@@ -53,7 +53,7 @@ else if @p_step = 11
 else if @p_step = 14
   delete top (@p_limit) b
     from rowlease.Batch as b with (index (batch_finished), forceseek, rowlock, readpast)
-   where b.FinishedTime < dateadd(day, -@days, @p_now)
+   where b.FinishedTime < dateadd(day, -@days, @p_now) and b.NumLive = 0 and b.NumFailed = 0
   option (maxdop 1);
 set @p_rows = @@rowcount;
 if @p_step = 0

@@ -21,7 +21,7 @@ begin
   throw 51001, @says, 1;
 end;
 if not exists (select 1 from openjson(@p_filter) as j where j.[key] <> 'status' and j.type <> 0)
-  throw 51001, N'the filter selects every request; name a queue, ids, or another term, such as min_priority', 1;
+  throw 51001, N'the filter selects every request, or all of a status; add a queue, ids, or another term, such as an age', 1;
 if exists (select 1 from openjson(@p_filter, '$.status') as s
             where charindex(concat(N'"', s.value, N'"'), @takes) = 0)
 begin

@@ -1,7 +1,8 @@
 -- copy_finished: enqueue the finished ones of the found requests again, as new requests.
 -- params:   p_operation_id bigint, p_now datetime2(6)
 -- returns:  rows in the caller's table #touched, for the finished requests in the caller's table #found:
---           'ok' | 'duplicate' | 'not_found' (its payload was not kept)
+--           'ok' | 'duplicate' | 'not_found' (its payload was not kept, or its queue was
+--           deleted)
 -- errors:   as enqueue_many
 -- locks:    as enqueue_many, queue by queue in the order of names; rows of requeued are only added
 -- why:      a new request has a place, a capacity and a dedup key like any other, so it is admitted and
@@ -17,11 +18,14 @@ declare @old table (Place int not null primary key, RequestId bigint not null);
 create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
 insert into #touched (RequestId, Outcome)
 select h.RequestId, 'not_found' from #found as f
-  join rowlease.QueueHistory as h on h.RequestId = f.RequestId where h.Payload is null;
+  join rowlease.QueueHistory as h on h.RequestId = f.RequestId
+ where h.Payload is null
+    or not exists (select 1 from rowlease.QueueSettings as s where s.QueueName = h.QueueName);
 while @queue is not null
 begin
   set @queue = (select min(h.QueueName) from #found as f
                   join rowlease.QueueHistory as h on h.RequestId = f.RequestId
+                  join rowlease.QueueSettings as s on s.QueueName = h.QueueName
                  where h.Payload is not null and h.QueueName > @queue);
   if @queue is null
     break;

@@ -5,7 +5,8 @@
 -- locks:    the counts' lock, shared, while they are read
 -- why:      it adds up counters. It reads the index of due requests only of a queue that has scheduled
 --           requests, and the index of leases only of a queue that has leases, and at most 1,000
---           entries of each. Uncommitted counts are skipped; see sum_depth.
+--           entries of each. Of a queue with a rate, only requests that may start now count.
+--           Uncommitted counts are skipped; see sum_depth.
 create or alter procedure rowlease_internal.demand_by_queue @p_queue_name nvarchar(400)
 as
 set nocount on;
@@ -30,6 +31,8 @@ select f.QueueName,
     select s.QueueName, s.MaxInFlight,
            coalesce(c.Processing, 0)
            + case when s.Paused = 1 then 0
+                  when allowed.room < coalesce(c.Pending, 0) + due.Number
+                  then allowed.room + firing.Number
                   else coalesce(c.Pending, 0) + due.Number + firing.Number end as Wanted,
            expired.Number as Overdue
       from rowlease.QueueSettings as s
@@ -48,4 +51,7 @@ select f.QueueName,
        select count(*) as Number from rowlease.Schedule as h
         where h.QueueName = s.QueueName and h.Paused = 0
           and coalesce(h.NextTime, @now) <= @now) as firing
+     outer apply (
+       select r.room from rowlease_internal.room_in_rate(s.QueueName, N'', s.Rate, @now) as r
+        where s.Rate is not null) as allowed
      where @p_queue_name is null or s.QueueName = @p_queue_name) as f;

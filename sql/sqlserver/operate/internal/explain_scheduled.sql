@@ -29,7 +29,7 @@ begin
          @p_message = concat(N'it waits for the batch "', b.BatchId, N'", of which ', b.NumLive, N' of ',
                              b.NumRequests, N' requests are not finished')
     from rowlease.BatchWait as w join rowlease.Batches as b on b.BatchId = w.BatchId
-   where w.RequestId = @p_request_id;
+   where w.RequestId = @p_request_id and @due = '9999-12-31';
   select @p_reason = 'snoozed',
          @p_message = concat(N'its task snoozed it at ', rowlease_internal.time_text(a.EndedTime),
                              N': ' + nullif(a.Error, N''), N'; ', @text)

@@ -6,8 +6,10 @@
 -- errors:   none
 -- locks:    none
 -- why:      few filters have an index, so a call reads at most p_look requests of each table, and the
---           next call goes on below them. Statuses choose the tables; ids, dead letters alone, or a few
---           running requests, are found by their own index.
+--           next call goes on below them. Statuses choose the tables; ids, dead letters alone, or
+--           running requests alone, are found by their own index. That of leases is not in the order
+--           of ids, so all leases of the queue are read, up to ten times p_look; with more, the newest
+--           p_look requests are.
 create or alter procedure rowlease_internal.find_ids
   @p_filter nvarchar(max), @p_now datetime2(6), @p_after bigint, @p_limit int, @p_look int,
   @p_next bigint output
@@ -46,7 +48,8 @@ begin
   set @dead = case when exists (select 1 from @statuses as s where s.Status <> 'Failed') then 0 else 1 end;
   set @runs = case when exists (select 1 from @statuses as s where s.Status <> 'Processing') then 0
                    when (select coalesce(sum(d.Processing), 0)
-                           from rowlease.QueueDepth as d with (readpast, readcommittedlock)) <= @p_look
+                           from rowlease.QueueDepth as d with (readpast, readcommittedlock)
+                          where d.QueueName = coalesce(@queue, d.QueueName)) <= 10 * @p_look
                    then 1 else 0 end;
   set @past = case when exists (select 1 from @statuses as s
                                  where s.Status in ('Complete', 'Cancelled')) then 1 else 0 end;
@@ -75,7 +78,8 @@ select top (@p_limit) r.RequestId
                q.LastError, q.LoadId, q.LockedBy, q.Priority
           from rowlease.Queue as q
          where q.RequestId < @below
-           and (@live = 1 and q.RequestId >= @from or @runs = 1 and q.Status = 'Processing'
+           and (@live = 1 and q.RequestId >= @from
+                or @runs = 1 and q.Status = 'Processing' and (@queue is null or q.QueueName = @queue)
                 or @dead = 1 and q.Status = 'Failed' and q.RequestId >= @from)
          union all
         select h.RequestId, h.QueueName, h.Kind, h.Status, h.RequestedTime, h.DedupKey, h.GroupKey,

@@ -11,7 +11,10 @@ set xact_abort on;
 insert into #touched (RequestId, Outcome)
 select f.RequestId,
        case when @p_verb = N'cancel' and r.Status = 'Processing' then 'cancel_requested'
-            when @p_verb = N'requeue' and r.Payload is null then 'not_found'
+            when @p_verb = N'requeue'
+                 and (r.Payload is null or not exists (
+                        select 1 from rowlease.QueueSettings as s where s.QueueName = r.QueueName))
+            then 'not_found'
             when @p_verb = N'requeue' and r.DedupKey is not null
                  and (exists (select 1 from rowlease.Queue as q
                                where q.QueueName = r.QueueName and q.DedupKey = r.DedupKey

@@ -82,7 +82,7 @@ PINNED = {
     "transform_null_equals": "off",
     "xmlbinary": "base64",
 }
-#: The name of the setting for `deadlines.GONE`.
+#: The name of the setting for `deadlines.CLIENT_CHECK_MILLISECONDS`.
 CHECK_CLIENT = "client_connection_check_interval"
 #: Settings without which requests would be misread. A proxy that pools transactions forwards only
 #: the encoding, so behind such a proxy the database itself must have these settings.
@@ -151,7 +151,7 @@ class Connector:
         self._settings = {
             **PINNED,
             "statement_timeout": f"{deadlines.at_server(timeout) / timedelta(seconds=1)}s",
-            CHECK_CLIENT: str(deadlines.GONE),
+            CHECK_CLIENT: str(deadlines.CLIENT_CHECK_MILLISECONDS),
         }
         self._patience = timeout.total_seconds()
         self._is_known = False

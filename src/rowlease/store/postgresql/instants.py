@@ -11,9 +11,9 @@ from psycopg.types.datetime import TimestamptzBinaryLoader
 
 #: The value for all earlier times. It is a day after the earliest `datetime`, so that it exists in
 #: every time zone.
-FIRST = datetime(1, 1, 2, tzinfo=UTC)
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 #: The value for all later times, a day before the latest `datetime`.
-LAST = datetime(9999, 12, 30, tzinfo=UTC)
+LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def all_rows(cursor: psycopg.Cursor[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -38,7 +38,7 @@ class Bounding(TimestamptzBinaryLoader):
             return super().load(data)
         except psycopg.DataError:
             microseconds = int.from_bytes(bytes(data), "big", signed=True)
-            return FIRST if microseconds < 0 else LAST
+            return EARLIEST if microseconds < 0 else LATEST
 
 
 class Bounded:

@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from rowlease.store.calls import milliseconds
-from rowlease.store.comments import comments
+from rowlease.store.calls import to_milliseconds
+from rowlease.store.comments import read_comments
 from rowlease.store.deadlines import MIGRATE
 from rowlease.store.deadlines import MIGRATION_LOCK as LOCK_TIMEOUT
-from rowlease.store.differences import Difference, differences, shipped
+from rowlease.store.differences import Difference, differences, read_catalogue
 from rowlease.store.dsn import redact
 from rowlease.store.postgresql import catalogue
 from rowlease.store.postgresql.connection import Connector
@@ -32,7 +32,7 @@ from rowlease.store.revisions import (
     own_version,
     upgrade_sql,
 )
-from rowlease.store.routines import scripts, scripts_hash
+from rowlease.store.routines import all_files, scripts_hash
 
 ENGINE = "postgresql"
 #: The advisory lock that lets only one migration run at a time.
@@ -44,7 +44,7 @@ def migrate(dsn: str) -> Migrated:
     """See `rowlease.store.migrate`."""
     with _transaction(dsn) as connection:
         connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
-        connection.execute(sa.text(f"set local lock_timeout = {milliseconds(LOCK_TIMEOUT)}"))
+        connection.execute(sa.text(f"set local lock_timeout = {to_milliseconds(LOCK_TIMEOUT)}"))
         return bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
 
 
@@ -60,7 +60,7 @@ def migration_sql(dsn: str) -> str:
             "begin;",
             f"select pg_advisory_xact_lock({MIGRATION_LOCK});",
             # Whoever needs a table for which the script waits would wait for the script, too.
-            f"set local lock_timeout = {milliseconds(LOCK_TIMEOUT)};",
+            f"set local lock_timeout = {to_milliseconds(LOCK_TIMEOUT)};",
             upgrade_sql("postgresql", revision),
             *_routines(connection),
             "commit;",
@@ -73,7 +73,7 @@ def schema_differences(dsn: str) -> list[Difference]:
     with _transaction(dsn) as connection:
         check_comparable(_read(connection), redact(dsn))
         driver: Any = connection.connection.driver_connection
-        return differences(ENGINE, shipped(ENGINE), catalogue.read(driver))
+        return differences(ENGINE, read_catalogue(ENGINE), catalogue.read(driver))
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def _put_routines(connection: sa.Connection) -> None:
 
 def _routines(connection: sa.Connection) -> list[str]:
     """The statements that replace the routines of the database by those of this release."""
-    files = scripts(ENGINE)
+    files = all_files(ENGINE)
     stale = connection.execute(
         sa.text(
             "select p.oid::regprocedure::text"
@@ -140,7 +140,7 @@ def _routines(connection: sa.Connection) -> list[str]:
         *(f"drop routine {routine};" for (routine,) in stale.all()),
         *(
             f"comment on {name} is '{text.replace(QUOTE, QUOTE * 2)}';"
-            for name, text in comments(ENGINE).items()
+            for name, text in read_comments(ENGINE).items()
         ),
         "delete from rowlease.schema_info;",
         "insert into rowlease.schema_info (oldest_client, release, routines_hash, applied_time)"  # noqa: S608 - our own constants

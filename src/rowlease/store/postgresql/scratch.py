@@ -14,7 +14,7 @@ from rowlease.store import deadlines
 from rowlease.store.postgresql.connection import connect
 from rowlease.store.postgresql.dsn import libpq_dsn
 from rowlease.store.postgresql.store import PostgresStore
-from rowlease.store.routines import load_routines, packaged
+from rowlease.store.routines import load_routines, packaged_folder
 from rowlease.store.store import Store
 
 #: The clock of a database can be stopped only if the database's name contains this.
@@ -59,7 +59,7 @@ def set_clock(store: Store, time: datetime | None) -> None:
         if time is None:
             text = load_routines("postgresql")["now"].body
         else:
-            file = packaged("sql") / "postgresql" / "testing" / "now.sql"
+            file = packaged_folder("sql") / "postgresql" / "testing" / "now.sql"
             text = file.read_text(encoding="utf-8").replace(
                 "{time}", time.astimezone(UTC).isoformat()
             )

@@ -13,9 +13,9 @@ from psycopg.pq import TransactionStatus
 
 from rowlease.errors import InvalidRequest, StoreConflict, StoreError
 from rowlease.store import deadlines
-from rowlease.store.calls import milliseconds
+from rowlease.store.calls import to_milliseconds
 from rowlease.store.dsn import redact
-from rowlease.store.error_messages import unanswered
+from rowlease.store.error_messages import timeout_error
 from rowlease.store.pool import NotConnected, Pool
 from rowlease.store.postgresql.connection import (
     BoundedConnection,
@@ -169,13 +169,13 @@ class PostgresStore(Store):
         try:
             if (at_server or timeout) > self._call_timeout:
                 with own.transaction():
-                    limit = milliseconds(at_server or deadlines.at_server(timeout))
+                    limit = to_milliseconds(at_server or deadlines.at_server(timeout))
                     own.execute(f"set local statement_timeout = {limit}")
                     yield own
             else:
                 yield own
         except Unanswered as error:
-            raise unanswered(seconds, self.where) from error
+            raise timeout_error(seconds, self.where) from error
         except psycopg.Error as error:
             is_sound = not is_read_only(error)
             # After an ERROR, the call was rolled back. If the session ended, the call may have been

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from rowlease.store.differences import fingerprint, shipped
-from rowlease.store.routines import scripts
+from rowlease.store.differences import fingerprint, read_catalogue
+from rowlease.store.routines import all_files
 
 SCHEMAS = """
     select s.name, case when s.principal_id <> r.principal_id then user_name(s.principal_id) end
@@ -220,9 +220,9 @@ def expected(connection: Any) -> dict[str, str]:
     collation = str(connection.execute(COLLATION).fetchval())
     found = {
         name: definition.replace("database_default", collation)
-        for name, definition in shipped("sqlserver").items()
+        for name, definition in read_catalogue("sqlserver").items()
     }
-    for script in scripts("sqlserver"):
+    for script in all_files("sqlserver"):
         made = re.search(r"^create or alter (\w+) (rowlease\w*\.\w+)", script.body, re.MULTILINE)
         if made is not None:
             kind = made[1] if made[1] in ("view", "trigger") else "routine"

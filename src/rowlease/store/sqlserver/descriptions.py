@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlease.store.comments import comments
+from rowlease.store.comments import read_comments
 
 #: The number of rows of an INSERT. SQL Server allows 1,000.
 ROWS = 500
@@ -42,7 +42,7 @@ def descriptions() -> str:
     """The batch that sets the description of every object."""
     rows = [
         "(" + ", ".join(map(_literal, (*_names(name), text))) + ")"
-        for name, text in comments("sqlserver").items()
+        for name, text in read_comments("sqlserver").items()
     ]
     inserts = (
         INSERT + ",\n".join(rows[first : first + ROWS]) + ";" for first in range(0, len(rows), ROWS)

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rowlease.errors import AccessDenied, ConfigError, StoreConflict
-from rowlease.store.calls import milliseconds
+from rowlease.store.calls import to_milliseconds
 from rowlease.store.comments import MADE
 from rowlease.store.deadlines import MIGRATE
 from rowlease.store.deadlines import MIGRATION_LOCK as LOCK_TIMEOUT
@@ -30,7 +30,7 @@ from rowlease.store.revisions import (
     own_version,
     upgrade_sql,
 )
-from rowlease.store.routines import INTERNAL, PUBLIC, Routine, scripts, scripts_hash
+from rowlease.store.routines import INTERNAL, PUBLIC, Routine, all_files, scripts_hash
 from rowlease.store.sqlserver import catalogue
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.descriptions import descriptions
@@ -108,7 +108,7 @@ def migration_sql(dsn: str) -> str:
             f"exec sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
             " @LockOwner = 'Transaction';",
             # Whoever needs a table for which the script waits would wait for the script, too.
-            f"set lock_timeout {milliseconds(LOCK_TIMEOUT)};",
+            f"set lock_timeout {to_milliseconds(LOCK_TIMEOUT)};",
             *re.split(r"(?mi)^go$", upgrade_sql("mssql", revision)),
             *_routines(connection).values(),
             "commit transaction;",
@@ -204,12 +204,12 @@ def _take_turns(connection: sa.Connection) -> None:
         raise StoreConflict(
             "another `rowlease migrate` did not end within 10 minutes; run it again"
         )
-    connection.exec_driver_sql(f"set lock_timeout {milliseconds(LOCK_TIMEOUT)}")
+    connection.exec_driver_sql(f"set lock_timeout {to_milliseconds(LOCK_TIMEOUT)}")
 
 
 def _routines(connection: sa.Connection) -> dict[str, str]:
     """The batches, by name, that replace the database's routines by those of this release."""
-    files = scripts(ENGINE)
+    files = all_files(ENGINE)
     kept = {made[2].lower() for script in files if (made := MADE.search(script.body))}
     found = connection.exec_driver_sql(
         "select s.name, rtrim(o.type), o.name from sys.objects as o"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from rowlease.errors import ConfigError, StoreError
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
-from rowlease.store.error_messages import unanswered
+from rowlease.store.error_messages import timeout_error
 from rowlease.store.pool import NotConnected, Pool, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
@@ -144,7 +144,7 @@ class SqlServerStore(Store):
         if wait([running], ends - time.monotonic()).done:
             return running.result()
         self._pool.close_idle()
-        raise unanswered(seconds, self.where)
+        raise timeout_error(seconds, self.where)
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
         """Whether a call that raised this error can be repeated without taking effect twice."""

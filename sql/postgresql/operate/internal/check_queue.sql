@@ -1,10 +1,10 @@
--- settings_of: return a queue's settings.
+-- check_queue: refuse a queue that does not exist, and return the settings of one that does.
 -- params:   p_queue_name text
 -- returns:  rowlease.queue_settings
 -- errors:   RL002 unknown queue
 -- locks:    none
 -- why:      queues are created explicitly, so a misspelt name is an error everywhere.
-create or replace function rowlease_internal.settings_of(p_queue_name text) returns rowlease.queue_settings
+create or replace function rowlease_internal.check_queue(p_queue_name text) returns rowlease.queue_settings
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
