@@ -64,7 +64,7 @@ class Middleware:
         """Return a context manager that is active during an enqueue call.
 
         An exception that it raises before the requests are sent is raised by the call, and nothing
-        is enqueued. Requests of schedules, of Spark loads and of SQL do not pass here.
+        is enqueued. It is not called for requests of schedules, of Spark loads and of SQL.
         """
         return NOTHING
 
@@ -90,14 +90,14 @@ def add_middleware(middleware: Middleware) -> None:
 
 
 def around_run(task: Task[..., Any], context: Context) -> AbstractContextManager[object]:
-    """All middleware around one run of a task."""
+    """A context manager that runs all middleware around one run of a task."""
     if not _all:
         return NOTHING
     return _within(lambda each: each.around_run(task, context))
 
 
 def around_enqueue(requests: Sequence[NewRequestHeaders]) -> AbstractContextManager[object]:
-    """All middleware around one enqueue call."""
+    """A context manager that runs all middleware around one enqueue call."""
     return _within(lambda each: each.around_enqueue(requests))
 
 

@@ -291,7 +291,7 @@ def test_a_process_that_a_task_forked_ends_when_the_task_returns_in_it(
         line.send(b"1", b"2")
         monkeypatch.setattr(os, "_exit", end)
         with pytest.raises(Ended):
-            line.serve(lambda payload: monkeypatch.setattr(os, "getpid", lambda: -1))
+            line.serve(lambda payload: monkeypatch.setattr(child_loop, "_is_forked", True))
         os.set_blocking(line.outcomes_in, False)
         with pytest.raises(BlockingIOError):
             os.read(line.outcomes_in, 1)

@@ -17,8 +17,8 @@ from rowlease.tasks.task import Registry, Task
 from rowlease.worker.claims import outcome_sender as sender_module
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcome_sender import FEW, PAUSE_AFTER_ERROR, OutcomeSender
-from rowlease.worker.claims.outcomes import Done, Outcomes
+from rowlease.worker.claims.outcome_sender import PAUSE_AFTER_ERROR, OutcomeSender
+from rowlease.worker.claims.outcomes import FEW, Done, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

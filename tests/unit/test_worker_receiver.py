@@ -38,11 +38,13 @@ from rowlease.events import (
 )
 from rowlease.model import Claim, Failure, Outcome
 from rowlease.worker import attempt
+from rowlease.worker.claims.delivered_outcomes import REMEMBERED_KINDS
+from rowlease.worker.claims.exchanger import LEFT
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import FLOOR_DROPPED
 from rowlease.worker.claims.outage import FIRST_RETRY, LAST_RETRY
-from rowlease.worker.claims.outcomes import Done, NotDone, Outcomes
+from rowlease.worker.claims.outcomes import FEW, Done, NotDone, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.time_limits import REFUSAL_TOLERATED
 from tests.unit.receiver_world import UNKNOWN_KIND, World, found, request, world
@@ -93,6 +95,29 @@ def test_the_next_claim_goes_out_while_the_other_half_runs(world: World) -> None
     world.finish(world.taken[50])
     world.idle = 0
     assert world.pause() <= 0
+
+
+def test_a_claim_leaves_many_outcomes_to_the_sender_for_a_moment(world: World) -> None:
+    calling = []
+    world.receiver.begins_call = lambda: calling.append(world.receiver.is_calling)
+    world.capacity = world.idle = 300
+    world.claims = [found(*range(FEW + 1)), found(200), found(201)]
+    world.exchange_now()
+    world.finish(*world.taken)
+    assert not world.exchange_now()["completed"]
+    assert calling == [True, True]
+    world.time += LEFT
+    assert len(world.exchange_now()["completed"]) == FEW + 1
+    assert world.exchanger.undelivered == 0
+
+
+def test_a_claim_takes_many_outcomes_along_after_the_queue_was_empty(world: World) -> None:
+    world.capacity = world.idle = 300
+    world.claims = [found(*range(FEW + 1), more=False)]
+    world.exchange_now()
+    world.exchange_now()
+    world.finish(*world.taken)
+    assert len(world.exchange_now()["completed"]) == FEW + 1
 
 
 def test_outcomes_are_sent_at_once_after_the_queue_was_empty(world: World) -> None:
@@ -615,6 +640,18 @@ def test_requests_of_an_unknown_kind_are_declined_and_the_kind_is_reported_once(
         KindUnknown("default", "nobody", dead=False),
         KindUnknown("default", "nobody", dead=True),
     ]
+
+
+def test_made_up_kinds_do_not_fill_the_memory(world: World) -> None:
+    def is_reported(number: int) -> bool:
+        before = len(world.emitted)
+        lease = Lease(request(1, kind=f"made up {number}"), -1, None, 0.0)
+        world.exchanger._delivered.declined([lease], [Outcome.OK], [False])
+        return len(world.emitted) > before
+
+    assert all(is_reported(number) for number in range(REMEMBERED_KINDS + 1))
+    assert not is_reported(REMEMBERED_KINDS)
+    assert is_reported(0)
 
 
 def test_a_decline_that_fails_in_an_outage_is_sent_again(world: World) -> None:

@@ -39,7 +39,9 @@ def test_a_process_is_stuck_after_several_missed_reports() -> None:
 
 
 def test_a_call_is_reported_before_its_deadline_and_stuck_only_after() -> None:
-    longest = deadlines.of("maintain", deadlines.CALL)  # no other call of a worker takes longer
+    longest = deadlines.deadline_of(
+        "maintain", deadlines.CALL
+    )  # no other call of a worker takes longer
     assert LONGEST_BEAT_PAUSE < time_limits.CALL_SILENT
     assert (
         timedelta(seconds=time_limits.CALL_SILENT)

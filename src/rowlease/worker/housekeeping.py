@@ -28,10 +28,10 @@ SHORTEST_PAUSE = 0.02
 
 
 class Housekeeping:
-    """Calls `worker_heartbeat` and `maintain` at jittered intervals, at the end `remove_worker`.
+    """Calls `worker_heartbeat` and `maintain`, and `remove_worker` at the end.
 
-    `run` and `run_heartbeats` have a thread each: a `maintain` that takes long must not delay
-    heartbeats, which decide about consumer priorities, and the firing of schedules.
+    `run` and `run_heartbeats` have a thread each, so that a long call of `maintain` delays neither
+    heartbeats nor schedules. A random part of each interval keeps workers from calling together.
 
     Args:
         busy: a function that returns the number of slots that run tasks.
@@ -64,7 +64,7 @@ class Housekeeping:
         self._kinds = kinds
         self._schedules = schedules
         self._stopped = threading.Event()
-        #: When the database last answered.
+        #: When a call of either thread was last answered.
         self.answered_at = now()
 
     def run(self) -> None:
@@ -88,24 +88,24 @@ class Housekeeping:
         with suppress(RowleaseError):
             self._store.remove_worker(self._worker_id)
 
-    def _repeat(self, *chores: Callable[[], float]) -> None:
+    def _repeat(self, *calls: Callable[[], float]) -> None:
         """Make the calls until stopped. Each returns the seconds until its next call."""
-        policies = [CallRetryPolicy() for _ in chores]
-        due = [0.0] * len(chores)
+        policies = [CallRetryPolicy() for _ in calls]
+        due = [0.0] * len(calls)
         pause = 0.0
         while not self._stopped.wait(pause):
-            for place, chore in enumerate(chores):
-                if now() < due[place]:
+            for number, call in enumerate(calls):
+                if now() < due[number]:
                     continue
-                due[place] = now() + MAINTAIN * random.uniform(0.8, 1.2)  # if the chore fails
+                due[number] = now() + MAINTAIN * random.uniform(0.8, 1.2)  # if the call fails
                 try:
-                    due[place] = now() + chore()
+                    due[number] = now() + call()
                     self.answered_at = now()
-                    policies[place].answered()
+                    policies[number].answered()
                 except (StoreError, InvalidRequest) as error:
                     if is_caused_by_data(error):
                         self._report(str(error))
-                    elif not policies[place].tolerates(error):
+                    elif not policies[number].tolerates(error):
                         raise
             pause = max(SHORTEST_PAUSE, min(due) - now())
 

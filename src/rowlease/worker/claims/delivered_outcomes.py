@@ -13,6 +13,9 @@ from rowlease.worker.summary import Counts
 
 #: `repeat` means that the database got the outcome in an earlier call whose answer was lost.
 ACCEPTED = (Outcome.OK, Outcome.REPEAT)
+#: How many unknown kinds are remembered, so that each is emitted once. Producers may make up any
+#: number of names.
+REMEMBERED_KINDS = 1000
 
 
 class DeliveredOutcomes:
@@ -25,7 +28,7 @@ class DeliveredOutcomes:
         self._counts = counts
         self._events = events
         self._lock = threading.Lock()
-        self._emitted: set[KindUnknown] = set()
+        self._emitted: dict[KindUnknown, None] = {}  # a set that knows its oldest element
 
     def done(self, done: Sequence[Done], answers: Sequence[Outcome]) -> None:
         with self._lock:
@@ -79,7 +82,9 @@ class DeliveredOutcomes:
             for lease, is_dead in zip(declined, dead, strict=True):
                 event = KindUnknown(lease.request.queue_name, lease.request.kind, is_dead)
                 if event not in self._emitted:
-                    self._emitted.add(event)
+                    self._emitted[event] = None
+                    if len(self._emitted) > REMEMBERED_KINDS:
+                        del self._emitted[next(iter(self._emitted))]
                     self._events.emit(event)
 
     def _count_accepted(self, leases: Sequence[Lease], answers: Sequence[Outcome]) -> int:

@@ -19,13 +19,15 @@ from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.lost_claims import LostClaims
-from rowlease.worker.claims.outcomes import NotDone, Outcomes, SnoozedRequest
+from rowlease.worker.claims.outcomes import FEW, NotDone, Outcomes, SnoozedRequest
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.summary import Counts
 from rowlease.worker.time_limits import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
 #: The maximum number of requests in one claim.
 MAX_LIMIT = 10_000
+#: Seconds for which claims leave more than FEW outcomes to the outcome sender.
+LEFT = 0.1
 
 
 class Exchanger:
@@ -102,8 +104,10 @@ class Exchanger:
         """Have the next claim made without a floor."""
         self._floor = None
 
-    def exchange(self, limit: int, slots: int) -> tuple[list[Lease], Claim | None]:
-        """Deliver every waiting outcome and claim up to `limit` requests.
+    def exchange(
+        self, limit: int, slots: int, *, leaves_many: bool = False
+    ) -> tuple[list[Lease], Claim | None]:
+        """Deliver the waiting outcomes and claim up to `limit` requests.
 
         If the call fails, the next call sends every outcome that may not have arrived. The database
         answers `repeat` for an outcome that it already has.
@@ -111,6 +115,7 @@ class Exchanger:
         Args:
             limit: the maximum number of requests to claim; 0 means no claim.
             slots: how many of the claimed requests can start immediately; others are prefetched.
+            leaves_many: whether more than FEW outcomes are left to the sender, for LEFT seconds.
 
         Returns:
             The leases, and the claim that they belong to (None if the limit is 0).
@@ -121,7 +126,9 @@ class Exchanger:
         limit = max(0, min(limit, MAX_LIMIT))
         asked_at = now()
         with self._lock:
-            sending, self._waiting, self.waiting_since = self._waiting, Outcomes(), None
+            sending, since = Outcomes(), self.waiting_since or 0.0
+            if not (leaves_many and len(self._waiting) > FEW and now() < since + LEFT):
+                sending, self._waiting, self.waiting_since = self._waiting, sending, None
             self._sending[sending] = sending.copy()
         try:
             claim = self._send(sending, limit, slots)
@@ -132,9 +139,9 @@ class Exchanger:
         finally:
             with self._lock:
                 del self._sending[sending]
-                sending.extend(self._waiting)
-                self._waiting = sending
-                self.waiting_since = now() if sending else None
+                if sending:
+                    sending.extend(self._waiting)
+                    self._waiting, self.waiting_since = sending, now()
         if claim is None:
             return [], None
         self.claimed_without_floor = self._floor is None

@@ -11,11 +11,9 @@ import threading
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.worker.claims.exchanger import Exchanger
+from rowlease.worker.claims.outcomes import FEW
 from rowlease.worker.claims.receiver import Receiver
 
-#: The maximum number of outcomes that are left to the next claim: for so few, a transaction of
-#: their own costs more.
-FEW = 100
 #: Seconds after an error during which only the receiver makes calls. The receiver handles errors,
 #: and it may have the only connection.
 PAUSE_AFTER_ERROR = 1.0
@@ -30,6 +28,7 @@ class OutcomeSender:
         self._wake = threading.Event()
         self._paused_until = 0.0
         self._closed = False
+        receiver.begins_call = self.notice
 
     def notice(self) -> None:
         """Wake the sender if it has outcomes to deliver. Safe from any thread."""

@@ -9,6 +9,10 @@ from rowlease.model import Failure, LeasedRequest
 from rowlease.worker.attempt import Returned, Snoozed
 from rowlease.worker.claims.leases import Lease
 
+#: The maximum number of outcomes that always wait for the next claim: for so few, a transaction of
+#: their own costs more.
+FEW = 100
+
 
 class Done(NamedTuple):
     """A request whose task returned. `result` is JSON text, or None."""

@@ -35,7 +35,8 @@ def check_queues(
                 raise
             users = [each.name for each in tasks.values() if (each.queue or DEFAULT_QUEUE) == name]
             raise InvalidRequest(
-                f"{error}; or name the queues to claim from (task {', '.join(users)} has this one)"
+                f"{error}; task {', '.join(users)} has this queue: `rowlease worker "
+                "--create-queues` creates it, and --queue claims from others instead"
             ) from error
     left_out = {each.queue for each in tasks.values() if each.queue is not None} - set(queues)
     for name in sorted(left_out):

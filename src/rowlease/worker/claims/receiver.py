@@ -87,6 +87,8 @@ class Receiver:
         self._next_claim = NextClaim(poll)
         self._last_empty = -math.inf
         self._give_up_at = math.inf
+        #: Called when a call to the database begins.
+        self.begins_call: Callable[[], object] = lambda: None
 
     # -- for other threads -----------------------------------------------------------------------
 
@@ -244,9 +246,11 @@ class Receiver:
         exchanger, slots = self._exchanger, self._slots
         limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
         self._is_calling = True
+        self.begins_call()
         try:
             has_disowned = now() >= exchanger.lost_claims.check_at and exchanger.disown() > 0
-            leases, claim = exchanger.exchange(limit, slots.idle)
+            is_busy = limit > 0 and self._state is State.BUSY
+            leases, claim = exchanger.exchange(limit, slots.idle, leaves_many=is_busy)
         except RowleaseError as error:
             self._outage.failed(error)
             return  # the exchange stays due

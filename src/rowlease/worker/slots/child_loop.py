@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
-from rowlease.middleware import around_run
+from rowlease.middleware import NOTHING, around_run
 from rowlease.model import Failure
 from rowlease.tasks.loading import load_places
 from rowlease.tasks.task import Task
@@ -33,6 +34,9 @@ from rowlease.worker.slots.shared_memory import (
     SharedMemoryView,
 )
 
+#: True in a process that a task has forked. `os.getpid` would be a system call for each request.
+_is_forked = False
+
 
 def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd: int) -> None:
     """Import the tasks, then run requests until the worker closes the pipe."""
@@ -41,6 +45,7 @@ def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd:
     except BaseException as error:
         wire.write(outcomes_fd, wire.BROKEN, 0.0, describe(error).encode())
         return
+    os.register_at_fork(after_in_child=mark_forked)
     wire.write(outcomes_fd, wire.READY, 0.0, b"")
     with mmap.mmap(memory_fd, MEMORY_BYTES) as memory, memoryview(memory) as view:
         serve(tasks, wire.read_frames(requests_fd), outcomes_fd, view)
@@ -53,8 +58,10 @@ def serve(
     memory: memoryview,
 ) -> None:
     """Run requests until the worker closes the pipe."""
-    pid = os.getpid()
     copies = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
+    closed = select.poll()  # reports each of these descriptors that is closed, in one system call
+    for fd, _, _ in copies:
+        closed.register(fd, 0)
     with memory.cast("Q") as marks, memory.cast("d") as times:
         view = SharedMemoryView(memory, marks, times)
         for number, (header, body) in enumerate(frames, 1):
@@ -72,9 +79,9 @@ def serve(
                 about = (request_id, queue, token, attempt, max_attempts, number, lease_ends, view)
                 running.set(context := Context(*about, headers))
                 ending = run(tasks[task_number], context, body[payload_at:])
-                if os.getpid() != pid:
+                if _is_forked:
                     os._exit(0)  # this process was forked by the task, and returned from it
-                restore_streams(copies)
+                restore_streams(copies, closed)
             code, answer = wire.packed(ending)
             wire.write(outcomes_fd, code, now() - started, answer)
 
@@ -82,7 +89,7 @@ def serve(
 def run(task: Task[..., Any], context: Context, payload: bytes) -> Returned | Failure | Snoozed:
     """Run one request. An exception of the task becomes a `Failure`."""
     try:
-        limit = soft_limit(task.soft_time_limit) if task.soft_time_limit else nullcontext()
+        limit = soft_limit(task.soft_time_limit) if task.soft_time_limit else NOTHING
         with limit, around_run(task, context):
             return Returned(task.run(payload.decode()))
     except BaseException as error:
@@ -104,10 +111,16 @@ def soft_limit(limit: timedelta) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def restore_streams(copies: list[tuple[int, int, str]]) -> None:
+def mark_forked() -> None:
+    global _is_forked
+    _is_forked = True
+
+
+def restore_streams(copies: list[tuple[int, int, str]], closed: select.poll) -> None:
     """Open stdout or stderr again if a task has closed it, so that the next task can print."""
+    is_any_closed = closed.poll(0)
     for fd, copy, name in copies:
-        if not is_open(fd):
+        if is_any_closed and not is_open(fd):
             os.dup2(copy, fd)
         if getattr(getattr(sys, name), "closed", False):
             setattr(sys, name, os.fdopen(fd, "w", buffering=1, closefd=False))

@@ -6,7 +6,7 @@ import asyncio
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,10 +20,6 @@ from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.shared_memory import MAX_NOTE
 from rowlease.worker.slots.slot import Answer
 from rowlease.worker.slots.threads import attempt as attempt_in_thread
-
-#: The context of tasks without a soft time limit. `asyncio.timeout(None)` would take longer than a
-#: short task.
-NO_TIMEOUT = nullcontext()
 
 
 class Owner(Protocol):
@@ -203,14 +199,26 @@ class CoroutineSlot:
 
 async def attempt(task: Task[..., Any], context: Context, payload: str) -> Ending:
     """Run one request. An exception of the task becomes a `Failure`."""
-    limit = task.soft_time_limit
-    timeout = asyncio.timeout(limit.total_seconds()) if limit else None
+    if limit := task.soft_time_limit:
+        return await attempt_within(limit, task, context, payload)
     try:
-        async with timeout or NO_TIMEOUT:
+        with around_run(task, context):
+            return Returned(await task.run_coroutine(payload))
+    except BaseException as error:
+        return failed(task, error)
+
+
+async def attempt_within(
+    limit: timedelta, task: Task[..., Any], context: Context, payload: str
+) -> Ending:
+    """Run one request with a soft time limit."""
+    timeout = asyncio.timeout(limit.total_seconds())
+    try:
+        async with timeout:
             with around_run(task, context):
                 return Returned(await task.run_coroutine(payload))
     except TimeoutError as error:
-        if timeout is None or not timeout.expired():
+        if not timeout.expired():
             return failed(task, error)
         message = f"the task ran past its soft time limit of {limit}"
         return failed(task, SoftTimeLimitExceeded(message))

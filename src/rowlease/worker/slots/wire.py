@@ -81,15 +81,15 @@ def write(fd: int, code: int, seconds: float, body: bytes) -> None:
 
 def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
     """Read requests until the pipe ends. Yield the fields of `REQUEST` and the body of each."""
-    buffer = bytearray()
+    rest = b""
     while data := os.read(fd, READ_BYTES):
-        buffer += data
+        buffer = rest + data
         place = 0
         while len(buffer) - place >= REQUEST.size:
             about = REQUEST.unpack_from(buffer, place)
             end = place + REQUEST.size + about[0]
             if end > len(buffer):
                 break
-            yield about, bytes(buffer[place + REQUEST.size : end])
+            yield about, buffer[place + REQUEST.size : end]
             place = end
-        del buffer[:place]
+        rest = buffer[place:]
