@@ -45,7 +45,7 @@ def settings() -> Settings:
     """The settings file: the one that ROWLEASE_CONFIG names, or else the nearest one.
 
     The nearest one is `rowlease.toml`, or a `pyproject.toml` with a table `[tool.rowlease]`, in the
-    working directory or in a folder above it.
+    working directory or in a folder above it, up to the root of the project.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or has a wrong key at its top.
@@ -54,13 +54,27 @@ def settings() -> Settings:
         file = Path(named)
         found = _read(file, f"{CONFIG_VARIABLE} is {named}, which")
         return _checked(file, _own(file, found) or {})
-    folder = Path.cwd()
-    for each in (folder, *folder.parents):
+    for each in _project_folders(Path.cwd()):
         for name in (OWN_FILE, PROJECT_FILE):
             file = each / name
             if file.is_file() and (own := _own(file, _read(file, str(file)))) is not None:
                 return _checked(file, own)
     return Settings(None, {})
+
+
+def _project_folders(folder: Path) -> tuple[Path, ...]:
+    """This folder and those above it, up to the root of the project.
+
+    The root is the nearest folder with `.git`, or else the nearest with `pyproject.toml`. Outside
+    of a project it is the folder itself: in a shared folder above, such as /tmp, anybody could
+    place a file that names another database (docs/decisions/0098).
+    """
+    above = (folder, *folder.parents)
+    for marker in (".git", PROJECT_FILE):
+        for place, each in enumerate(above, 1):
+            if (each / marker).exists():
+                return above[:place]
+    return above[:1]
 
 
 def configured_dsn(given: str | None = None) -> str | None:

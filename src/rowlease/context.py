@@ -11,7 +11,7 @@ from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.model import Held, LeasedRequest
 from rowlease.tasks import headers
-from rowlease.tasks.task import encoded
+from rowlease.tasks.task import encode_result
 
 
 class ExecutorLink(Protocol):
@@ -77,14 +77,22 @@ class Context:
     @classmethod
     def of(cls, request: LeasedRequest, number: int, ends: float, link: ExecutorLink) -> Context:
         """The context for the task that runs this request."""
-        attempt = (request.lock_token, request.num_attempts, request.max_attempts)
-        about = (request.request_id, request.queue_name, *attempt)
-        return cls(*about, number, ends, link, request.headers)
+        return cls(
+            request.request_id,
+            request.queue_name,
+            request.lock_token,
+            request.num_attempts,
+            request.max_attempts,
+            number,
+            ends,
+            link,
+            request.headers,
+        )
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of the request; empty if it has none."""
-        return headers.read(self._headers)
+        return headers.decode_headers(self._headers)
 
     @property
     def should_stop(self) -> bool:
@@ -134,7 +142,7 @@ class Context:
         """
         from rowlease.store.completion import complete
 
-        text = encoded(result, f"request {self.request_id}")
+        text = encode_result(result, f"request {self.request_id}")
         return complete(connection, Held(self.request_id, self.lock_token), text)
 
     @overload
@@ -186,4 +194,7 @@ def current() -> Context:
     try:
         return running.get()
     except LookupError:
-        raise RowleaseError("current() works only in a task that a worker runs") from None
+        raise RowleaseError(
+            "current() works only in a task that a worker runs; in a test, run the task by "
+            "rowlease.testing.drain"
+        ) from None

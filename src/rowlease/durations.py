@@ -9,7 +9,7 @@ from datetime import timedelta
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def duration(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """Parse a duration: `250ms`, `30s`, `5m`, `1h` or `7d`. Only 0 needs no unit.
 
     Raises:
@@ -25,7 +25,7 @@ def duration(text: str) -> timedelta:
     return found
 
 
-def written(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """A duration such as `0.3s`, `42s`, `3m 20s`, `5h 1m` or `2d 3h`."""
     if seconds is None:
         return "-"

@@ -37,6 +37,9 @@ class RowleaseError(Exception):
     """rowlease could not do what was asked."""
 
     exit_code: ClassVar[int] = 1
+    #: The operation of `client.requests` that this error interrupted, if its first step was done.
+    #: `client.requests.resume` goes on with it.
+    operation_id: int | None = None
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip())

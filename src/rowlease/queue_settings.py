@@ -8,7 +8,10 @@ from rowlease.errors import ConfigError
 
 
 class QueueSettings(TypedDict, total=False):
-    """The settings of a queue, under their column names. docs/queues.md explains them."""
+    """The settings of a queue, under their column names. docs/queues.md explains them.
+
+    Their defaults are those of the table: migrations/versions/0001_baseline_postgresql.sql.
+    """
 
     max_priority: int
     capacity: int | None
@@ -47,11 +50,11 @@ class Queue(str):
 
     def __new__(cls, name: str, **settings: Unpack[QueueSettings]) -> Self:
         made = super().__new__(cls, name)
-        made.settings = checked(name, settings)
+        made.settings = check_settings(name, settings)
         return made
 
 
-def checked(name: str, settings: QueueSettings) -> QueueSettings:
+def check_settings(name: str, settings: QueueSettings) -> QueueSettings:
     """The settings, after a check of their names. The database checks the values.
 
     Raises:

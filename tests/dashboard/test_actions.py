@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from starlette.datastructures import QueryParams
 
 from rowlease.dashboard import actions
+from rowlease.errors import InvalidRequest
 from rowlease.model import Failure
 from rowlease.store import Store
 from tests.dashboard.conftest import Browser, Forms
@@ -195,3 +197,12 @@ def test_what_cannot_be_done_is_said(
     answer = asked(browser, verb, **fields)
     assert answer.status_code == 400
     assert "Go to the overview" in plain(answer)
+
+
+@pytest.mark.parametrize("field", ["id", "operation_id"])
+@pytest.mark.parametrize("number", ["9" * 5000, str(2**63), "x", "-1"])
+def test_a_number_that_is_no_id_is_refused(field: str, number: str, store: Store) -> None:
+    form = QueryParams({"filter": "queue:default", field: number})
+    with pytest.raises(InvalidRequest, match="is not a whole number of 0 or more"):
+        actions.ACTIONS["purge"].run(store, form, "ann")
+    assert store.list_operations() == []

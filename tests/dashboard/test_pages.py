@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from rowlease.dashboard import Dashboard, pages
-from rowlease.model import Failure, NewRequest
+from rowlease.filters.language import parse
+from rowlease.model import Failure, Found, NewRequest
 from rowlease.store import Store
 from tests.dashboard.conftest import Browser, Visit
 
@@ -248,6 +249,10 @@ NOT_THERE = (
     "/requests/1",
     f"/requests/{2**63}",
     f"/requests/{10**400}",
+    f"/requests/{'9' * 4301}",  # more digits than Python converts
+    f"/requests/{'9' * 4301}/payload",
+    f"/requests?after={'9' * 4301}",
+    f"/requests?after={2**63}",
     "/requests/1/payload",
     "/requests?after=x",
     "/static/../application.py",
@@ -260,6 +265,27 @@ def test_what_is_not_there_is_not_found(browser: Browser) -> None:
         page = browser.get(path)
         assert page.status_code in (404, 405), path
         assert is_strict(page.text)
+
+
+def test_a_search_that_has_found_nothing_yet_continues_by_itself(
+    store: Store, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page ends in time, and a search through millions of requests needs no visitor."""
+
+    def two_at_a_time(store: Store, text: str, limit: int, after: int | None, given: Any) -> Found:
+        return store.find_requests(limit=limit, after=after, look=2, **parse(text))
+
+    monkeypatch.setattr(pages, "SEARCH", 0.0)
+    monkeypatch.setattr(pages, "find", two_at_a_time)
+    enqueued(store, *["{}"] * 5)
+    enqueued(store, "{}", dedup_key="one")
+    enqueued(store, *["{}"] * 5)
+    path, pages_read = "/requests?filter=dedup:one", 0
+    refresh = r'http-equiv="refresh" content="0;url=([^"]*)"'
+    while found := re.search(refresh, browser.get(path).text):
+        path, pages_read = html.unescape(found[1]), pages_read + 1
+    assert pages_read == 2
+    assert plain(browser.get(path)).count("resize") == 1
 
 
 def test_a_field_that_is_not_a_text_of_the_request_is_not_found(

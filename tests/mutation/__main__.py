@@ -37,6 +37,10 @@ COPIED = (
     "benchmarks",
     "deploy",
     "docs",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "pyproject.toml",
     "alembic.ini",
 )

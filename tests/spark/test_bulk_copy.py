@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from rowlease.errors import AccessDenied, RowleaseError, StoreConflict, StoreUnavailable
 from rowlease.model import Begun
 from rowlease.spark.load import stage
-from rowlease.store.routines import packaged
+from rowlease.store.routines import packaged_folder
 from tests.tsql.fake_server import Failure, FakeServer, Rows
 from tests.tsql.tds import Kind
 
@@ -26,7 +26,7 @@ RUN = Begun(7, 9)
 
 def staging() -> list[tuple[str, str]]:
     """The columns of the staging table, with their types."""
-    declared = json.loads((packaged("sql") / "sqlserver" / "catalogue.json").read_text())
+    declared = json.loads((packaged_folder("sql") / "sqlserver" / "catalogue.json").read_text())
     start = "column rowlease.Staging."
     return [
         (name.removeprefix(start), kind.removesuffix(" not null").partition(" collate ")[0])
@@ -103,6 +103,6 @@ def test_a_producer_may_do_what_the_driver_does(spark: Any, server: FakeServer) 
         for right, table in re.findall(RIGHTS, request.text)
     }
     assert done == {("select", "rowlease.StagingInbox"), ("insert", "rowlease.StagingInbox")}
-    declared = json.loads((packaged("sql") / "sqlserver" / "catalogue.json").read_text())
+    declared = json.loads((packaged_folder("sql") / "sqlserver" / "catalogue.json").read_text())
     for right, table in done:
         assert f"grant {right} on {table} to rowlease_producer" in declared

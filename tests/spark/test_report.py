@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from rowlease.cli import cli
 from rowlease.errors import RowleaseError
 from rowlease.report import Report, make_report
-from rowlease.report.figures import MOST_STEPS, Failures, Figures, Step, Work, step_of
+from rowlease.report.figures import MAX_STEPS, Failures, Figures, Step, Work, step_of
 from rowlease.report.picture import by_queue, draw
 from rowlease.report.tables import failures_table, throughput_table
 
@@ -232,7 +232,7 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
 def test_steps_are_few_and_round() -> None:
     for seconds in (0, 1, 59, 3600, 86_400, 10**7):
         step = step_of(BEGAN, BEGAN + timedelta(seconds=seconds))
-        assert seconds / step <= MOST_STEPS
+        assert seconds / step <= MAX_STEPS
     assert step_of(None, None) == 1
     assert step_of(BEGAN, BEGAN + timedelta(days=1)) == 600
 

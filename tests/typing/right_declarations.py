@@ -1,12 +1,12 @@
-"""Declarations that are right: headers, rates, snoozes, middleware. Type checkers accept each."""
+"""Declarations that are right: headers, rates, batches and others. Type checkers accept each."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from rowlease import (
+    Client,
     Handle,
-    Producer,
     Queue,
     Snooze,
     TaskRequest,
@@ -14,6 +14,7 @@ from rowlease import (
     task,
     untyped_request,
 )
+from rowlease.model import BatchState
 from tests.typing.tasks import (
     Size,
     Tenants,
@@ -25,7 +26,7 @@ from tests.typing.tasks import (
 )
 
 
-def calls(client: Producer) -> None:
+def calls(client: Client) -> None:
     client.enqueue(resize.with_options(headers={"tenant": "acme"}), "a.png", 200)
     client.enqueue(clean_up.with_options(headers={}).with_options(priority=3))
     client.enqueue_many([clean_up.with_options(headers={"a": "b"}).request()], receipt="r")
@@ -42,6 +43,12 @@ def calls(client: Producer) -> None:
     add_middleware(Tenants())
     timer: Timer = Timer({})
     tenant: str = context_of().headers["tenant"]
+    client.enqueue_many([clean_up.request()], batch_id="May")
+    client.enqueue(resize.with_options(batch_id="May", priority=3), "a.png", 200)
+    client.enqueue(clean_up.with_options(after="May"))
+    client.enqueue_many((clean_up.request() for _ in range(2)), batch_id="June", after="May")
+    complete: int = client.batch("May").wait(timedelta(hours=1)).num_complete
+    state: BatchState | None = client.batch("May").read()
 
 
 def limited_queue() -> Queue:

@@ -1,12 +1,12 @@
-"""Declarations that are wrong: headers, rates, snoozes, middleware. Type checkers refuse each."""
+"""Declarations that are wrong: headers, rates, batches and others. Type checkers refuse each."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from rowlease import (
+    Client,
     Handle,
-    Producer,
     Queue,
     Snooze,
     TaskRequest,
@@ -24,7 +24,7 @@ from tests.typing.tasks import (
 )
 
 
-def calls(client: Producer) -> None:
+def calls(client: Client) -> None:
     client.enqueue(resize, "a.png", 200, headers={"tenant": "acme"})
     client.enqueue(resize.with_options(headers={"tenant": 7}), "a.png", 200)
     client.enqueue(resize.with_options(headers=["tenant"]), "a.png", 200)
@@ -47,3 +47,9 @@ def calls(client: Producer) -> None:
     middleware = add_middleware(print)
     unmade = add_middleware(Tenants)
     tenant: int = context_of().headers["tenant"]
+    client.enqueue(clean_up, batch_id="May")
+    client.enqueue_many([clean_up.request()], batch_id=7)
+    client.enqueue(clean_up.with_options(after=timedelta(minutes=5)))
+    client.enqueue_many([clean_up.request()], callback=clean_up)
+    complete: str = client.batch("May").wait().num_complete
+    state = client.batch("May").wait(60)

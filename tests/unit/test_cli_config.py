@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowlease.cli import cli
-from rowlease.cli.config import commands, settable, variable
+from rowlease.cli.config import commands, settable_parameters, variable_name
 from rowlease.config import CONFIG_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError, RowleaseError
 
@@ -99,6 +101,7 @@ def test_the_table_of_a_pyproject_above_is_found(
     (folder / "pyproject.toml").write_text('[tool.rowlease]\ndsn = "postgresql://db/above"\n')
     below = folder / "a" / "b"
     below.mkdir(parents=True)
+    (folder / ".git").mkdir()
     (below / "pyproject.toml").write_text("[tool.other]\n")
     monkeypatch.chdir(below)
     assert configured_dsn() == "postgresql://db/above"
@@ -111,6 +114,42 @@ def test_the_table_of_a_pyproject_above_is_found(
     monkeypatch.setenv("ROWLEASE_DSN_FILE", str(folder / "secret"))
     monkeypatch.setenv("ROWLEASE_DSN", "postgresql://db/environment")
     assert configured_dsn() == "postgresql://db/environment"
+
+
+@pytest.mark.parametrize(
+    ("marker", "is_found"),
+    [
+        (None, False),
+        ("folder/.git", True),
+        ("folder/pyproject.toml", True),
+        ("folder/project/.git", False),
+        ("folder/project/pyproject.toml", False),
+    ],
+)
+def test_a_settings_file_above_the_project_is_not_read(
+    folder: Path, marker: str | None, is_found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = folder / "folder" / "project" / "src"
+    below.mkdir(parents=True)
+    (folder / "folder" / "rowlease.toml").write_text('dsn = "postgresql://db/shared"\n')
+    if marker:
+        (folder / marker).touch()
+    monkeypatch.chdir(below)
+    assert configured_dsn() == ("postgresql://db/shared" if is_found else None)
+
+
+def test_a_variable_that_nothing_reads_is_shown_with_the_right_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROWLEASE_WORKER_CONCURENCY", "hunter2")
+    monkeypatch.setenv("ROWLEASE_SHOE_SIZE", "43")
+    monkeypatch.setenv("ROWLEASE_DASHBOARD_READER_TOKEN", "hunter2")
+    found = shown()
+    unknown = "environment; no setting has this name"
+    near = f"{unknown}; did you mean ROWLEASE_WORKER_CONCURRENCY?"
+    assert found["ROWLEASE_WORKER_CONCURENCY"] == ("***", near)
+    assert found["ROWLEASE_SHOE_SIZE"] == ("***", unknown)
+    assert "ROWLEASE_DASHBOARD_READER_TOKEN" not in found
 
 
 @pytest.mark.parametrize(
@@ -177,8 +216,45 @@ def test_a_shell_completes_commands_and_options(folder: Path) -> None:
     assert rowlease(folder, **complete).stdout.strip() == "plain,--json"
 
 
+#: For each shell: its options, a program that completes `rowlease sch`, and what it prints.
+SHELLS = {
+    "bash": (
+        ["--norc", "-c"],
+        "COMP_WORDS=(rowlease sch); COMP_CWORD=1; _rowlease_completion rowlease; echo $COMPREPLY",
+        "schedule",
+    ),
+    # Only the line editor of zsh completes, so this shows what it would call.
+    "zsh": (["-f", "-c"], "echo ${_comps[rowlease]}", "_rowlease_completion"),
+    "fish": (["--no-config", "-c"], "complete -C 'rowlease sch' | cut -f 1", "schedule"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_line_of_the_page_makes_a_shell_complete(
+    shell: str, folder: Path, repository: Path
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    page = (repository / "docs" / "configuration.md").read_text()
+    (line,) = re.findall(rf"^(.*_ROWLEASE_COMPLETE=.*?)\s+# {shell}: ", page, re.M)
+    options, program, printed = SHELLS[shell]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ran = subprocess.run(
+        [shell, *options, f"{line}\n{program}"],
+        env={**os.environ, "PATH": path, "HOME": str(folder), "ZDOTDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert (ran.stdout.strip(), ran.stderr) == (printed, "")
+
+
 def test_every_option_has_a_variable_of_its_own() -> None:
-    names = [variable(path, each) for path, command in commands(cli) for each in settable(command)]
+    names = [
+        variable_name(path, each)
+        for path, command in commands(cli)
+        for each in settable_parameters(command)
+    ]
     assert len(names) == len(set(names)) > 100
 
 

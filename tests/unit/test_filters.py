@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rowlease import task
 from rowlease.errors import InvalidRequest, WrongFilter
 from rowlease.filters.filter import Filter, to_json
-from rowlease.filters.language import KEYS, combined, parse, quote
+from rowlease.filters.language import KEYS, combine_filters, parse, quote
 
 
 @task
@@ -168,10 +168,10 @@ def test_wrong_values_are_refused(filters: Any, message: str) -> None:
 
 
 def test_a_text_and_typed_values_are_one_filter() -> None:
-    assert combined("queue:a", {"kind": "b"}) == {"queue": "a", "kind": "b"}
-    assert combined(None, {"kind": "b"}) == {"kind": "b"}
+    assert combine_filters("queue:a", {"kind": "b"}) == {"queue": "a", "kind": "b"}
+    assert combine_filters(None, {"kind": "b"}) == {"kind": "b"}
     with pytest.raises(InvalidRequest, match="the text and the argument queue limit the same"):
-        combined("queue:a", {"queue": "b"})
+        combine_filters("queue:a", {"queue": "b"})
 
 
 @pytest.mark.parametrize("text", ["since:0001-01-01T00:00+14:00", "until:9999-12-31T23:59-10:00"])

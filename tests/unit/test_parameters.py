@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypedDict,
+    Unpack,
+    get_type_hints,
+)
 from uuid import UUID
 
 import msgspec
@@ -228,6 +238,23 @@ def test_a_class_that_nobody_has_registered_is_refused() -> None:
         WrongArguments, match=r"JSON cannot be converted to .*Strange; register the type"
     ):
         Task(put).run('{"value":{}}')
+    with pytest.raises(
+        ConfigError, match=r"task put, annotation of `value`: JSON cannot .*Strange; register"
+    ):
+        registry_of(Task(put))
+
+
+def test_a_worker_starts_with_classes_that_some_payload_fits() -> None:
+    class Session: ...
+
+    class Named(Protocol): ...
+
+    def put(a: Money, b: Path, c: Hashable, d: Session | None, e: Named) -> None: ...
+    def take(size: int, session: Session | None = None, *sizes: Session) -> None: ...
+
+    for function in (put, take):
+        function.__annotations__ = get_type_hints(function, localns=locals())
+        registry_of(Task(function))
 
 
 # -- versions ----------------------------------------------------------------------------------

@@ -108,11 +108,29 @@ def test_a_result_that_refers_to_itself_is_refused() -> None:
         ({"priority": -1}, "priority is -1"),
         ({"max_attempts": 0}, "max_attempts is 0"),
         ({"time_limit": timedelta(0)}, "time_limit is 0:00:00"),
+        ({"name": 3}, "name is 3; it must be a string"),
+        ({"queue": 3}, "task one: queue is 3; it must be a string"),
+        ({"priority": "high"}, "priority is 'high'; it must be an integer of 0 or more"),
+        ({"max_attempts": "3"}, "max_attempts is '3'; it must be an integer of 1 or more"),
+        ({"time_limit": 60}, r"time_limit is 60; it must be a timedelta, for example timedelta\("),
+        ({"catch_up": True}, "catch_up is True; it must be an integer of 1 or more"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Task(print, **{"name": "one", **settings})
+
+
+def test_an_unknown_setting_gets_the_known_ones_as_answer() -> None:
+    with pytest.raises(
+        TypeError, match=r"there is no option 'retries'; the options are: .*attempts"
+    ):
+        Task(print, **{"retries": 3})  # type: ignore[arg-type]
+
+
+def test_who_enqueues_as_in_another_library_is_told_how() -> None:
+    with pytest.raises(AttributeError, match=r"a task has no 'delay'; use client.enqueue\(task"):
+        echo.delay  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_keywords_of_a_task_are_its_settings() -> None:
@@ -204,8 +222,13 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
         ("app:number", UnknownTask, "there is no task in app:number"),
         ("empty", UnknownTask, "there is no task in empty; decorate functions with @rowlease.task"),
         ("wrong", ConfigError, "importing wrong failed: SyntaxError"),
-        ("needy", ConfigError, "importing needy failed: No module named 'not_installed'"),
+        (
+            "needy",
+            ConfigError,
+            r"needy failed: No module named 'not_installed' \(.*needy.py, line 2",
+        ),
         ("clumsy", ConfigError, "max_attempts is 0; it must be 1 or more"),
+        ("typo", ConfigError, r"TypeError: there is no option 'prio'; .* \(.*typo.py, line 2\)$"),
     ],
 )
 def test_tasks_that_cannot_be_loaded_are_an_error(
@@ -214,7 +237,8 @@ def test_tasks_that_cannot_be_loaded_are_an_error(
     (folder / "app.py").write_text(APP)
     (folder / "empty.py").touch()
     (folder / "wrong.py").write_text("def")
-    (folder / "needy.py").write_text("import not_installed")
+    (folder / "needy.py").write_text("\nimport not_installed")
+    (folder / "typo.py").write_text("from rowlease import task\n@task(prio=1)\ndef f(): ...")
     (folder / "clumsy.py").write_text(
         "from rowlease.tasks.task import task\n@task('x', max_attempts=0)\ndef f(): ..."
     )

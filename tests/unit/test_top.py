@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from rowlease.durations import written as duration
+from rowlease.durations import format_duration as duration
 from rowlease.errors import StoreError
 from rowlease.model import Depth, QueueState, WorkerState
 from rowlease.store import Store

@@ -6,13 +6,13 @@ A command imports other modules only when it runs, so that `--help` is fast.
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from rowlease.cli.batch import batch
 from rowlease.cli.change_requests import CHANGES
-from rowlease.cli.config import config, defaults, name_variables, place_of_error
+from rowlease.cli.config import commands, config, defaults, name_variables, place_of_error
 from rowlease.cli.dashboard import dashboard
 from rowlease.cli.declared_queues import apply
 from rowlease.cli.demo import demo
@@ -44,21 +44,25 @@ Exit codes:
 """
 
 
-@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group(epilog=EXIT_CODES, context_settings=HELP)
 @click.version_option(package_name="rowlease")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """A job queue in one SQL table.
 
     \b
-    Without any set-up:
-      rowlease demo --rows 20000
-    With your own tasks:
-      rowlease migrate
+    With your own tasks, in myapp/tasks.py:
       rowlease queue create images capacity=1000
       rowlease enqueue resize --queue images --payload '{"image": "a.png"}'
-      rowlease worker myapp.tasks --burst
+      rowlease worker myapp.tasks
       rowlease requests list 'queue:images status:failed'
+    First, on your own database (ROWLEASE_DSN):
+      rowlease migrate
+    With Spark, after `pip install 'rowlease[demo]'`:
+      rowlease demo --rows 20000
     """
     context.default_map = defaults(cli)
 
@@ -91,6 +95,8 @@ for command in (
 queue.add_command(apply)
 for change in CHANGES:
     requests.add_command(change)
+for _, command in commands(cli):
+    command.context_settings.update(HELP)  # click keeps the names of the first context for good
 name_variables(cli)
 
 

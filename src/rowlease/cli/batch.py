@@ -39,7 +39,7 @@ def list_all(limit: int, dsn: str | None, as_json: bool) -> None:
     elif not rows:
         click.echo("there is no batch")
     for row in [] if as_json else rows:
-        click.echo(described(row))
+        click.echo(describe_batch(row))
 
 
 @batch.command()
@@ -53,14 +53,14 @@ def show(batch_id: str, dsn: str | None, as_json: bool) -> None:
     with connect(dsn) as store:
         rows = store.list_batches(batch_id)
     if not rows:
-        raise InvalidRequest(f"there is no batch {batch_id!r}; see `rowlease batch list`")
+        raise InvalidRequest(f'there is no batch "{batch_id}"; see `rowlease batch list`')
     if as_json:
         show_json(rows[0]._asdict())
     else:
-        click.echo(described(rows[0]))
+        click.echo(describe_batch(rows[0]))
 
 
-def described(row: BatchState) -> str:
+def describe_batch(row: BatchState) -> str:
     state = "finished" if row.finished_time else f"{row.num_live:,} wait or run"
     return (
         f"{row.batch_id}: {row.num_requests:,} requests, {state}; {row.num_complete:,} complete, "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rowlease.client.operations import Operation
 
 
-def changing(text: str) -> Callable[[Callable[..., Any]], click.Command]:
+def change_command(text: str) -> Callable[[Callable[..., Any]], click.Command]:
     """The options of a command that changes requests."""
 
     def decorate(command: Callable[..., Any]) -> click.Command:
@@ -46,14 +46,14 @@ def changing(text: str) -> Callable[[Callable[..., Any]], click.Command]:
 EXAMPLE = "The filter is that of `rowlease requests list`, in quotes, or ids."
 
 
-@changing(f"""Cancel waiting requests, and ask running ones to stop.
+@change_command(f"""Cancel waiting requests, and ask running ones to stop.
 
     {EXAMPLE} Dead letters are cancelled if the filter names status:failed.""")
 def cancel_requests(**given: Any) -> None:
     operate("cancel", "cancelled", given)
 
 
-@changing(f"""Make dead letters wait again.
+@change_command(f"""Make dead letters wait again.
 
     {EXAMPLE} With status:complete or status:cancelled, or by their ids, finished requests are
     enqueued again as new requests.""")
@@ -61,7 +61,7 @@ def requeue_requests(**given: Any) -> None:
     operate("requeue", "requeued", given)
 
 
-@changing(f"""Change the priority of waiting and running requests.
+@change_command(f"""Change the priority of waiting and running requests.
 
     {EXAMPLE} A priority above the maximum of a queue is lowered to it.""")
 @click.option("--priority", type=click.IntRange(min=0), help="The new priority.")
@@ -71,7 +71,7 @@ def reprioritise_requests(priority: int | None, **given: Any) -> None:
     operate("reprioritise", "reprioritised", given, priority=priority)
 
 
-@changing(f"""Change the due time of waiting requests.
+@change_command(f"""Change the due time of waiting requests.
 
     Without --delay or --at, they are due now. {EXAMPLE}""")
 @click.option("--delay", type=duration, help="Due this long from now, such as 1h.")
@@ -80,14 +80,14 @@ def reschedule_requests(delay: timedelta | None, due_time: datetime | None, **gi
     operate("reschedule", "rescheduled", given, delay=delay, due_time=due_time)
 
 
-@changing(f"""End the leases of running requests, so that they wait again.
+@change_command(f"""End the leases of running requests, so that they wait again.
 
     {EXAMPLE} worker:ID ends all leases of a worker; worker:HOST those of a host.""")
 def break_requests(**given: Any) -> None:
     operate("break", "ended the leases of", given)
 
 
-@changing(f"""Delete dead letters for good.
+@change_command(f"""Delete dead letters for good.
 
     {EXAMPLE} Waiting and finished requests are deleted if the filter names their status.""")
 def purge_requests(**given: Any) -> None:
@@ -99,9 +99,14 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
     from rowlease.client.database import connect
     from rowlease.client.operations import Requests
 
-    text = chosen(given["terms"])
+    text = filter_of(given["terms"])
     if (not text) is (given["resume"] is None):
         raise click.UsageError("give a filter or ids, or --resume")
+    others = (given["dry_run"] or None, given["actor"], *arguments.values())
+    if given["resume"] is not None and any(value is not None for value in others):
+        raise click.UsageError(
+            "--resume goes on as the operation began; leave the other options out"
+        )
     reached: list[Operation] = []
 
     def report(operation: Operation) -> None:
@@ -115,7 +120,7 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
             if given["resume"] is not None:
                 done = Requests(store).resume(verb, given["resume"], progress=report)
             else:
-                actor = given["actor"] or getpass.getuser()
+                actor = given["actor"] or login_name()
                 options: Any = {"dry_run": given["dry_run"], "actor": actor, "progress": report}
                 done = method(text, **options, **arguments)
         except BaseException:
@@ -135,11 +140,19 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
     show_outcome(verb, past, done, given["dry_run"])
 
 
-def chosen(terms: tuple[str, ...]) -> str:
+def filter_of(terms: tuple[str, ...]) -> str:
     """The filter of ids or terms."""
     if terms and all(term.isdecimal() for term in terms):
         return "id:" + ",".join(terms)
     return " ".join(terms)
+
+
+def login_name() -> str | None:
+    """The name of the operating system's user; None if the user has none, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
@@ -153,7 +166,7 @@ def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
     for outcome, meaning in (
         ("cancel_requested", "are running, and were asked to stop"),
         ("duplicate", "were left: a live request has their dedup key"),
-        ("not_found", "were left: their payload was not kept"),
+        ("not_found", "were left: their payload was not kept, or their queue was deleted"),
     ):
         if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):
             click.echo(f"{count:,} {meaning}")

@@ -12,12 +12,29 @@ import click
 from click.core import ParameterSource
 
 from rowlease.cli.options import json_option, show_json
-from rowlease.config import CONFIG_VARIABLE, TOP_KEYS, dsn_with_place, settings
+from rowlease.config import (
+    CONFIG_VARIABLE,
+    DSN_FILE_VARIABLE,
+    DSN_VARIABLE,
+    TOP_KEYS,
+    dsn_with_place,
+    settings,
+)
 from rowlease.errors import ConfigError
 
 #: What `show` prints in place of a secret.
 MASK = "***"
 SECRET = ("token", "password", "secret")
+#: The environment variables that are no options.
+PLAIN_VARIABLES = (
+    "ROWLEASE_HOME", "ROWLEASE_EMBEDDED_PORT", "ROWLEASE_PG_BIN", "ROWLEASE_JDBC_JARS",
+    "ROWLEASE_TEST_DSN", CONFIG_VARIABLE,
+)  # fmt: skip
+#: Those of the database, and those that only the dashboard reads.
+OTHER_VARIABLES = {
+    DSN_VARIABLE, DSN_FILE_VARIABLE,
+    "ROWLEASE_DASHBOARD_READER_TOKEN", "ROWLEASE_DASHBOARD_OPERATOR_TOKEN",
+}  # fmt: skip
 
 
 class Shown(NamedTuple):
@@ -31,10 +48,9 @@ class Shown(NamedTuple):
 def name_variables(root: click.Group) -> None:
     """Let each option read an environment variable: ROWLEASE_WORKER_CONCURRENCY, for example."""
     for path, command in commands(root):
-        for parameter in settable(command):
-            own = variable(path, parameter)
-            given = parameter.envvar
-            known = [given] if isinstance(given, str) else list(given or ())
+        for parameter in settable_parameters(command):
+            own = variable_name(path, parameter)
+            known = _variable_names(parameter)
             if own not in known:
                 parameter.envvar = [*known, own]
 
@@ -70,7 +86,8 @@ def config() -> None:
 
     Each option takes its value from the first of these places that has one: the argument; the
     environment variable; the settings file; the default. The settings file is rowlease.toml, or the
-    table [tool.rowlease] of pyproject.toml, in the working directory or above it.
+    table [tool.rowlease] of pyproject.toml, in the working directory or above it, up to the root of
+    the project: the nearest folder with .git, or else with pyproject.toml.
 
     \b
       dsn_file = "/run/secrets/dsn"
@@ -87,7 +104,7 @@ def show(context: click.Context, with_defaults: bool, as_json: bool) -> None:
     """Print the settings that have a value, and where each comes from. Secrets are masked."""
     root = context.find_root().command
     assert isinstance(root, click.Group)
-    rows = [*_database(), *_variables()]
+    rows = [*_database(), *_variables(), *_unknown_variables(root)]
     rows += [row for row in _options(root) if with_defaults or row.source != "default"]
     if as_json:
         show_json([row._asdict() for row in rows])
@@ -109,7 +126,7 @@ def commands(
             yield (*path, name), command
 
 
-def settable(command: click.Command) -> list[click.Parameter]:
+def settable_parameters(command: click.Command) -> list[click.Parameter]:
     """The options and arguments that may be set elsewhere. The DSN has keys of its own."""
     return [
         each
@@ -124,7 +141,7 @@ def key_of(parameter: click.Parameter) -> str:
     return longest.lstrip("-").replace("-", "_").lower()
 
 
-def variable(path: tuple[str, ...], parameter: click.Parameter) -> str:
+def variable_name(path: tuple[str, ...], parameter: click.Parameter) -> str:
     """The environment variable of a parameter."""
     return "_".join(("rowlease", *path, key_of(parameter))).replace("-", "_").upper()
 
@@ -152,7 +169,7 @@ def _table(
 def _values(
     command: click.Command, values: dict[str, Any], file: Path, path: tuple[str, ...]
 ) -> dict[str, Any]:
-    known = {key_of(each): each for each in settable(command)}
+    known = {key_of(each): each for each in settable_parameters(command)}
     found = {}
     for key, value in values.items():
         place = ".".join((*path, key))
@@ -190,9 +207,21 @@ def _database() -> list[Shown]:
 
 def _variables() -> Iterator[Shown]:
     """The environment variables that are no options."""
-    for name in ("ROWLEASE_HOME", "ROWLEASE_EMBEDDED_PORT", "ROWLEASE_PG_BIN", CONFIG_VARIABLE):
+    for name in PLAIN_VARIABLES:
         if value := os.environ.get(name):
             yield Shown(name, value, "environment")
+
+
+def _unknown_variables(root: click.Group) -> Iterator[Shown]:
+    """The environment variables that look like settings, and that nothing reads."""
+    known = OTHER_VARIABLES.union(PLAIN_VARIABLES)
+    for _, command in commands(root):
+        known.update(name for each in command.params for name in _variable_names(each))
+    for name in sorted(os.environ):
+        if name.startswith("ROWLEASE_") and name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.9)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            yield Shown(name, MASK, f"environment; no setting has this name{advice}")
 
 
 def _options(root: click.Group) -> Iterator[Shown]:
@@ -202,7 +231,7 @@ def _options(root: click.Group) -> Iterator[Shown]:
         below = found
         for name in path:
             below = below.get(name, {})
-        for parameter in settable(command):
+        for parameter in settable_parameters(command):
             setting = ".".join((*path, key_of(parameter)))
             if named := _set_variable(parameter):
                 value, source = os.environ[named], f"environment variable {named}"
@@ -216,6 +245,10 @@ def _options(root: click.Group) -> Iterator[Shown]:
 
 
 def _set_variable(parameter: click.Parameter) -> str | None:
+    return next((name for name in _variable_names(parameter) if os.environ.get(name)), None)
+
+
+def _variable_names(parameter: click.Parameter) -> list[str]:
+    """The environment variables of a parameter."""
     given = parameter.envvar
-    names = [given] if isinstance(given, str) else list(given or ())
-    return next((name for name in names if os.environ.get(name)), None)
+    return [given] if isinstance(given, str) else list(given or ())

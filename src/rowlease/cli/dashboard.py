@@ -24,7 +24,7 @@ READER_TOKEN, OPERATOR_TOKEN = (
     "ROWLEASE_DASHBOARD_OPERATOR_TOKEN",
 )
 #: The maximum number of open connections; further ones are refused.
-CONNECTIONS = 200
+MAX_CONNECTIONS = 200
 
 
 @click.command()
@@ -135,7 +135,7 @@ def serve(
         forwarded_allow_ips=proxy,
         ssl_certfile=tls_certificate,
         ssl_keyfile=tls_key,
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=5,
     )
     address = f"[{host}]" if ":" in host else host

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import click
 
 from rowlease.cli.options import dry_run_option, dsn_option, json_option
-from rowlease.cli.queue import opened, show_changes
+from rowlease.cli.queue import open_queues, show_changes
 
 
 @click.command()
@@ -33,7 +33,7 @@ def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
 
     sys.path.insert(0, "")
     declared = load_queues(tasks)
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         changes = queues.apply(declared, dry_run=dry_run)
     show_changes(changes, as_json, dry_run, "the queues are as the code declares them")
 
@@ -52,7 +52,7 @@ def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> 
     declared = {str(queue): queue for queue in load_queues(tasks)}
     wanted = [declared.get(name, Queue(name)) for name in named or declared]
     logger = logging.getLogger("rowlease")
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         for change in queues.create_missing(wanted):
             if change.setting is None:
                 logger.info("%s", change)

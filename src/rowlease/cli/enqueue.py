@@ -99,7 +99,7 @@ def enqueue(
     if lines is not None and (payload is not None or dedup_key):
         raise ConfigError("--lines cannot be combined with --payload or --dedup-key")
     requests = []
-    for line, text in texts(payload, lines):
+    for line, text in read_payloads(payload, lines):
         try:
             requests.append(make(json.loads(text.decode("utf-8-sig"))))
         except (ValueError, RecursionError) as error:
@@ -128,7 +128,9 @@ def enqueue(
         click.echo(f"{len(answers)} requests enqueued")
 
 
-def texts(payload: str | None, lines: BinaryIO | None) -> Iterator[tuple[str | None, bytes]]:
+def read_payloads(
+    payload: str | None, lines: BinaryIO | None
+) -> Iterator[tuple[str | None, bytes]]:
     """The payloads, each with its line ("line 3") for messages; None for a single payload."""
     if lines is not None:
         for number, line in enumerate(lines, 1):

@@ -7,9 +7,33 @@ import click
 from rowlease.cli.options import dry_run_option, dsn_option, json_option, limit_option, show_json
 from rowlease.cli.tables import show_rows
 
-WORKER = ("worker_id", "queue_names", "busy", "slots", "consumer_priority", "version", "silent")
-OPERATION = ("operation_id", "started_time", "actor", "login", "verb", "filter", "num_requests")
-LOAD = ("load_id", "queue_name", "status", "num_rows", "num_staged", "run_by", "started_time")
+WORKER_COLUMNS = (
+    "worker_id",
+    "queue_names",
+    "busy",
+    "slots",
+    "consumer_priority",
+    "version",
+    "silent",
+)
+OPERATION_COLUMNS = (
+    "operation_id",
+    "started_time",
+    "actor",
+    "login",
+    "verb",
+    "filter",
+    "num_requests",
+)
+LOAD_COLUMNS = (
+    "load_id",
+    "queue_name",
+    "status",
+    "num_rows",
+    "num_staged",
+    "run_by",
+    "started_time",
+)
 
 
 @click.command()
@@ -21,7 +45,9 @@ def workers(dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_workers()
-    show_rows(rows, WORKER, as_json, "no worker is registered; see `rowlease worker --help`")
+    show_rows(
+        rows, WORKER_COLUMNS, as_json, "no worker is registered; see `rowlease worker --help`"
+    )
 
 
 @click.command()
@@ -37,7 +63,7 @@ def operations(limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_operations(limit=limit)
-    show_rows(rows, (*OPERATION, "status"), as_json, "no operator has changed anything")
+    show_rows(rows, (*OPERATION_COLUMNS, "status"), as_json, "no operator has changed anything")
 
 
 @click.group()
@@ -55,7 +81,7 @@ def list_loads(limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_loads(limit=limit)
-    show_rows(rows, LOAD, as_json, "there is no load; see `rowlease spark-enqueue --help`")
+    show_rows(rows, LOAD_COLUMNS, as_json, "there is no load; see `rowlease spark-enqueue --help`")
 
 
 @loads.command()

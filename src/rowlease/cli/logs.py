@@ -16,12 +16,12 @@ from typing import Any, TextIO, cast
 
 #: The attributes that every log record has. Other attributes are the fields of an event; see
 #: `rowlease.event_log.log`.
-STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+STANDARD_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 #: The maximum number of strings (lines of the log) that may wait while stderr is blocked.
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 #: The longest time in seconds for writing the waiting strings at the end of the process.
-LAST_WRITES = 2.0
+LAST_WRITES_SECONDS = 2.0
 
 
 class WriteBehind(io.TextIOBase):
@@ -42,7 +42,7 @@ class WriteBehind(io.TextIOBase):
     encoding = "utf-8"
     errors = "backslashreplace"
 
-    def __init__(self, fd: int, most: int = MOST_WAITING) -> None:
+    def __init__(self, fd: int, most: int = MAX_WAITING) -> None:
         self._fd = fd
         self._most = most
         self._texts: deque[bytes] = deque()
@@ -68,7 +68,7 @@ class WriteBehind(io.TextIOBase):
     def isatty(self) -> bool:
         return os.isatty(self._fd)
 
-    def drain(self, seconds: float = LAST_WRITES) -> bool:
+    def drain(self, seconds: float = LAST_WRITES_SECONDS) -> bool:
         """Wait until everything is written; False if that takes longer than `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._texts, seconds)
@@ -118,7 +118,9 @@ class JsonLines(logging.Formatter):
     """Formats a record as a line of JSON: time, level, process, event, and the event's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {key: value for key, value in vars(record).items() if key not in STANDARD}
+        fields = {
+            key: value for key, value in vars(record).items() if key not in STANDARD_ATTRIBUTES
+        }
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -17,7 +17,7 @@ from rowlease.errors import ConfigError
 def duration(text: str) -> timedelta:
     """A duration, such as `1h`, of the command line."""
     try:
-        return durations.duration(text)
+        return durations.parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -28,10 +28,10 @@ TIME = "2026-11-22T18:00, in UTC"
 
 def time_of(_context: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:
     """A time of the command line."""
-    from rowlease.filters.language import time
+    from rowlease.filters.language import parse_time
 
     try:
-        return None if text is None else time(text)
+        return None if text is None else parse_time(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -28,7 +28,7 @@ def url(dsn: str | None) -> None:
         click.echo(found)
     if configured_dsn(dsn) is None:
         click.echo(
-            "The server stops in a second unless a program uses it, for example `rowlease psql`.",
+            "The server runs only while a program uses it, for example `rowlease psql`.",
             err=True,
         )
 

@@ -57,7 +57,7 @@ def queue() -> None:
 
 
 @contextmanager
-def opened(dsn: str | None) -> Iterator[Queues]:
+def open_queues(dsn: str | None) -> Iterator[Queues]:
     from rowlease.client.database import connect
     from rowlease.client.queues import Queues
 
@@ -78,7 +78,7 @@ def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -
     \b
       rowlease queue create images capacity=1000 policy=aging
     """
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         outcome = queues.create(name, **settings)
     if as_json:
         show_json({"queue_name": name, "outcome": outcome})
@@ -102,7 +102,7 @@ def change(
     """
     if not settings:
         raise click.UsageError("give at least one setting, such as capacity=1000")
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         changes = queues.set(name, dry_run=dry_run, **settings)
     show_changes(changes, as_json, dry_run, f"queue {name}: unchanged")
 
@@ -112,9 +112,9 @@ def change(
 @json_option
 def list_all(dsn: str | None, as_json: bool) -> None:
     """List all queues, with the number of requests in each status."""
-    from rowlease.durations import written as age
+    from rowlease.durations import format_duration as age
 
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         rows = [as_data(row) for row in queues.list()]
     if as_json:
         show_json(rows)
@@ -139,10 +139,10 @@ def list_all(dsn: str | None, as_json: bool) -> None:
 @json_option
 def show(name: str, dsn: str | None, as_json: bool) -> None:
     """Show the settings of a queue, and its number of requests."""
-    from rowlease.client.queues import shown
-    from rowlease.durations import written as age
+    from rowlease.client.queues import format_setting
+    from rowlease.durations import format_duration as age
 
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         data = as_data(queues.show(name))
     if as_json:
         show_json(data)
@@ -150,7 +150,7 @@ def show(name: str, dsn: str | None, as_json: bool) -> None:
     settings = data.pop("settings")
     data["oldest"] = age(data.pop("oldest_seconds"))
     for key, value in {**data, **settings}.items():
-        click.echo(f"{key:<21} {shown(value)}")
+        click.echo(f"{key:<21} {format_setting(value)}")
 
 
 @queue.command()
@@ -162,7 +162,7 @@ def pause(name: str, dsn: str | None, as_json: bool) -> None:
 
     Its running requests and its producers continue.
     """
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         queues.pause(name)
     done(name, as_json, "paused")
 
@@ -173,7 +173,7 @@ def pause(name: str, dsn: str | None, as_json: bool) -> None:
 @json_option
 def resume(name: str, dsn: str | None, as_json: bool) -> None:
     """Allow claims from a paused queue again."""
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         queues.resume(name)
     done(name, as_json, "resumed")
 
@@ -189,12 +189,12 @@ def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) 
     The queue stays paused, with its waiting requests, until `rowlease queue resume`. The exit code
     is 1 if requests still run after the timeout.
     """
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         running = queues.drain(name, timeout)
     if as_json:
         show_json({"queue_name": name, "paused": True, "processing": running})
     elif running:
-        click.echo(f"queue {name}: paused; {counted(running)} still running")
+        click.echo(f"queue {name}: paused; {format_count(running)} still running")
     else:
         click.echo(f"queue {name}: paused; no request is running")
     if running:
@@ -215,12 +215,12 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
     The queue must have no requests, and no live worker, schedule or staged load may use it. Its
     history stays until it expires.
     """
-    with opened(dsn) as queues:
+    with open_queues(dsn) as queues:
         count = queues.delete(name, purge=purge, dry_run=dry_run)
     if as_json:
         show_json({"queue_name": name, "num_purged": count, "dry_run": dry_run})
         return
-    what = f"queue {name}" + (f" and {counted(count)}" if count else "")
+    what = f"queue {name}" + (f" and {format_count(count)}" if count else "")
     click.echo(f"would delete {what}" if dry_run else f"{what}: deleted")
 
 
@@ -268,5 +268,5 @@ def as_data(info: QueueInfo) -> dict[str, Any]:
     return {**data, "oldest_seconds": seconds, "settings": settings}
 
 
-def counted(requests: int) -> str:
+def format_count(requests: int) -> str:
     return "1 request" if requests == 1 else f"{requests:,} requests"

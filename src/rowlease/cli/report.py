@@ -10,7 +10,7 @@ import click
 from rowlease.cli.options import dsn_option, duration, json_option, needs_extra, show_json
 
 
-def moment(text: str) -> datetime | timedelta:
+def parse_moment(text: str) -> datetime | timedelta:
     """Parse a time: `2026-11-21`, `2026-11-21T08:00+01:00`, or `24h` for 24 hours ago."""
     try:
         return datetime.fromisoformat(text)
@@ -29,7 +29,7 @@ def moment(text: str) -> datetime | timedelta:
 )
 @click.option(
     "--since",
-    type=moment,
+    type=parse_moment,
     default="24h",
     show_default=True,
     metavar="TIME",
@@ -38,7 +38,7 @@ def moment(text: str) -> datetime | timedelta:
 )
 @click.option(
     "--until",
-    type=moment,
+    type=parse_moment,
     default="0s",
     metavar="TIME",
     help="The end, in the same form. Default: now.",

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowlease.cli.options import dsn_option, duration, json_option, limit_option, show_json
-from rowlease.cli.tables import plain, show_rows, show_table
+from rowlease.cli.tables import show_rows, show_table, to_json
+from rowlease.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from rowlease.filters.filter import Filter
     from rowlease.model import Found, Request
     from rowlease.store import Store
 
-COLUMNS = ("request", "queue", "kind", "status", "attempts", "enqueued", "error")
-NEXT = ("place", "request_id", "kind", "priority", "due_time", "waiting_seconds")
-LEASE = ("request_id", "queue_name", "kind", "locked_by", "locked_time", "left_seconds")
-ERRORS = ("num_requests", "queue_name", "kind", "last_time", "last_request_id", "error_line")
+REQUEST_COLUMNS = ("request", "queue", "kind", "status", "attempts", "enqueued", "error")
+NEXT_COLUMNS = ("place", "request_id", "kind", "priority", "due_time", "waiting_seconds")
+LEASE_COLUMNS = ("request_id", "queue_name", "kind", "locked_by", "locked_time", "left_seconds")
+ERROR_COLUMNS = ("num_requests", "queue_name", "kind", "last_time", "last_request_id", "error_line")
 #: The maximum number of characters of an error in a line of the list.
-ERROR = 80
+MAX_ERROR_CHARACTERS = 80
 #: The maximum number of calls for a list. Each call reads up to 10,000 requests of each table.
-MOST_CALLS = 100
+MAX_CALLS = 100
 
 
 @click.group("requests")
@@ -67,7 +68,7 @@ def list_some(
 
     filters = parse(" ".join(terms))
     with connect(dsn) as store:
-        found = first(store, limit, after, filters)
+        found = find_first(store, limit, after, filters)
     if as_json:
         show_json({"requests": [as_data(one) for one in found.requests], "after": found.after})
         return
@@ -83,14 +84,11 @@ def list_some(
 def show(request_id: int, dsn: str | None, as_json: bool) -> None:
     """Show a request, with its payload, result and errors."""
     from rowlease.client.database import connect
-    from rowlease.errors import InvalidRequest
 
     with connect(dsn) as store:
         found = store.get_request(request_id)
     if found is None:
-        raise InvalidRequest(
-            f"there is no request {request_id}; it may have been purged, or its history has expired"
-        )
+        raise missing_request(request_id)
     if as_json:
         show_json(as_data(found))
         return
@@ -116,6 +114,8 @@ def explain(request_id: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         reason = store.explain(request_id)
+    if reason.reason == "unknown":
+        raise missing_request(request_id)
     if as_json:
         show_json(reason._asdict())
     else:
@@ -156,7 +156,9 @@ def list_next(queue: str, limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_ready(queue, limit=limit)
-    show_rows(rows, NEXT, as_json, f"no request of {queue} is ready")
+        if not rows:
+            store.depth(queue)  # an error if there is no such queue
+    show_rows(rows, NEXT_COLUMNS, as_json, f"no request of {queue} is ready")
 
 
 @requests.command("running")
@@ -169,7 +171,7 @@ def list_running(limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_leases(limit=limit)
-    show_rows(rows, LEASE, as_json, "no request is running")
+    show_rows(rows, LEASE_COLUMNS, as_json, "no request is running")
 
 
 @requests.command("errors")
@@ -182,15 +184,15 @@ def list_errors(limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_dead_letters(limit=limit)
-    show_rows(rows, ERRORS, as_json, "there is no dead letter")
+    show_rows(rows, ERROR_COLUMNS, as_json, "there is no dead letter")
 
 
-def first(store: Store, limit: int, after: int | None, filters: Filter) -> Found:
-    """The newest requests that match, found by at most MOST_CALLS calls."""
+def find_first(store: Store, limit: int, after: int | None, filters: Filter) -> Found:
+    """The newest requests that match, found by at most MAX_CALLS calls."""
     from rowlease.model import Found
 
     found = store.find_requests(limit=limit, after=after, **filters)
-    for _ in range(MOST_CALLS - 1):
+    for _ in range(MAX_CALLS - 1):
         if found.after is None or (left := limit - len(found.requests)) <= 0:
             break
         more = store.find_requests(limit=left, after=found.after, **filters)
@@ -198,11 +200,17 @@ def first(store: Store, limit: int, after: int | None, filters: Filter) -> Found
     return found
 
 
+def missing_request(request_id: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"there is no request {request_id}; it may have been purged, or its history has expired"
+    )
+
+
 def show_requests(found: list[Request]) -> None:
-    show_table(COLUMNS, map(line, found))
+    show_table(REQUEST_COLUMNS, map(table_row, found))
 
 
-def line(one: Request) -> tuple[Any, ...]:
+def table_row(one: Request) -> tuple[Any, ...]:
     """The cells of a request in the list."""
     error = (one.last_error or "").partition("\n")[0]
     return (
@@ -212,7 +220,9 @@ def line(one: Request) -> tuple[Any, ...]:
         one.status,
         f"{one.num_attempts}/{one.max_attempts}",
         one.requested_time,
-        error if len(error) <= ERROR else error[: ERROR - 1] + "\N{HORIZONTAL ELLIPSIS}",
+        error
+        if len(error) <= MAX_ERROR_CHARACTERS
+        else error[: MAX_ERROR_CHARACTERS - 1] + "\N{HORIZONTAL ELLIPSIS}",
     )
 
 
@@ -221,5 +231,5 @@ def as_data(one: Request) -> dict[str, Any]:
     data = one._asdict()
     for name in ("payload", "result"):
         data[name] = None if data[name] is None else json.loads(data[name])
-    data["attempts"] = [plain(each._asdict()) for each in one.attempts]
-    return plain(data)
+    data["attempts"] = [to_json(each._asdict()) for each in one.attempts]
+    return to_json(data)

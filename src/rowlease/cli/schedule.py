@@ -48,7 +48,7 @@ def list_all(dsn: str | None, as_json: bool) -> None:
     for row in [] if as_json else rows:
         click.echo(
             f"{row.schedule_name}: {row.cron} ({row.time_zone}), {row.kind} in {row.queue_name}, "
-            f"{next_firing(row)}; last fired for {shown(row.last_time)}"
+            f"{next_firing(row)}; last fired for {format_time(row.last_time)}"
         )
 
 
@@ -59,14 +59,14 @@ def next_firing(row: Schedule) -> str:
     if row.paused:
         return "paused"
     if row.next_time:
-        return f"next at {shown(row.next_time)}"
+        return f"next at {format_time(row.next_time)}"
     try:
-        return f"next at {shown(Cron(row.cron, row.time_zone).following(row.changed_time))}"
+        return f"next at {format_time(Cron(row.cron, row.time_zone).following(row.changed_time))}"
     except ConfigError as error:  # the row was written by hand
         return f"never ({error})"
 
 
-def shown(time: datetime | None) -> str:
+def format_time(time: datetime | None) -> str:
     return "-" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -119,7 +119,7 @@ def add(
     """
     from rowlease.client.database import connect
     from rowlease.tasks.cron import Cron
-    from rowlease.tasks.headers import written
+    from rowlease.tasks.headers import encode_headers
 
     times = Cron(cron, time_zone)
     with connect(dsn) as store:
@@ -136,7 +136,7 @@ def add(
             payload=payload,
             priority=priority,
             catch_up=catch_up,
-            headers=written(headers),
+            headers=encode_headers(headers),
         )
     first = times.following(changed)
     if as_json:
@@ -144,7 +144,7 @@ def add(
     elif outcome == "repeat":
         click.echo(f"schedule {name}: unchanged")
     else:
-        word = "changed" if known else f"created; it first fires at {shown(first)}"
+        word = "changed" if known else f"created; it first fires at {format_time(first)}"
         click.echo(f"schedule {name}: {word}")
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from rowlease.cli.options import show_json
-from rowlease.durations import written
+from rowlease.durations import format_duration
 
 
 def show_rows(
@@ -22,7 +22,7 @@ def show_rows(
         nothing: the sentence for an empty list.
     """
     if as_json:
-        show_json([plain(row._asdict()) for row in rows])
+        show_json([to_json(row._asdict()) for row in rows])
     elif not rows:
         click.echo(nothing)
     else:
@@ -43,7 +43,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows under a header. Columns of numbers are aligned at the right."""
     found = list(rows)
     numbers = [bool(found) and all(map(is_number, column)) for column in zip(*found, strict=True)]
-    table = [list(header), *([shown(cell) for cell in row] for row in found)]
+    table = [list(header), *([format_cell(cell) for cell in row] for row in found)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     right = numbers or [False] * len(widths)
     for cells in table:
@@ -58,7 +58,7 @@ def is_number(cell: Any) -> bool:
     return cell is None or isinstance(cell, int | float)
 
 
-def shown(cell: Any) -> str:
+def format_cell(cell: Any) -> str:
     """A cell as text, without characters that would control the terminal."""
     match cell:
         case None:
@@ -68,13 +68,13 @@ def shown(cell: Any) -> str:
         case datetime():
             return f"{cell.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         case timedelta():
-            return written(cell.total_seconds())
+            return format_duration(cell.total_seconds())
         case tuple():
-            return ", ".join(map(shown, cell))
+            return ", ".join(map(format_cell, cell))
     return "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in str(cell))
 
 
-def plain(data: dict[str, Any]) -> dict[str, Any]:
+def to_json(data: dict[str, Any]) -> dict[str, Any]:
     """A row for JSON: times are ISO 8601, and durations have a name in _seconds."""
     return {
         f"{name}_seconds" if isinstance(value, timedelta) else name: _plain(value)

@@ -10,7 +10,7 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 from rowlease.errors import ConfigError
 
 #: Seconds between the two samples from which the rates of a single frame are computed.
-APART = 1.0
+SECONDS_BETWEEN_SAMPLES = 1.0
 
 
 @click.command()
@@ -40,7 +40,7 @@ def top(dsn: str | None, as_json: bool, once: bool) -> None:
         if once or as_json:
             sampler = Sampler(store)
             sampler.sample()
-            time.sleep(APART)
+            time.sleep(SECONDS_BETWEEN_SAMPLES)
             sample = sampler.sample()
             show_json(sample.as_json()) if as_json else console.print(Overview(sample, store.where))
             return

@@ -88,7 +88,10 @@ def named_queues(
     "role rowlease_operator.",
 )
 @click.option(
-    "--burst", is_flag=True, help="End when the queues are empty. Scheduled requests do not count."
+    "--burst",
+    is_flag=True,
+    help="End when nothing is left that may start now. Requests that are "
+    "scheduled, paused, behind a rate or behind a batch stay.",
 )
 @click.option(
     "--grace",

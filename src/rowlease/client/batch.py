@@ -57,11 +57,11 @@ class Batch:
             found = yield from call(self.read)
             if found is None:
                 raise InvalidRequest(
-                    f"there is no batch {self.batch_id!r}; it may have been dropped"
+                    f'there is no batch "{self.batch_id}"; it may have been dropped'
                 )
             if found.finished_time is not None:
                 return found
             left = ends - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"the batch {self.batch_id!r} is not finished after {timeout}")
+                raise TimeoutError(f'the batch "{self.batch_id}" is not finished after {timeout}')
             yield from pause(min(POLL, left))

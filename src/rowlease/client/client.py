@@ -22,7 +22,7 @@ from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.model import Found, check_type
 from rowlease.store import Store
-from rowlease.tasks.requests import CallOptions, Options, TaskRequest, plain
+from rowlease.tasks.requests import CallOptions, Options, TaskRequest, decode_plain
 from rowlease.tasks.task import P, R, Task
 
 
@@ -194,7 +194,7 @@ class Client(Producer):
             task: the task of the request. Its return annotation decides what `result` returns;
                 without a task, `result` returns plain JSON values.
         """
-        decode = plain if task is None else task.parameters.result
+        decode = decode_plain if task is None else task.parameters.result
         return Handle(request_id, None, self.store, decode)
 
     def batch(self, batch_id: str) -> Batch:

@@ -12,7 +12,7 @@ from rowlease import middleware
 from rowlease.client.handle import Handle
 from rowlease.errors import InvalidRequest
 from rowlease.middleware import NewRequestHeaders
-from rowlease.model import DURATION, Enqueued, NewRequest, check_type, shown
+from rowlease.model import DURATION, Enqueued, NewRequest, check_type, short_repr
 from rowlease.store import Store
 from rowlease.tasks import headers
 from rowlease.tasks.requests import (
@@ -22,7 +22,7 @@ from rowlease.tasks.requests import (
     CallOptions,
     Options,
     TaskRequest,
-    known,
+    check_names,
     untyped_request,
 )
 from rowlease.tasks.task import R, Task
@@ -73,7 +73,7 @@ class EnqueueCall(Generic[R]):
         """The call for one request with this task and these arguments."""
         if not isinstance(task, Task):
             raise InvalidRequest(
-                f"the first argument is {shown(task)}, which is not a task; {_advice(task)}"
+                f"the first argument is {short_repr(task)}, which is not a task; {_advice(task)}"
             )
         request, options = task.for_call(args, kwargs)
         return cls([request], options)
@@ -81,14 +81,14 @@ class EnqueueCall(Generic[R]):
     @classmethod
     def of_kind(cls, kind: str, payload: Any, options: Options) -> EnqueueCall[R]:
         """The call for one request with the task's name and a payload."""
-        given: dict[str, Any] = dict(known(options, OPTIONS))
+        given: dict[str, Any] = dict(check_names(options, OPTIONS))
         call = {name: given.pop(name, None) for name in CALL_OPTIONS}
         return cls([untyped_request(kind, payload, **given)], cast("CallOptions", call))
 
     @classmethod
     def of_batch(cls, requests: Iterable[TaskRequest[R]], options: CallOptions) -> EnqueueCall[R]:
         """The call for these requests."""
-        return cls(_batch(requests), known(options, CALL_OPTIONS))
+        return cls(_batch(requests), check_names(options, CALL_OPTIONS))
 
     @contextmanager
     def within_middleware(self) -> Iterator[None]:
@@ -97,11 +97,12 @@ class EnqueueCall(Generic[R]):
             yield
             return
         outgoing = [
-            NewRequestHeaders(self.queue, new.kind, headers.read(new.headers)) for new in self.batch
+            NewRequestHeaders(self.queue, new.kind, headers.decode_headers(new.headers))
+            for new in self.batch
         ]
         with middleware.around_enqueue(outgoing):
             self.batch = [
-                replace(new, headers=headers.written(changed.headers))
+                replace(new, headers=headers.encode_headers(changed.headers))
                 for new, changed in zip(self.batch, outgoing, strict=True)
             ]
             yield
@@ -142,17 +143,19 @@ class EnqueueCall(Generic[R]):
 def _check_id(name: str, given: Any) -> None:
     check_type(name, given, ((str, NoneType), "it must be a string of 1 to 100 characters"))
     if given is not None and not 0 < len(given) <= LONGEST_ID:
-        raise InvalidRequest(f"{name} is {shown(given)}; it must have 1 to {LONGEST_ID} characters")
+        raise InvalidRequest(
+            f"{name} is {short_repr(given)}; it must have 1 to {LONGEST_ID} characters"
+        )
 
 
 def _batch(requests: Iterable[TaskRequest[R]]) -> list[TaskRequest[R]]:
     advice = "give the results of task.request(...) or rowlease.untyped_request(...)"
     if isinstance(requests, str | bytes | Mapping) or not isinstance(requests, Iterable):
-        raise InvalidRequest(f"requests is {shown(requests)}; it must be a list; {advice}")
+        raise InvalidRequest(f"requests is {short_repr(requests)}; it must be a list; {advice}")
     batch = list(requests)
     for place, one in enumerate(batch):
         if not isinstance(one, TaskRequest):
-            raise InvalidRequest(f"requests[{place}] is {shown(one)}; {advice}")
+            raise InvalidRequest(f"requests[{place}] is {short_repr(one)}; {advice}")
     return batch
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
-from rowlease.filters.language import combined
-from rowlease.model import Found, check_type, shown
+from rowlease.filters.language import combine_filters
+from rowlease.model import Found, check_type, short_repr
 from rowlease.store import Store
 
 #: The maximum number of requests that one call returns.
@@ -16,6 +16,6 @@ def find(store: Store, text: str | None, limit: int, after: int | None, given: F
     """See `Client.find`."""
     check_type("filter", text, ((str, type(None)), "it must be a text such as 'status:failed'"))
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
-        raise InvalidRequest(f"limit is {shown(limit)}; it must be from 1 to {MOST:,}")
+        raise InvalidRequest(f"limit is {short_repr(limit)}; it must be from 1 to {MOST:,}")
     check_type("after", after, ((int, type(None)), "it must be what an earlier call returned"))
-    return store.find_requests(limit=limit, after=after, **combined(text, given))
+    return store.find_requests(limit=limit, after=after, **combine_filters(text, given))

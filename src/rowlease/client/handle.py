@@ -18,11 +18,11 @@ from rowlease.tasks.requests import R_co
 FINISHED = ("Complete", "Failed", "Cancelled")
 #: The pause in seconds between reads if there are notifications. Reads are still needed, because a
 #: notification may be lost.
-LOOK = 2.0
+NOTIFIED_READ_PAUSE = 2.0
 #: The first pause in seconds between reads if there are no notifications. It doubles each time.
-FIRST_POLL = 0.02
+FIRST_READ_PAUSE = 0.02
 #: The longest pause in seconds between reads if there are no notifications.
-LAST_POLL = 1.0
+LONGEST_READ_PAUSE = 1.0
 #: The maximum number of reads per second by all waiting handles of a store. If many handles wait,
 #: their pauses are longer.
 READS_A_SECOND = 200
@@ -98,7 +98,7 @@ class Handle(Generic[R_co]):
                     left = ends - time.monotonic()
                     if not _is_unfinished(found) or left <= 0:
                         break
-                    look = LOOK if finished.is_listening else next(polls)
+                    look = NOTIFIED_READ_PAUSE if finished.is_listening else next(polls)
                     look = max(look, finished.num_waiting / READS_A_SECOND)
                     yield from pause(min(look, left), notified)
         if _is_unfinished(found):
@@ -139,7 +139,7 @@ def _is_unfinished(found: Request | None) -> bool:
 
 def _polls() -> Iterator[float]:
     """The pauses in seconds between reads if there are no notifications."""
-    pause = FIRST_POLL
+    pause = FIRST_READ_PAUSE
     while True:
         yield pause
-        pause = min(LAST_POLL, 2 * pause)
+        pause = min(LONGEST_READ_PAUSE, 2 * pause)

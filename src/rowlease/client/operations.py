@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, Unpack, cast
 
-from rowlease.errors import InvalidRequest
+from rowlease.errors import InvalidRequest, RowleaseError
 from rowlease.filters.filter import Filter, in_utc
-from rowlease.filters.language import combined
+from rowlease.filters.language import combine_filters
 from rowlease.model import Outcome, Step, Touched, check_type
 from rowlease.store import Store
 
 #: The maximum number of requests that a report lists.
-LISTED = 20
+MAX_LISTED = 20
 #: The maximum number of steps of a dry run. A step looks at up to 10,000 requests of each table.
-MOST_STEPS = 1000
+MAX_DRY_STEPS = 1000
 #: The outcomes of requests that were changed.
 CHANGED = (Outcome.OK, Outcome.CANCEL_REQUESTED)
 
@@ -69,7 +69,8 @@ class Requests:
 
     Raises:
         InvalidRequest: the filter or an argument is wrong.
-        StoreError: the database refused or failed a step. The steps before it are done.
+        StoreError: the database refused or failed a step. The steps before it are done, and
+            `operation_id` of the error is what `resume` needs; None if no step is done.
     """
 
     def __init__(self, store: Store) -> None:
@@ -86,7 +87,7 @@ class Requests:
         """Make dead letters wait again.
 
         If the filter names the status or the ids of finished requests, each of these is enqueued
-        again as a new request. The table `requeued` has both ids.
+        again as a new request, once more at each call. The table `requeued` has both ids.
         """
         return self._operate("requeue", {}, text, given)
 
@@ -146,7 +147,7 @@ class Requests:
             verb: the verb of the operation: cancel, requeue, reprioritise, reschedule, break or
                 purge.
         """
-        return followed(steps(self._store, verb, {}, operation_id=operation_id), progress)
+        return run_steps(steps(self._store, verb, {}, operation_id=operation_id), progress)
 
     def _operate(
         self, verb: str, arguments: dict[str, Any], text: str | None, given: Operate
@@ -155,9 +156,9 @@ class Requests:
         dry_run = filters.pop("dry_run", False)
         progress = filters.pop("progress", None)
         actor = filters.pop("actor", None)
-        chosen = combined(text, cast("Filter", filters))
+        chosen = combine_filters(text, cast("Filter", filters))
         made = steps(self._store, verb, chosen, arguments, actor=actor, dry_run=dry_run)
-        return followed(islice(made, MOST_STEPS) if dry_run else made, progress)
+        return run_steps(islice(made, MAX_DRY_STEPS) if dry_run else made, progress)
 
 
 def steps(
@@ -177,15 +178,21 @@ def steps(
     """
     after = None
     while True:
-        step = store.operate(
-            verb,
-            arguments=arguments,
-            actor=actor,
-            dry_run=dry_run,
-            after=after,
-            operation_id=operation_id,
-            **filters,
-        )
+        try:
+            step = store.operate(
+                verb,
+                arguments=arguments,
+                actor=actor,
+                dry_run=dry_run,
+                after=after,
+                operation_id=operation_id,
+                **filters,
+            )
+        except RowleaseError as error:
+            if operation_id is not None:
+                error.operation_id = operation_id
+                error.add_note(f"go on with client.requests.resume({verb!r}, {operation_id})")
+            raise
         yield step
         if step.after is None:
             return
@@ -193,7 +200,7 @@ def steps(
         operation_id, after = step.operation_id, step.after if dry_run else None
 
 
-def followed(
+def run_steps(
     steps: Iterator[Step],
     progress: Progress | None = None,
     is_over: Callable[[Operation], bool] = lambda _: False,
@@ -208,7 +215,7 @@ def followed(
             step.operation_id,
             sum(outcomes.get(outcome, 0) for outcome in CHANGED),
             outcomes,
-            [*done.first, *step.touched][:LISTED],
+            [*done.first, *step.touched][:MAX_LISTED],
             step.after is not None,
         )
         if progress:

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, TypeAlias, Unpack
 from rowlease.client.operations import Requests
 from rowlease.errors import InvalidRequest
 from rowlease.model import Depth, Outcome, QueueState
-from rowlease.queue_settings import Queue, QueueSettings, checked
+from rowlease.queue_settings import Queue, QueueSettings, check_settings
 from rowlease.store import Store
 
 #: The statuses of requests that may be purged before a queue is deleted.
 PURGED = ("Scheduled", "Pending", "Failed")
 #: The first pause in seconds between two counts of running requests. It doubles each time.
-FIRST_LOOK = 0.05
+FIRST_COUNT_PAUSE = 0.05
 #: The longest pause in seconds between two counts of running requests.
-LAST_LOOK = 1.0
+LONGEST_COUNT_PAUSE = 1.0
 
 
 class QueueInfo(NamedTuple):
@@ -59,7 +59,8 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         if self.setting is None:
             return f"queue {self.queue_name}: created"
-        return f"queue {self.queue_name}: {self.setting} {shown(self.was)} -> {shown(self.now)}"
+        was, now = format_setting(self.was), format_setting(self.now)
+        return f"queue {self.queue_name}: {self.setting} {was} -> {now}"
 
 
 #: In the class `Queues`, `list` is a method, so annotations there need other names for list types.
@@ -67,7 +68,7 @@ Changes: TypeAlias = list[Change]
 Infos: TypeAlias = list[QueueInfo]
 
 
-def shown(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """A value in the syntax of the command line."""
     words = {None: "none", True: "true", False: "false"}
     plain = value is None or isinstance(value, bool)
@@ -95,13 +96,14 @@ class Queues:
         Raises:
             InvalidRequest: the queue exists with other settings.
         """
-        wanted = checked(name, settings)
+        wanted = check_settings(name, settings)
         if name not in self._names():
             self._store.configure_queue(name, **wanted)
             return Outcome.OK
         if changes := self._changes(name, wanted):
+            first = changes[0]
             raise InvalidRequest(
-                f"queue {name!r} exists, and its {changes[0].setting} is {shown(changes[0].was)}; "
+                f"queue {name!r} exists, and its {first.setting} is {format_setting(first.was)}; "
                 f"to change it, use `rowlease queue set {name}`"
             )
         return Outcome.REPEAT
@@ -110,7 +112,7 @@ class Queues:
         self, name: str, *, dry_run: bool = False, **settings: Unpack[QueueSettings]
     ) -> Changes:
         """Change settings of a queue. Returns only the settings whose values differ."""
-        changes = self._changes(name, checked(name, settings))
+        changes = self._changes(name, check_settings(name, settings))
         if changes and not dry_run:
             self._store.configure_queue(name, **settings)
         return changes
@@ -151,13 +153,13 @@ class Queues:
         """
         self._store.pause(name)
         ends = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        pause = FIRST_LOOK
+        pause = FIRST_COUNT_PAUSE
         while running := sum(row.processing for row in self._store.depth(name)):
-            left = LAST_LOOK if ends is None else ends - time.monotonic()
+            left = LONGEST_COUNT_PAUSE if ends is None else ends - time.monotonic()
             if left <= 0:
                 break
             time.sleep(min(pause, left))
-            pause = min(LAST_LOOK, 2 * pause)
+            pause = min(LONGEST_COUNT_PAUSE, 2 * pause)
         return running
 
     def delete(self, name: str, *, purge: bool = False, dry_run: bool = False) -> int:

@@ -24,15 +24,15 @@ SHARE_OF_A_TRY = 1 / 3
 SHORTEST_SHARE = 1 / 30
 #: The pause in seconds before the second try. It doubles before each further try, and up to half
 #: of each pause is taken off at random.
-FIRST_PAUSE = 0.1
+FIRST_RETRY_PAUSE = 0.1
 #: The longest pause in seconds between two tries.
-LAST_PAUSE = 2.0
+LONGEST_RETRY_PAUSE = 2.0
 #: The longest time in seconds that a producer waits for a notification of room before it tries
 #: again: its place in line lasts two seconds, and no notification is sent when an earlier place
 #: expires.
-PATIENCE = 1.0
+LONGEST_WAIT_FOR_ROOM = 1.0
 #: The longest time in seconds between two tries if the database sends no notifications.
-PATIENCE_WITHOUT_NOTIFICATIONS = 0.1
+LONGEST_WAIT_WITHOUT_NOTIFICATIONS = 0.1
 
 
 def send(
@@ -57,7 +57,11 @@ def send(
             left = max(0.0, ends - time.monotonic())
             answers = yield from attempts(timedelta(seconds=left), answers[0].request_id)
             if _is_full(answers):
-                patience = PATIENCE if store.room.is_listening else PATIENCE_WITHOUT_NOTIFICATIONS
+                patience = (
+                    LONGEST_WAIT_FOR_ROOM
+                    if store.room.is_listening
+                    else LONGEST_WAIT_WITHOUT_NOTIFICATIONS
+                )
                 left = max(0.0, ends - time.monotonic())
                 yield from pause(min(left, patience * random.uniform(0.5, 1)), notified)
     return answers
@@ -78,7 +82,7 @@ class _Attempts:
         self, wait: timedelta | None = None, waiter_id: int | None = None
     ) -> Steps[list[Enqueued]]:
         ends = time.monotonic() + (self._retry_for or RETRY_FOR.total_seconds())
-        next_pause = FIRST_PAUSE
+        next_pause = FIRST_RETRY_PAUSE
         while True:
             try:
                 return (yield from call(partial(self._attempt, ends, wait, waiter_id)))
@@ -87,7 +91,7 @@ class _Attempts:
                 left = ends - time.monotonic() - nap
                 self._give_up_after(error, is_over=left < self._retry_for * SHORTEST_SHARE)
             yield from pause(nap)
-            next_pause = min(LAST_PAUSE, 2 * next_pause)
+            next_pause = min(LONGEST_RETRY_PAUSE, 2 * next_pause)
 
     def _attempt(
         self, ends: float, wait: timedelta | None, waiter_id: int | None

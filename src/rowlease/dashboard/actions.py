@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
-from rowlease.client.operations import followed, steps
+from rowlease.client.operations import run_steps, steps
 from rowlease.dashboard import queue_actions
 from rowlease.dashboard.previews import Done, Preview
-from rowlease.durations import duration
+from rowlease.durations import parse_duration
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.filters.language import parse
@@ -70,7 +70,7 @@ class Action(NamedTuple):
 
 def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
     """Count what a verb would change, by a dry run."""
-    found = followed(
+    found = run_steps(
         steps(store, verb, _filters(form), _arguments(verb, form), dry_run=True),
         is_over=lambda so_far: sum(so_far.outcomes.values()) >= COUNTED,
     )
@@ -88,10 +88,11 @@ def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
 def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done:
     """Do what a verb does, for some seconds at most."""
     filters, arguments = _filters(form), _arguments(verb, form)
-    given = form.get("operation_id", "")
-    operation_id = int(given) if given.isdecimal() else None
+    given = form.get("operation_id")
+    ids = parse(f"id:{given}").get("ids") if given else None
+    operation_id = ids[0] if ids else None
     ends = monotonic() + LASTS
-    done = followed(
+    done = run_steps(
         steps(store, verb, filters, arguments, actor=actor, operation_id=operation_id),
         is_over=lambda _: monotonic() > ends,
     )
@@ -112,7 +113,7 @@ DONE = {
 }
 WHY_NOT = {
     Outcome.DUPLICATE: "a live request has the same dedup key",
-    Outcome.NOT_FOUND: "the payload was not kept",
+    Outcome.NOT_FOUND: "the payload was not kept, or the queue was deleted",
 }
 
 
@@ -123,15 +124,13 @@ def priority(text: str) -> dict[str, Any]:
 
 
 def delay(text: str) -> dict[str, Any]:
-    return {"delay_ms": round(duration(text).total_seconds() * 1000)}
+    return {"delay_ms": round(parse_duration(text).total_seconds() * 1000)}
 
 
 def _filters(form: QueryParams) -> Filter:
     """The selected requests of a form; if none is selected, those that match its filter."""
     selected = form.getlist("id")
-    if not all(one.isdecimal() for one in selected):
-        raise InvalidRequest("the id of a request is a whole number")
-    return {"ids": [int(one) for one in selected]} if selected else parse(form.get("filter", ""))
+    return parse(f"id:{','.join(selected)}" if selected else form.get("filter", ""))
 
 
 def _arguments(verb: str, form: QueryParams) -> dict[str, Any]:

@@ -264,7 +264,7 @@ class Dashboard:
         return Starlette(
             routes=[
                 *(Route(path, self._page(*page), methods=["GET"]) for path, page in PAGES.items()),
-                Route("/requests/{id:int}/{field}", self._payload, methods=["GET"]),
+                Route("/requests/{id}/{field}", self._payload, methods=["GET"]),
                 Route("/actions/{verb}", self._action, methods=["POST"]),
                 Route("/login", self._login, methods=["GET", "POST"]),
                 Route("/logout", self._logout, methods=["POST"]),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
-from rowlease.durations import written as duration
+from rowlease.durations import format_duration as duration
 
 #: The maximum number of characters of a payload, result or traceback on a page.
 SHOWN = 20_000

@@ -15,15 +15,16 @@ from rowlease.client.find_requests import find
 from rowlease.dashboard import charts, formats, samples
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
-from rowlease.filters.filter import LARGEST, STATUSES
+from rowlease.filters.filter import STATUSES
+from rowlease.filters.language import parse_integer
 from rowlease.model import Finding, Found, Request, WorkerState
 from rowlease.store import Store
 from rowlease.worker.time_limits import WORKER_SILENT
 
 #: The number of requests on a page of the list.
 LISTED = 50
-#: Seconds after which the search for a page's requests is interrupted. A link continues it.
-SEARCH = 1.0
+#: Seconds after which the search for a page's requests is interrupted. The next page continues it.
+SEARCH = 0.1
 #: The maximum number of rows of the other tables.
 ROWS = 100
 #: Seconds for which the findings of the whole database are kept.
@@ -188,7 +189,7 @@ PAGES: dict[str, tuple[str, Callable[[View], dict[str, Any]]]] = {
     "/queues": ("queues.html", queues),
     "/queue": ("queue.html", queue),
     "/requests": ("requests.html", requests),
-    "/requests/{id:int}": ("request.html", request),
+    "/requests/{id}": ("request.html", request),
     "/dead-letters": ("dead_letters.html", dead_letters),
     "/workers": ("workers.html", workers),
     "/schedules": ("schedules.html", schedules),
@@ -224,11 +225,8 @@ def _is_alive(worker: WorkerState) -> bool:
 
 
 def _search(view: View, text: str) -> Found:
-    """The newest requests that match: a page, or as many as a second of searching finds."""
-    try:
-        after = int(view.query["after"]) if "after" in view.query else None
-    except ValueError:
-        raise HTTPException(404) from None
+    """The newest requests that match: a page, or as many as are found in the time of a page."""
+    after = _number(view.query["after"]) if "after" in view.query else None
     ends = monotonic() + SEARCH
     found = find(view.store, text, LISTED, after, {})
     while found.after is not None and len(found.requests) < LISTED and monotonic() < ends:
@@ -248,9 +246,15 @@ def _tabs(text: str) -> list[tuple[str, str, bool]]:
     return tabs
 
 
+def _number(text: str) -> int:
+    try:
+        return parse_integer(text)
+    except ValueError:
+        raise HTTPException(404) from None
+
+
 def _request(view: View) -> Request:
-    number = view.path["id"]
-    found = view.store.get_request(number) if number <= LARGEST else None
+    found = view.store.get_request(_number(view.path["id"]))
     if found is None:
         raise HTTPException(404)
     return found

@@ -20,7 +20,7 @@ import platformdirs
 
 from rowlease.embedded import keeper
 from rowlease.embedded.binaries import server_binaries
-from rowlease.embedded.keeper import LOOK_EVERY, FileLock, Order, Postmaster
+from rowlease.embedded.keeper import POLL_INTERVAL, FileLock, Order, Postmaster
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.store.postgresql.databases import make_database
 
@@ -107,7 +107,7 @@ def _order(home: Path, settings: dict[str, str], port: int) -> Order:
             raise ConfigError(f"{name} is not allowed in settings; use {instead} instead")
     binaries, major = server_binaries()
     for version in home.glob("postgresql-*/PG_VERSION"):
-        if version.parent.name.endswith(".half-made"):
+        if version.parent.name.endswith(".unfinished"):
             continue
         found = version.read_text().strip()
         if found != str(major):
@@ -165,7 +165,7 @@ def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | Non
                 f"PostgreSQL does not answer ({failure or 'not ready'}){_log_end(order)}"
             ) from failure
         # Pause longer after a failed try, because each failed try adds a line to the server's log.
-        time.sleep(0.1 if failure else LOOK_EVERY)
+        time.sleep(0.1 if failure else POLL_INTERVAL)
 
 
 def _start_keeper(order: Order, lock: FileLock) -> None:

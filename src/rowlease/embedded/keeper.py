@@ -33,12 +33,12 @@ if sys.platform != "win32":
     import fcntl
 
 #: Seconds between two polls by a process that waits for a lock or for the server.
-LOOK_EVERY = 0.01
+POLL_INTERVAL = 0.01
 #: Seconds between two checks by the keeper: does the server still run, and is it still used?
-WATCH_EVERY = 0.1
-#: Seconds that an unused server stays up, so that commands run one after the other use the same
-#: server.
-LINGER = 1.0
+CHECK_INTERVAL = 0.1
+#: Seconds after which an unused server is stopped, so that commands run one after the other use
+#: the same server.
+UNUSED_TIME = 1.0
 #: The longest time in seconds for a fast shutdown of PostgreSQL, which writes a checkpoint.
 FAST_SHUTDOWN = 30.0
 #: The longest time in seconds for an immediate shutdown, which writes no checkpoint.
@@ -53,6 +53,7 @@ DEFAULT_SETTINGS = {
     "shared_buffers": "256MB",
     "max_wal_size": "4GB",
     "jit": "off",
+    "search_path": "public",  # the default begins with "$user", which is rowlease's schema
     "autovacuum_naptime": "1s",  # docs/decisions/0031
 }
 
@@ -102,7 +103,7 @@ class FileLock:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     return False
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL)
 
     def release(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_UN)
@@ -157,15 +158,15 @@ class Server:
             # The postmaster was killed, too, but some of its processes have not ended yet.
             if time.monotonic() > deadline:
                 raise SystemExit(f"processes of a killed server still use {self.order.data}")
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL)
         self.port = self.order.port
         return False
 
     def start(self) -> None:
-        """Start PostgreSQL. This process must hold the server lock, so that no server is running.
+        """Start PostgreSQL. This process must hold the server lock: then no server is running.
 
-        postmaster.pid is therefore stale. It is removed, because PostgreSQL does not start if
-        another process has the pid in the file.
+        A file postmaster.pid is one that a killed server has left. It is removed, because
+        PostgreSQL does not start if another process has the pid in the file.
         """
         data = self.order.data
         (data / "postmaster.pid").unlink(missing_ok=True)
@@ -210,14 +211,14 @@ def keep(order: Order) -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: stop_signals.append(number))
     server = Server(order)
     adopted = server.find()
-    half_made = order.data.with_name(order.data.name + ".half-made")
+    unfinished = order.data.with_name(order.data.name + ".unfinished")
     if adopted:
         say(f"adopting process {server.pid} on port {server.port}")
     else:
         # Remove a data folder that a crash has left incomplete.
-        shutil.rmtree(half_made, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         if not order.data.exists():
-            create_cluster(order, half_made)
+            create_cluster(order, unfinished)
         server.start()
 
     users = FileLock(order.path("users.lock"))
@@ -235,26 +236,26 @@ def keep(order: Order) -> None:
             unused_since = None
         else:
             unused_since = unused_since or time.monotonic()
-            if time.monotonic() - unused_since >= LINGER:
+            if time.monotonic() - unused_since >= UNUSED_TIME:
                 break
             users.release()
-        time.sleep(WATCH_EVERY)
+        time.sleep(CHECK_INTERVAL)
     server.stop()
 
 
-def create_cluster(order: Order, half_made: Path) -> None:
+def create_cluster(order: Order, unfinished: Path) -> None:
     """Create the data folder under another name, and rename it when it is complete.
 
     So a folder with the real name is never incomplete.
     """
     password = order.path("password")
     if not password.exists():
-        draft = order.path("password.half-made")
+        draft = order.path("password.unfinished")
         draft.unlink(missing_ok=True)
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(24))
         draft.rename(password)
-    command: list[str | Path] = [Path(order.binaries, "initdb"), "-D", half_made, "-U", "rowlease"]
+    command: list[str | Path] = [Path(order.binaries, "initdb"), "-D", unfinished, "-U", "rowlease"]
     command += ["-A", "scram-sha-256", "--pwfile", password, "-E", "UTF8", "-k"]
     if order.major >= 17:  # this locale has the same rules on every platform
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
@@ -264,7 +265,7 @@ def create_cluster(order: Order, half_made: Path) -> None:
         command += ["--no-sync"]
     if subprocess.run([*command, "--no-instructions"], check=False).returncode:
         raise SystemExit("initdb failed")
-    half_made.rename(order.data)
+    unfinished.rename(order.data)
     folder = os.open(order.home, os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)

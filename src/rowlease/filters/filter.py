@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 
 from rowlease.errors import InvalidRequest
-from rowlease.model import DURATION, TEXT, TypeRule, check_type, shown
-from rowlease.tasks.requests import known
+from rowlease.model import DURATION, TEXT, TypeRule, check_type, short_repr
+from rowlease.tasks.requests import check_names
 from rowlease.tasks.task import Task
 
 #: All statuses that a request can have.
 STATUSES = ("Scheduled", "Pending", "Processing", "Failed", "Complete", "Cancelled")
 #: The maximum number of ids in a filter. The routines have the same limit.
-MOST_IDS = 10_000
+MAX_IDS = 10_000
 #: The largest request id and the largest whole number of a filter, a bigint.
-LARGEST = 2**63 - 1
+MAX_BIGINT = 2**63 - 1
 
 
 #: Texts without NUL and lone surrogates.
@@ -81,7 +81,7 @@ def to_json(given: Filter) -> str:
         TypeError: the name of a filter is unknown.
         InvalidRequest: a value is wrong.
     """
-    known(given, tuple(Filter.__annotations__))
+    check_names(given, tuple(Filter.__annotations__))
     found: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for name, rule in RULES.items():
         check_type(name, found.get(name), rule)
@@ -127,7 +127,9 @@ def statuses(given: str | Sequence[str]) -> list[str]:
     several = [given] if isinstance(given, str) else given
     for one in several:
         if not isinstance(one, str) or one.capitalize() not in STATUSES:
-            raise InvalidRequest(f"status is {shown(one)}; it must be one of {', '.join(STATUSES)}")
+            raise InvalidRequest(
+                f"status is {short_repr(one)}; it must be one of {', '.join(STATUSES)}"
+            )
     return [one.capitalize() for one in several]
 
 
@@ -139,8 +141,8 @@ def ids(given: Sequence[int]) -> list[int]:
     """
     found = list(given)
     for one in found:
-        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one <= LARGEST:
-            raise InvalidRequest(f"ids has {shown(one)}; a request's id is a whole number")
-    if len(found) > MOST_IDS:
-        raise InvalidRequest(f"ids has {len(found):,} ids; {MOST_IDS:,} are allowed in a call")
+        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one <= MAX_BIGINT:
+            raise InvalidRequest(f"ids has {short_repr(one)}; a request's id is a whole number")
+    if len(found) > MAX_IDS:
+        raise InvalidRequest(f"ids has {len(found):,} ids; {MAX_IDS:,} are allowed in a call")
     return found

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
-from rowlease.durations import duration
+from rowlease.durations import parse_duration
 from rowlease.errors import InvalidRequest, WrongFilter
-from rowlease.filters.filter import LARGEST, STORABLE, Filter, statuses
+from rowlease.filters.filter import MAX_BIGINT, STORABLE, Filter, statuses
 
 
-def time(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Parse a time such as `2026-11-22T18:00`. A time without a zone is UTC.
 
     Raises:
@@ -31,7 +31,7 @@ def time(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def storable(text: str) -> str:
+def check_storable(text: str) -> str:
     """The text, after a check of its characters.
 
     Raises:
@@ -42,13 +42,13 @@ def storable(text: str) -> str:
     return text
 
 
-def whole(text: str) -> int:
+def parse_integer(text: str) -> int:
     """Parse a whole number that fits into a bigint.
 
     Raises:
         ValueError: the text is not such a number.
     """
-    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > LARGEST:
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > MAX_BIGINT:
         raise ValueError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
 
@@ -58,17 +58,17 @@ def whole(text: str) -> int:
 Meaning = tuple[dict[str, tuple[str, ...]], Callable[[str], Any]]
 
 
-def several(parse: Callable[[str], Any], text: str) -> tuple[Any, ...]:
+def parse_list(parse: Callable[[str], Any], text: str) -> tuple[Any, ...]:
     """Parse values that commas separate."""
     return tuple(parse(part) for part in text.split(","))
 
 
-def status(text: str) -> str:
+def parse_status(text: str) -> str:
     (found,) = statuses(text)
     return found
 
 
-def compared(name: str) -> dict[str, tuple[str, ...]]:
+def comparison_operators(name: str) -> dict[str, tuple[str, ...]]:
     """The operators of a value that is compared."""
     low, high = (f"min_{name}",), (f"max_{name}",)
     return {">=": low, ">": low, "<=": high, "<": high}
@@ -76,19 +76,22 @@ def compared(name: str) -> dict[str, tuple[str, ...]]:
 
 #: All keys of the language.
 KEYS: dict[str, Meaning] = {
-    "queue": ({":": ("queue",)}, storable),
-    "status": ({":": ("status",)}, partial(several, status)),
-    "kind": ({":": ("kind",)}, storable),
-    "error": ({":": ("error",)}, storable),
-    "dedup": ({":": ("dedup_key",)}, storable),
-    "group": ({":": ("group_key",)}, storable),
-    "load": ({":": ("load_id",)}, storable),
-    "worker": ({":": ("worker",)}, storable),
-    "id": ({":": ("ids",)}, partial(several, whole)),
-    "priority": ({":": ("min_priority", "max_priority"), **compared("priority")}, whole),
-    "age": (compared("age"), duration),
-    "since": ({":": ("since",)}, time),
-    "until": ({":": ("until",)}, time),
+    "queue": ({":": ("queue",)}, check_storable),
+    "status": ({":": ("status",)}, partial(parse_list, parse_status)),
+    "kind": ({":": ("kind",)}, check_storable),
+    "error": ({":": ("error",)}, check_storable),
+    "dedup": ({":": ("dedup_key",)}, check_storable),
+    "group": ({":": ("group_key",)}, check_storable),
+    "load": ({":": ("load_id",)}, check_storable),
+    "worker": ({":": ("worker",)}, check_storable),
+    "id": ({":": ("ids",)}, partial(parse_list, parse_integer)),
+    "priority": (
+        {":": ("min_priority", "max_priority"), **comparison_operators("priority")},
+        parse_integer,
+    ),
+    "age": (comparison_operators("age"), parse_duration),
+    "since": ({":": ("since",)}, parse_time),
+    "until": ({":": ("until",)}, parse_time),
 }
 QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 KEY = re.compile(r"(?P<key>\w+)(?P<sign>>=|<=|[:<>])")
@@ -111,11 +114,11 @@ def parse(text: str) -> Filter:
     while word := WORD.search(text, place):
         term = TERM.match(text, word.start())
         if term is None:
-            raise WrongFilter(text, *word.span(), malformed(text[word.start() :]))
+            raise WrongFilter(text, *word.span(), describe_malformed(text[word.start() :]))
         place = term.end()
-        key, sign, value = term["key"].lower(), term["sign"], unquoted(term["value"])
+        key, sign, value = term["key"].lower(), term["sign"], unquote(term["value"])
         if key not in KEYS:
-            raise WrongFilter(text, *term.span("key"), unknown(key))
+            raise WrongFilter(text, *term.span("key"), describe_unknown_key(key))
         signs, read = KEYS[key]
         if sign not in signs:
             forms = " or ".join(f"{key}{one}VALUE" for one in signs)
@@ -134,7 +137,7 @@ def parse(text: str) -> Filter:
     return cast("Filter", found)
 
 
-def combined(text: str | None, given: Filter) -> Filter:
+def combine_filters(text: str | None, given: Filter) -> Filter:
     """The filters of the text and the given ones.
 
     Raises:
@@ -154,17 +157,17 @@ def quote(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-def unquoted(value: str) -> str:
+def unquote(value: str) -> str:
     if not value.startswith('"'):
         return value
     return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
 
 
-def unknown(key: str) -> str:
+def describe_unknown_key(key: str) -> str:
     return f"there is no key {key!r}; the keys are {', '.join(sorted(KEYS))}"
 
 
-def malformed(rest: str) -> str:
+def describe_malformed(rest: str) -> str:
     """Why this text does not begin with a term."""
     if not (begun := KEY.match(rest)):
         return (
@@ -172,7 +175,7 @@ def malformed(rest: str) -> str:
             "double quotes"
         )
     if begun[1].lower() not in KEYS:
-        return unknown(begun[1])
+        return describe_unknown_key(begun[1])
     value = rest[begun.end() :]
     if QUOTED.match(value):
         return "a blank must follow the closing quote of the value"

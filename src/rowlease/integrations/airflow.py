@@ -16,6 +16,7 @@ from typing import Any
 
 from rowlease.client.async_client import AsyncClient
 from rowlease.client.client import Client
+from rowlease.client.handle import Handle
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, NoResult
 
@@ -24,7 +25,7 @@ _triggers: Any = import_module("airflow.triggers.base")
 AirflowException: Any = import_module("airflow.exceptions").AirflowException
 
 #: The maximum number of characters in a dedup key.
-LONGEST_KEY = 400
+MAX_KEY_CHARACTERS = 400
 
 
 class EnqueueOperator(_sdk.BaseOperator):  # type: ignore[misc]
@@ -81,15 +82,7 @@ class EnqueueOperator(_sdk.BaseOperator):  # type: ignore[misc]
     def execute(self, context: Any) -> Any:
         """Enqueue the request; wait for it, or defer."""
         with Client(dsn_of(self.conn_id)) as client:
-            handle = client.enqueue_untyped(
-                self.kind,
-                self.payload,
-                queue=self.queue_name,
-                priority=self.priority,
-                headers=self.headers,
-                max_attempts=self.max_attempts,
-                dedup_key=self.dedup_key or key_of(context["ti"]),
-            )
+            handle = self._enqueue(client, self.dedup_key or key_of(context["ti"]))
             self._request_id = handle.request_id
             self.log.info("request %s: %s", handle.request_id, handle.outcome)
             if not self.wait:
@@ -104,6 +97,22 @@ class EnqueueOperator(_sdk.BaseOperator):  # type: ignore[misc]
             method_name="execute_complete",
             timeout=self.timeout,
         )
+
+    def _enqueue(self, client: Client, dedup_key: str) -> Handle[Any]:
+        """The request of this task instance: a new one, or the first one while it waits or runs."""
+        while True:
+            handle = client.enqueue_untyped(
+                self.kind,
+                self.payload,
+                queue=self.queue_name,
+                priority=self.priority,
+                headers=self.headers,
+                max_attempts=self.max_attempts,
+                dedup_key=dedup_key,
+            )
+            if handle.request_id:
+                return handle
+            # The first request ended during the call, so there is no id to wait for.
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Return the result that the trigger has sent."""
@@ -161,7 +170,7 @@ def key_of(instance: Any) -> str:
     """The dedup key of a task instance: the same in each of its tries."""
     parts = (instance.dag_id, instance.run_id, instance.task_id, str(instance.map_index))
     key = "airflow/" + "/".join(parts)
-    return key if len(key) <= LONGEST_KEY else f"airflow/{sha256(key.encode()).hexdigest()}"
+    return key if len(key) <= MAX_KEY_CHARACTERS else f"airflow/{sha256(key.encode()).hexdigest()}"
 
 
 def _uri(connection: Any) -> str:

@@ -26,7 +26,7 @@ from django.utils.module_loading import import_string
 
 from rowlease.client.client import BoundProducer
 from rowlease.context import current
-from rowlease.filters.filter import LARGEST
+from rowlease.filters.filter import MAX_BIGINT
 from rowlease.model import Request
 from rowlease.store import Store, open_store
 from rowlease.tasks.task import task
@@ -91,7 +91,7 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
 
     def get_result(self, result_id: str) -> Any:
         """The result of a request, from the queue or its history."""
-        is_id = result_id.isdecimal() and int(result_id) <= LARGEST
+        is_id = result_id.isdecimal() and int(result_id) <= MAX_BIGINT
         request = self._store.get_request(int(result_id)) if is_id else None
         if request is None or request.kind != run_task.name or request.payload is None:
             raise _exceptions.TaskResultDoesNotExist(result_id)

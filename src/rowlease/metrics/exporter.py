@@ -17,11 +17,11 @@ from rowlease.model import Depth, WorkerState
 from rowlease.store import Reading
 
 #: How long one reading of the database answers further scrapes.
-CACHE = timedelta(seconds=5)
+CACHED_FOR = timedelta(seconds=5)
 #: The time limit of each call. Prometheus gives up after 10 s.
 CALL_TIMEOUT = timedelta(seconds=2)
 #: A worker without a heartbeat for this long does not count as alive, as in the view `workers`.
-SILENT = timedelta(seconds=30)
+SILENT_AFTER = timedelta(seconds=30)
 
 #: The gauges: documentation and labels, by name.
 GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -82,7 +82,7 @@ class DatabaseMetrics:
         cache: how long one reading answers further scrapes.
     """
 
-    def __init__(self, store: Reading, cache: timedelta = CACHE) -> None:
+    def __init__(self, store: Reading, cache: timedelta = CACHED_FOR) -> None:
         self._store = store.within(CALL_TIMEOUT)
         self._cache = cache.total_seconds()
         self._lock = threading.Lock()
@@ -153,7 +153,7 @@ def add_depths(family: Any, depths: list[Depth], queues: list[str]) -> None:
 
 def add_workers(gauges: dict[str, Any], workers: list[WorkerState], queues: list[str]) -> None:
     """Add the number of workers that are alive, by queue, and their slots."""
-    alive = [worker for worker in workers if worker.silent <= SILENT]
+    alive = [worker for worker in workers if worker.silent <= SILENT_AFTER]
     for queue in queues:
         number = sum(queue in worker.queue_names for worker in alive)
         gauges["rowlease_workers"].add_metric((queue,), number)

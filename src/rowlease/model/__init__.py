@@ -22,7 +22,7 @@ from rowlease.model.requests import (
     Request,
     TypeRule,
     check_type,
-    shown,
+    short_repr,
 )
 from rowlease.model.schedules import DueSchedule, Schedule, ScheduleClaim
 
@@ -69,5 +69,5 @@ __all__ = [
     "Waits",
     "WorkerState",
     "check_type",
-    "shown",
+    "short_repr",
 ]

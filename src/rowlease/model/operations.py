@@ -13,7 +13,8 @@ class Touched(NamedTuple):
 
     Attributes:
         outcome: `ok`; `cancel_requested` if it runs and is asked to stop; `duplicate` if a live
-            request has its dedup key; `not_found` if its payload was not kept for a requeue.
+            request has its dedup key; `not_found` if its payload was not kept for a requeue, or its
+            queue was deleted.
         new_request_id: the new request, if a finished one was requeued.
     """
 

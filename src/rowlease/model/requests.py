@@ -50,10 +50,10 @@ def check_type(name: str, value: object, rule: TypeRule) -> None:
     """
     kinds, advice = rule
     if not isinstance(value, kinds) or isinstance(value, bool):
-        raise InvalidRequest(f"{name} is {shown(value)}; {advice}")
+        raise InvalidRequest(f"{name} is {short_repr(value)}; {advice}")
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A short representation of any value, for an error message."""
     return reprlib.repr(value)
 

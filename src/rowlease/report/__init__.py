@@ -76,13 +76,13 @@ def make_report(
         for queue in queues:
             store.depth(queue)  # raises before Spark starts if the queue does not exist
         now = store.now().astimezone(UTC)
-    start, end = instant(since, now), instant(until, now)
+    start, end = to_utc(since, now), to_utc(until, now)
     if start >= end:
         raise ConfigError(
             f"the window ends at {end:%Y-%m-%d %H:%M} UTC, but begins at {start:%Y-%m-%d %H:%M} "
             "UTC by the database's clock; give an earlier --since or a later --until"
         )
-    folder(output)
+    create_folder(output)
     with a_session("rowlease report", dsn) as spark:
         ranges = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
         found = figures(spark, dsn, queues, start, end, ranges)
@@ -96,14 +96,14 @@ def make_report(
     return Report(found, [*files, output / PICTURE])
 
 
-def instant(given: datetime | timedelta, now: datetime) -> datetime:
+def to_utc(given: datetime | timedelta, now: datetime) -> datetime:
     """A time in UTC. A duration means the time that long before now."""
     if isinstance(given, timedelta):
         return now - given
     return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
 
 
-def folder(output: Path) -> None:
+def create_folder(output: Path) -> None:
     """Create the folder, and check that files can be written there.
 
     Raises:

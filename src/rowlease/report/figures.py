@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 PERCENTILES = (0.5, 0.95, 0.99)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: The unit in microseconds to which times are rounded.
-GRAIN = 100
+ROUNDED_TO_MICROS = 100
 #: The possible lengths in seconds of a step of the time axis.
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
 #: The maximum number of steps on the time axis.
-MOST_STEPS = 240
+MAX_STEPS = 240
 #: The maximum number of rows in the list of errors. The most frequent errors come first.
-MOST_ERRORS = 50
+MAX_ERRORS = 50
 
 
 class Work(NamedTuple):
@@ -138,7 +138,7 @@ def figures(
         span = ended.where(is_complete).agg(
             F.min("at").alias("first"), F.max("at").alias("last")
         ).first()  # fmt: skip
-        first, last = instant(span["first"]), instant(span["last"])
+        first, last = from_micros(span["first"]), from_micros(span["last"])
         step = step_of(first, last)
         return Figures(
             since,
@@ -166,7 +166,7 @@ def requests(
 
     def grains(start: Any, end: Any) -> Any:
         passed = F.greatest(F.unix_micros(end) - F.unix_micros(start), F.lit(0))
-        return F.round(passed / GRAIN).cast("bigint")
+        return F.round(passed / ROUNDED_TO_MICROS).cast("bigint")
 
     could_start = F.greatest("requested_time", "due_time")
     return both.select(
@@ -244,10 +244,10 @@ def failures(ended: Any) -> list[Failures]:
             F.max("at").alias("last_time"),
         )
         .orderBy(F.desc(F.expr("dead + again + complete")), "queue", "kind", "what")
-        .limit(MOST_ERRORS)
+        .limit(MAX_ERRORS)
         .collect()
     )
-    return [Failures._make([*row[:-1], instant(row.last_time)]) for row in found]
+    return [Failures._make([*row[:-1], from_micros(row.last_time)]) for row in found]
 
 
 def steps(complete: Any, step: int) -> list[Step]:
@@ -256,13 +256,13 @@ def steps(complete: Any, step: int) -> list[Step]:
 
     start = F.expr(f"at div {step * 1_000_000} * {step * 1_000_000}").alias("start")
     found = complete.groupBy("queue", start).count().orderBy("start", "queue").collect()
-    return [Step._make([row.queue, instant(row.start), row["count"]]) for row in found]
+    return [Step._make([row.queue, from_micros(row.start), row["count"]]) for row in found]
 
 
 def step_of(first: datetime | None, last: datetime | None) -> int:
     """The shortest step, in seconds, that gives at most MOST_STEPS steps, or else the longest."""
     span = (last - first).total_seconds() if first and last else 0.0
-    return next((step for step in STEPS if span / step <= MOST_STEPS), STEPS[-1])
+    return next((step for step in STEPS if span / step <= MAX_STEPS), STEPS[-1])
 
 
 def per_second(count: int, first: datetime | None, last: datetime | None) -> float | None:
@@ -272,11 +272,11 @@ def per_second(count: int, first: datetime | None, last: datetime | None) -> flo
     return count / ((last - first) / timedelta(seconds=1))
 
 
-def instant(micros: int | None) -> datetime | None:
+def from_micros(micros: int | None) -> datetime | None:
     """Microseconds since 1970 as a time in UTC. (Spark would use this machine's time zone.)"""
     return None if micros is None else EPOCH + timedelta(microseconds=micros)
 
 
 def seconds(grains: Sequence[float | None]) -> list[float | None]:
     """Times in units of GRAIN, as seconds."""
-    return [None if each is None else each * GRAIN / 1e6 for each in grains]
+    return [None if each is None else each * ROUNDED_TO_MICROS / 1e6 for each in grains]

@@ -36,15 +36,15 @@ def throughput_table(figures: Figures) -> Table:
     for row in figures.work:
         counts = (row.retried, row.dead, row.cancelled)
         made.add_row(
-            escape(row.queue), str(row.priority), f"{row.complete:,}", rate(row.rate),
-            *map(count, counts),
+            escape(row.queue), str(row.priority), f"{row.complete:,}", format_rate(row.rate),
+            *map(format_count, counts),
         )  # fmt: skip
     if len(figures.work) > 1:
         sums = [sum(each) for each in zip(*(row[2:6] for row in figures.work), strict=True)]
         complete, cancelled, dead, retried = (f"{each:,}" for each in sums)
         made.add_section()
         made.add_row(
-            "all", "", complete, rate(figures.rate), retried, dead, cancelled, style="bold"
+            "all", "", complete, format_rate(figures.rate), retried, dead, cancelled, style="bold"
         )
     return made
 
@@ -68,19 +68,19 @@ def failures_table(failures: Sequence[Failures]) -> Table:
     )
     for row in failures[:SHOWN]:
         texts = (row.error, row.queue, row.kind)
-        made.add_row(*map(escape, texts), *map(count, (row.dead, row.again, row.complete)))
+        made.add_row(*map(escape, texts), *map(format_count, (row.dead, row.again, row.complete)))
     if len(failures) > SHOWN:
         made.caption = f"and {len(failures) - SHOWN} more in the file `failures`"
         made.caption_justify = "left"
     return made
 
 
-def count(value: int) -> str:
+def format_count(value: int) -> str:
     """A number. Zero is shown dimmed."""
     return f"{value:,}" if value else "[dim]0[/]"
 
 
-def rate(value: float | None) -> str:
+def format_rate(value: float | None) -> str:
     """Requests per second, without insignificant digits."""
     return "" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:,.2f}"
 
@@ -96,14 +96,14 @@ def as_json(figures: Figures, files: Sequence[Path]) -> dict[str, Any]:
         "complete": figures.complete,
         "rate": figures.rate,
         "work": [row._asdict() for row in figures.work],
-        "failures": [plain(row) for row in figures.failures],
+        "failures": [to_json(row) for row in figures.failures],
         "step_seconds": figures.step_seconds,
-        "throughput": [plain(row) for row in figures.steps],
+        "throughput": [to_json(row) for row in figures.steps],
         "files": [str(path) for path in files],
     }
 
 
-def plain(row: Failures | Step) -> dict[str, Any]:
+def to_json(row: Failures | Step) -> dict[str, Any]:
     """A row as a dict, with times in ISO 8601."""
     return {
         name: value.isoformat() if hasattr(value, "isoformat") else value

@@ -127,7 +127,7 @@ def headers_column(df: Any, given: Any) -> Any:
     from pyspark.sql import functions as F
 
     if isinstance(given, Mapping):
-        return F.lit(headers.written(given)).cast("string").alias("headers")
+        return F.lit(headers.encode_headers(given)).cast("string").alias("headers")
     column = checked(df, "headers", given, ("string", "struct", "map"))
     if type_name(df, column) == "string":
         return column

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from pathlib import PurePath
 from typing import Any, TypeVar
 
 import msgspec
+import msgspec.inspect
+from msgspec import NODEFAULT, UNSET, defstruct
+from msgspec.structs import asdict
 
 from rowlease.errors import ConfigError
 from rowlease.model import MAX_PAYLOAD_BYTES
@@ -93,6 +96,30 @@ def decoder_of(annotation: Any) -> Callable[[str | msgspec.Raw], Any]:
         raise ConfigError(str(error)) from error
 
 
+def object_decoder_of(
+    annotations: Mapping[str, Any], required: Collection[str]
+) -> Callable[[str], dict[str, Any]]:
+    """A function that converts a JSON object, in a tenth of the time that its values take singly.
+
+    The function raises msgspec.DecodeError if a value does not fit its annotation, a required name
+    is missing, or the object has another name.
+
+    Raises:
+        ConfigError: JSON cannot be converted to an annotation, or a name cannot be decoded.
+    """
+    if private := [name for name in annotations if name.startswith("__")]:
+        raise ConfigError(f"{private[0]} cannot be the name of a field")  # classes rename it
+    fields = [
+        (name, hint, NODEFAULT if name in required else UNSET) for name, hint in annotations.items()
+    ]
+    decode = decoder_of(defstruct("Object", fields, kw_only=True, forbid_unknown_fields=True))
+    if len(required) == len(annotations):
+        return lambda text: asdict(decode(text))
+    return lambda text: {
+        name: value for name, value in asdict(decode(text)).items() if value is not UNSET
+    }
+
+
 def _to_json(value: Any) -> Any:
     kind = type(value)
     for each in kind.__mro__:
@@ -107,15 +134,43 @@ def _to_json(value: Any) -> Any:
     )
 
 
+def check_class(kind: Any) -> None:
+    """Check that JSON can be converted to a class. Other annotations are not checked.
+
+    Raises:
+        ConfigError: the class is not registered.
+    """
+    if (
+        isinstance(kind, type)
+        and isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+        and not getattr(kind, "_is_protocol", False)
+        and not any(issubclass(each, kind) for each in (str, int, float, list, dict))
+        and _decode_hook(kind) is None
+    ):
+        raise ConfigError(_unregistered(kind))
+
+
 def _from_json(kind: Any, written: Any) -> Any:
     if isinstance(kind, type) and isinstance(written, kind):
         return written
+    hook = _decode_hook(kind)
+    if hook is None:
+        raise TypeError(_unregistered(kind))
+    return hook(kind, written)
+
+
+def _decode_hook(kind: Any) -> Callable[[Any, Any], Any] | None:
+    """The function that converts JSON to a class that msgspec does not know; None without one."""
     for each in getattr(kind, "__mro__", ()):
         if each in _ways:
-            return _ways[each][1](kind, written)
+            return _ways[each][1]
     if hasattr(kind, "model_validate_json"):  # a pydantic model
-        return kind.model_validate_json(msgspec.json.encode(written))
-    raise TypeError(
+        return lambda kind, written: kind.model_validate_json(msgspec.json.encode(written))
+    return None
+
+
+def _unregistered(kind: Any) -> str:
+    return (
         f"JSON cannot be converted to {_name(kind)}; register the type with rowlease.register_type"
     )
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowlease.errors import InvalidRequest
-from rowlease.model import MAX_HEADERS_BYTES, shown
+from rowlease.model import MAX_HEADERS_BYTES, short_repr
 
 ADVICE = "it must be a mapping of strings to strings, for example {'tenant': 'acme'}"
 
 
-def written(headers: Any) -> str | None:
+def encode_headers(headers: Any) -> str | None:
     """The headers, a mapping of strings to strings, as compact JSON text; None if there are none.
 
     Raises:
@@ -21,13 +21,13 @@ def written(headers: Any) -> str | None:
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
-        raise InvalidRequest(f"headers is {shown(headers)}; {ADVICE}")
+        raise InvalidRequest(f"headers is {short_repr(headers)}; {ADVICE}")
     if not headers:
         return None
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
             wrong = {name: value}
-            raise InvalidRequest(f"headers is {shown(wrong)}; {ADVICE}")
+            raise InvalidRequest(f"headers is {short_repr(wrong)}; {ADVICE}")
     text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
     size = len(text.encode(errors="surrogatepass"))
     if size > MAX_HEADERS_BYTES:
@@ -38,7 +38,7 @@ def written(headers: Any) -> str | None:
     return text
 
 
-def read(text: str | None) -> dict[str, str]:
+def decode_headers(text: str | None) -> dict[str, str]:
     """The headers in a JSON text. A value that is not a string is returned as JSON text."""
     if not text:
         return {}

@@ -7,7 +7,9 @@ import json
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -101,9 +103,19 @@ def import_named(name: str) -> ModuleType:
             raise ConfigError(
                 f"there is no module {error.name!r}; change to its folder, or set PYTHONPATH"
             ) from error
-        raise ConfigError(f"importing {name} failed: {error}") from error
+        raise ConfigError(f"importing {name} failed: {error}{_place_of(error)}") from error
     except Exception as error:
-        raise ConfigError(f"importing {name} failed: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}{_place_of(error)}"
+        raise ConfigError(f"importing {name} failed: {what}") from error
+
+
+def _place_of(error: Exception) -> str:
+    """The last line outside of Python and rowlease that was run before this error."""
+    own = str(Path(__file__).parents[1])
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(("<frozen ", own)):
+            return f" ({frame.filename}, line {frame.lineno})"
+    return ""  # a syntax error names its own place
 
 
 def registry_of(tasks: Tasks) -> Registry:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from inspect import Parameter
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
@@ -15,11 +15,10 @@ from rowlease.errors import ConfigError, Retry, WrongArguments
 from rowlease.tasks import codec
 from rowlease.tasks.cron import SCHEDULED_TIME, takes_time
 from rowlease.tasks.settings import Migrate
+from rowlease.tasks.signature import Signature
 
 #: The positional arguments and the keyword arguments of a call.
 Arguments = tuple[list[Any], dict[str, Any]]
-BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 #: The decoder of a payload that is an object. It leaves each argument as JSON text.
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 #: The decoder of a payload that is a list. It leaves each argument as JSON text.
@@ -33,7 +32,7 @@ VERSION = "$version"
 NEWER_AFTER = timedelta(seconds=10)
 
 
-class Parameters:
+class Parameters(Signature):
     """The parameters of a function. Annotations are read when they are first needed.
 
     Args:
@@ -49,7 +48,7 @@ class Parameters:
         version: int = 1,
         migrate: Migrate | None = None,
     ) -> None:
-        self._function = function
+        super().__init__(function)
         self._whose = whose
         self._version = version
         self._migrate = migrate
@@ -64,6 +63,9 @@ class Parameters:
         """
         for name in ("return", *self._parameters):
             self._decoder(name)
+        for name in self._required:
+            with self._annotation(name):
+                codec.check_class(self._hints.get(name))
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The payload for these arguments: a JSON object with the arguments that the caller gave.
@@ -76,8 +78,8 @@ class Parameters:
         """
         named = dict(kwargs)
         try:
-            if self._checked is not None:
-                self._checked.bind(*args, **kwargs)
+            if self._signature is not None:
+                self._signature.bind(*args, **kwargs)
             if args:
                 named = self._named(args, kwargs)
             if self._version > 1:
@@ -112,6 +114,11 @@ class Parameters:
             ConfigError: an annotation cannot be read.
             Retry: the payload is newer than the task.
         """
+        if self._all is not None:
+            try:
+                return [], self._all(payload)
+            except msgspec.DecodeError:
+                pass  # another kind of payload, or an error, for which the code below has a message
         try:
             start = payload.lstrip()[:1]
             if start == "{":
@@ -140,15 +147,15 @@ class Parameters:
     def _by_name(self, given: dict[str, msgspec.Raw]) -> Arguments:
         if self._version > 1 or VERSION in given:
             given = self._migrated(given)
-        if self._checked is None:
+        if self._signature is None:
             return [], {name: _any(raw) for name, raw in given.items()}
         names = given.keys()
-        if not (self._required <= names and (self._takes_any or names <= self._names)):
+        if not (self._required <= names and (self._takes_any_name or names <= self._names)):
             self._bind(given)
         values = {name: self._value(name, raw) for name, raw in given.items()}
-        if not self._by_position_alone:
+        if not self._positional_only:
             return [], values
-        return [values.pop(name) for name in self._by_position_alone if name in values], values
+        return [values.pop(name) for name in self._positional_only if name in values], values
 
     def _migrated(self, given: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
         """The arguments, converted to this task's payload version."""
@@ -165,23 +172,23 @@ class Parameters:
         return _object(codec.encode(values))
 
     def _by_position(self, given: list[msgspec.Raw]) -> Arguments:
-        if self._checked is None:
+        if self._signature is None:
             return [_any(raw) for raw in given], {}
         try:
-            self._checked.bind(*given)
+            self._signature.bind(*given)
         except TypeError as error:
             raise self._misfit(error) from None
         rest = [one.name for one in self._parameters.values() if one.kind is one.VAR_POSITIONAL]
-        names = self._positions + rest * len(given)
+        names = self._positional + rest * len(given)
         return [self._value(name, raw) for name, raw in zip(names, given, strict=False)], {}
 
     def _bind(self, given: Mapping[str, Any]) -> None:
         """Raise WrongArguments, with the reason, if these names do not fit the parameters."""
-        assert self._checked is not None
-        by_position = [given[name] for name in self._by_position_alone if name in given]
-        by_name = {name: given[name] for name in given if name not in self._by_position_alone}
+        assert self._signature is not None
+        by_position = [given[name] for name in self._positional_only if name in given]
+        by_name = {name: given[name] for name in given if name not in self._positional_only}
         try:
-            self._checked.bind(*by_position, **by_name)
+            self._signature.bind(*by_position, **by_name)
         except TypeError as error:
             raise self._misfit(error) from None
 
@@ -195,12 +202,12 @@ class Parameters:
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """All these arguments by name, including those that the caller gave by position."""
-        if len(args) > len(self._positions):
+        if len(args) > len(self._positional):
             raise TypeError(
                 "arguments for `*args` cannot be enqueued, because a payload stores arguments by "
                 "name; use one parameter that takes a list"
             )
-        named = dict(zip(self._positions, args, strict=False))
+        named = dict(zip(self._positional, args, strict=False))
         if both := named.keys() & kwargs.keys():
             raise TypeError(f"got multiple values for argument {min(both)!r}")
         return {**named, **kwargs}
@@ -212,11 +219,28 @@ class Parameters:
             rest = next((one.name for one in own if one.kind is one.VAR_KEYWORD), "")
             is_own = name in self._names or name in self._hints
             hint = self._hints.get(name if is_own else rest, Any)
-            try:
+            with self._annotation(name):
                 found = self._decoders[name] = codec.decoder_of(hint)
-            except ConfigError as error:
-                raise ConfigError(f"{self._whose}, annotation of `{name}`: {error}") from error
         return found
+
+    @contextmanager
+    def _annotation(self, name: str) -> Iterator[None]:
+        """Name the parameter in the message of an error about its annotation."""
+        try:
+            yield
+        except ConfigError as error:
+            raise ConfigError(f"{self._whose}, annotation of `{name}`: {error}") from error
+
+    @functools.cached_property
+    def _all(self) -> Callable[[str], dict[str, Any]] | None:
+        """Converts an object in one call. None if an object may need the code for single values."""
+        is_plain = self._names == self._parameters.keys() and not self._positional_only
+        if self._signature is None or self._version > 1 or not is_plain:
+            return None
+        with suppress(ConfigError):
+            hints = {name: self._hints.get(name, Any) for name in self._names}
+            return codec.object_decoder_of(hints, self._required)
+        return None
 
     @functools.cached_property
     def _hints(self) -> dict[str, Any]:
@@ -237,47 +261,9 @@ class Parameters:
 
     def _misfit(self, why: object) -> WrongArguments:
         takes = ""
-        if self._checked is not None:
+        if self._signature is not None:
             plain = [one.replace(annotation=one.empty) for one in self._parameters.values()]
-            takes = str(self._checked.replace(parameters=plain, return_annotation=Parameter.empty))
+            takes = str(
+                self._signature.replace(parameters=plain, return_annotation=Parameter.empty)
+            )
         return WrongArguments(f"the payload does not fit {self._whose}{takes}: {why}")
-
-    @functools.cached_property
-    def _checked(self) -> inspect.Signature | None:
-        try:
-            # Use the wrapper's own signature: a wrapper may take other arguments than the wrapped
-            # function.
-            return inspect.signature(self._function, follow_wrapped=False)
-        except ValueError:
-            return None  # some functions written in C have no signature
-
-    @functools.cached_property
-    def _parameters(self) -> Mapping[str, Parameter]:
-        return {} if self._checked is None else self._checked.parameters
-
-    @functools.cached_property
-    def _positions(self) -> list[str]:
-        """The names of the parameters that can be given by position.
-
-        For a wrapper with `*args`, these are the parameters of the wrapped function.
-        """
-        own = self._parameters
-        if any(each.kind is each.VAR_POSITIONAL for each in own.values()):
-            own = inspect.signature(self._function).parameters
-        return [each.name for each in own.values() if each.kind in BY_POSITION]
-
-    @functools.cached_property
-    def _names(self) -> frozenset[str]:
-        return frozenset(n for n, one in self._parameters.items() if one.kind not in MANY)
-
-    @functools.cached_property
-    def _required(self) -> frozenset[str]:
-        return frozenset(n for n in self._names if self._parameters[n].default is Parameter.empty)
-
-    @functools.cached_property
-    def _takes_any(self) -> bool:
-        return any(one.kind is one.VAR_KEYWORD for one in self._parameters.values())
-
-    @functools.cached_property
-    def _by_position_alone(self) -> list[str]:
-        return [o.name for o in self._parameters.values() if o.kind is o.POSITIONAL_ONLY]

@@ -112,10 +112,12 @@ def untyped_request(
         text = "{}" if payload is None else codec.encode(payload)
     except ValueError as error:
         raise InvalidRequest(f"the payload {error}") from error
-    return made(kind, text, plain, known(options, RequestOptions.__annotations__))
+    return make_request(
+        kind, text, decode_plain, check_names(options, RequestOptions.__annotations__)
+    )
 
 
-def made(
+def make_request(
     kind: str, payload: str, decode: Callable[[str | None], R_co], options: RequestOptions
 ) -> TaskRequest[R_co]:
     """A request with these values.
@@ -132,7 +134,7 @@ def made(
         raise InvalidRequest(
             f"priority is {priority}; it must be 0 or more, and bigger is more urgent"
         )
-    given["headers"] = headers.written(given.get("headers"))
+    given["headers"] = headers.encode_headers(given.get("headers"))
     # A larger number would not fit into the column.
     new = NewRequest(kind=kind, payload=payload, priority=min(priority, MAX_PRIORITY), **given)
     if new.due_time is not None and new.due_time.tzinfo is None:
@@ -140,7 +142,7 @@ def made(
     return TaskRequest(queue, new, decode)
 
 
-def known(options: T, names: Collection[str]) -> T:
+def check_names(options: T, names: Collection[str]) -> T:
     """These options, after a check of their names.
 
     Raises:
@@ -153,6 +155,6 @@ def known(options: T, names: Collection[str]) -> T:
     return options
 
 
-def plain(result: str | None) -> Any:
+def decode_plain(result: str | None) -> Any:
     """The result as plain JSON values."""
     return None if result is None else json.loads(result)

@@ -32,8 +32,8 @@ from rowlease.tasks.requests import (
     Options,
     RequestOptions,
     TaskRequest,
-    known,
-    made,
+    check_names,
+    make_request,
 )
 from rowlease.tasks.settings import Exceptions, TaskKeywords, TaskSettings
 
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 #: The maximum number of tasks that an error message lists.
-LISTED = 20
+MAX_LISTED = 20
 
 
 class Task(TaskSettings, Generic[P, R]):
@@ -62,7 +62,7 @@ class Task(TaskSettings, Generic[P, R]):
         timetable: the cron expression of the task; None if it has none.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError, TypeError: a setting is wrong, or its name is unknown.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Task(TaskSettings, Generic[P, R]):
         if not inspect.isroutine(function):
             raise ConfigError(f"a task must be a function, not {function!r}")
         functools.update_wrapper(self, function)
+        check_names(settings, TaskKeywords.__annotations__)
         super().__init__(name=function.__name__ if name is None else name, **settings)
         self.function: Callable[P, R] = function
         self.options: Options = {}
@@ -82,14 +83,19 @@ class Task(TaskSettings, Generic[P, R]):
         self.timetable = (
             None if self.cron is None else cron_for(function, self.name, self.cron, self.time_zone)
         )
-        self._retried = self._kinds("retry_on", self.retry_on)
-        self._hopeless = self._kinds("dead_letter_on", self.dead_letter_on)
+        self._retried = self._exception_classes("retry_on", self.retry_on)
+        self._hopeless = self._exception_classes("dead_letter_on", self.dead_letter_on)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    if not TYPE_CHECKING:  # a type checker refuses these names itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"a task has no {name!r}; use client.enqueue(task, ...)")
 
     def with_options(self, **options: Unpack[Options]) -> Self:
         """A copy of this task that sets options: `client.enqueue(task.with_options(…), …)`.
@@ -100,17 +106,17 @@ class Task(TaskSettings, Generic[P, R]):
         Raises:
             TypeError: the name of an option is unknown.
         """
-        made = copy.copy(self)
-        made.options = self.options | known(options, OPTIONS)
-        return made
+        changed = copy.copy(self)
+        changed.options = self.options | check_names(options, OPTIONS)
+        return changed
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> TaskRequest[R]:
         """A request to call this task with these arguments, for `Client.enqueue_many`.
 
         Raises:
             InvalidRequest: the arguments do not fit the task's parameters, cannot be written as
-                JSON, or are too large; or an option is wrong. The options `wait` and `receipt` are
-                wrong here: give them to `enqueue_many`.
+                JSON, or are too large; or an option is wrong. The options `wait`, `receipt`,
+                `batch_id` and `after` belong to the call: give them to `enqueue_many`.
             ConfigError: an annotation of the task cannot be read.
         """
         if of_call := CALL_OPTIONS & self.options.keys():
@@ -133,7 +139,9 @@ class Task(TaskSettings, Generic[P, R]):
             if given.get(name) is None:
                 given[name] = getattr(self, name)
         payload = self.parameters.payload(args, kwargs)
-        return made(self.name, payload, self.parameters.result, cast("RequestOptions", given))
+        return make_request(
+            self.name, payload, self.parameters.result, cast("RequestOptions", given)
+        )
 
     def run(self, payload: str) -> str | None:
         """Call the function with the arguments in a payload; see `Parameters.arguments`.
@@ -155,7 +163,7 @@ class Task(TaskSettings, Generic[P, R]):
         if self.is_coroutine:
             # Without a context of its own, each coroutine would run in the first one's.
             result = _runner().run(result, context=copy_context())
-        return encoded(result, f"task {self.name}")
+        return encode_result(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:
         """The same as `run`, in the running event loop."""
@@ -163,25 +171,27 @@ class Task(TaskSettings, Generic[P, R]):
         result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
             result = await result
-        return encoded(result, f"task {self.name}")
+        return encode_result(result, f"task {self.name}")
 
     def is_hopeless(self, error: BaseException) -> bool:
         """True if this error makes the request a dead letter at once."""
         kind = type(error)
         return issubclass(kind, self._hopeless) or not issubclass(kind, self._retried)
 
-    def _kinds(self, setting: str, given: Exceptions) -> tuple[type[BaseException], ...]:
-        kinds = (given,) if isinstance(given, type) else tuple(given)
+    def _exception_classes(
+        self, setting: str, given: Exceptions
+    ) -> tuple[type[BaseException], ...]:
+        classes = (given,) if isinstance(given, type) else tuple(given)
         if wrong := [
-            k for k in kinds if not (isinstance(k, type) and issubclass(k, BaseException))
+            k for k in classes if not (isinstance(k, type) and issubclass(k, BaseException))
         ]:
             raise ConfigError(
                 f"task {self.name}: {setting} has {wrong[0]!r}, which is not an exception class"
             )
-        return kinds
+        return classes
 
 
-def encoded(result: object, whose: str) -> str | None:
+def encode_result(result: object, whose: str) -> str | None:
     """A result as compact JSON text; None for the result None.
 
     Args:
@@ -262,10 +272,10 @@ class Registry(dict[str, Task[..., Any]]):
     def __init__(self, tasks: Iterable[Task[..., Any]]) -> None:
         super().__init__()
         for each in tasks:
-            known = self.setdefault(each.name, each)
-            if known.function is not each.function:
+            first = self.setdefault(each.name, each)
+            if first.function is not each.function:
                 raise ConfigError(
-                    f"two tasks are named {each.name!r} ({_place(known)} and {_place(each)}); "
+                    f"two tasks are named {each.name!r} ({_place(first)} and {_place(each)}); "
                     'give one of them another name: @task("name")'
                 )
 
@@ -274,7 +284,7 @@ class Registry(dict[str, Task[..., Any]]):
 
     def unknown(self, name: str) -> str:
         """The error message for a name that no task has."""
-        known = ", ".join(sorted(self)[:LISTED]) + (", ..." if len(self) > LISTED else "")
+        known = ", ".join(sorted(self)[:MAX_LISTED]) + (", ..." if len(self) > MAX_LISTED else "")
         return f"no task is named {name!r}; the known tasks are: {known or 'none'}"
 
 

@@ -23,7 +23,7 @@ from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
 #: The duration of a lease, which is longer than any test.
-LEASE = timedelta(days=1)
+LEASE_DURATION = timedelta(days=1)
 
 
 class Ran(NamedTuple):
@@ -146,7 +146,7 @@ def _next(store: Store, queues: Sequence[str] | None) -> LeasedRequest | None:
         names = sorted({row.queue_name for row in store.depth()}) if queues is None else queues
         if not names:
             return None
-        claim = store.dequeue(WORKER, names, 1, lease=LEASE)
+        claim = store.dequeue(WORKER, names, 1, lease=LEASE_DURATION)
         if claim.requests:
             return claim.requests[0]
         if not claim.more and all(step.what != "batches finished" for step in store.maintain()):
@@ -163,7 +163,7 @@ def _run(
     if task is None:
         unknown = UnknownTask(tasks.unknown(leased.kind))
         return Ran(leased, None, unknown, _fail(store, leased, Failure(str(unknown))))
-    context = Context.of(leased, 1, now() + LEASE.total_seconds(), _Inline())
+    context = Context.of(leased, 1, now() + LEASE_DURATION.total_seconds(), _Inline())
     token = running.set(context)
     try:
         with around_run(task, context):

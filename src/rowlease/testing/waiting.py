@@ -12,11 +12,11 @@ from rowlease.tasks.task import Task
 from rowlease.testing.where import Where, store_of
 
 #: The maximum number of requests that are read.
-MOST = 1000
+MAX_READ = 1000
 #: The maximum number of requests of each table that are looked at.
-LOOK = 1_000_000
+MAX_LOOKED_AT = 1_000_000
 #: The maximum number of requests that a failed assertion shows.
-SHOWN = 20
+MAX_SHOWN = 20
 WAITING = ["Scheduled", "Pending"]
 
 
@@ -66,7 +66,7 @@ def enqueued(
         wanted["queue"] = queue
     if name is not None:
         wanted["kind"] = name
-    rows = store_of(where).find_requests(limit=MOST, look=LOOK, **wanted).requests
+    rows = store_of(where).find_requests(limit=MAX_READ, look=MAX_LOOKED_AT, **wanted).requests
     for row in reversed(rows):
         found_payload = None if row.payload is None else json.loads(row.payload)
         if payload is ANYTHING or _holds(found_payload, payload):
@@ -150,7 +150,7 @@ def _all_waiting(where: Where) -> str:
     lines = [
         f"  {row.request_id} {row.kind} {json.dumps(row.payload)} in {row.queue}, {row.status}"
         + (f" for {row.due_time:%Y-%m-%d %H:%M:%S} UTC" if row.status == "Scheduled" else "")
-        for row in rows[:SHOWN]
+        for row in rows[:MAX_SHOWN]
     ]
-    more = [f"  ... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    more = [f"  ... and {len(rows) - MAX_SHOWN} more"] if len(rows) > MAX_SHOWN else []
     return "\n".join(["waiting requests:", *lines, *more])

@@ -28,7 +28,7 @@ KEY = re.compile(
 
 
 def keys_of(data: bytes) -> list[str]:
-    """The names of keys, and characters, in what a terminal sent. Unknown keys are left out."""
+    """The keys in the bytes that a terminal sent: names and characters, without unknown keys."""
     found = []
     for part in KEY.findall(data):
         if name := NAMES.get(part):
@@ -45,7 +45,7 @@ class Keys:
         self._fd = fd
 
     def wait(self, seconds: float) -> list[str]:
-        """The keys that were pressed, after at most this time; none if there were none."""
+        """Wait for a key, at most this time. Return the keys that were pressed, if any."""
         if self._fd is None:
             time.sleep(seconds)
             return []

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rowlease.client.find_requests import find
-from rowlease.durations import written
+from rowlease.durations import format_duration
 from rowlease.errors import InvalidRequest
 from rowlease.filters.language import quote
 from rowlease.model import Request
@@ -96,7 +96,7 @@ def queue_page(store: Store, view: View) -> Listing:
             one.kind,
             one.priority,
             f"place {one.place}",
-            f"waiting {written(one.waiting_seconds)}",
+            f"waiting {format_duration(one.waiting_seconds)}",
             "",
             "",
             opens=View("request", str(one.request_id)),
@@ -236,7 +236,7 @@ def loads_page(store: Store, _view: View) -> Listing:
             f"{one.num_enqueued:,}",
             "" if one.rows_per_second is None else f"{one.rows_per_second:,}",
             at(one.started_time),
-            "" if one.silent_seconds is None else written(one.silent_seconds),
+            "" if one.silent_seconds is None else format_duration(one.silent_seconds),
             opens=View("requests", filter=f"load:{quote(one.load_id)}"),
             order=(
                 *(one.load_id, one.queue_name, one.status, one.num_staged, one.num_enqueued),
