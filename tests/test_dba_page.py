@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from rowlease.embedded.binaries import psql
 from rowlease.store import psql_connection
-from rowlease.store.differences import shipped
+from rowlease.store.differences import read_catalogue
 from rowlease.store.routines import load_routines
 from tests.test_docs import code_blocks
 from tests.tsql import scriptdom
@@ -142,7 +142,9 @@ def test_the_walk_on_sql_server_names_what_is_there(repository: Path, tmp_path: 
     views = re.findall(r"^select (?:top \(3\) )?(.+) from rowlease\.(\w+)", block, re.M)
     assert len(calls) + len(views) == len(block.splitlines())
     for name, arguments in calls:
-        assert f"grant execute on rowlease.{name} to rowlease_operator" in shipped("sqlserver")
+        assert f"grant execute on rowlease.{name} to rowlease_operator" in read_catalogue(
+            "sqlserver"
+        )
         head = routines[name].body.partition("\nas\n")[0]
         for parameter in re.findall(r"@p_\w+", arguments):
             assert re.search(rf"^(?!--).*{parameter}\b", head, re.M), (name, parameter)

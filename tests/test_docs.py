@@ -10,14 +10,19 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import click
 import httpx
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from starlette.applications import Starlette
 
 import rowlease
 import rowlease.errors
@@ -29,11 +34,17 @@ from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.routines import PUBLIC, load_routines
 from rowlease.tasks.requests import OPTIONS
-from rowlease.testing import drain
+from rowlease.testing import drain, frozen
 
 
 def code_blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def first_cells(page: Path) -> set[str]:
+    """The words in the first cells of a page's tables."""
+    cells = re.findall(r"^\| (.*?) \|", page.read_text(), re.M)
+    return {word for cell in cells for word in re.findall(r"\w+", cell)}
 
 
 def run(dsn: str, arguments: str) -> str:
@@ -74,11 +85,88 @@ def test_the_quick_start_runs_unchanged(
     ]
 
 
+def test_the_features_of_the_readme_do_what_it_says(
+    repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    _, answer, bound, schedule, spark = code_blocks(repository / "README.md", "python")
+    compile(spark, "README.md", "exec")  # tests/spark/test_spark_docs.py runs a longer program
+    names: dict[str, Any] = {"timedelta": timedelta, "task": rowlease.task}
+    exec(schedule, names)
+    assert names["clean_up"].timetable is not None
+    engine = create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"))
+    with Client(dsn) as client, Session(engine) as session:
+        resize = rowlease.task("resize")(lambda image, width: {"image": image, "bytes": 3 * width})
+        names |= {"client": client, "session": session, "resize": resize}
+        enqueue, status, result = answer.splitlines()
+        for line, meanwhile in ((enqueue, None), (status, resize), (result, None)):
+            code, _, told = line.partition("  # ")
+            exec(f"found = {code}" if told else code, names)
+            assert not told or names["found"] == json.loads(told)
+            if meanwhile:
+                drain(client, meanwhile)
+        exec(bound, names)
+        session.rollback()
+        exec(bound, names)
+        session.commit()
+    engine.dispose()
+    assert sql("select payload ->> 'image' from rowlease.queue") == [("c.png",)]
+
+
+def test_the_dashboard_of_its_page_asks_who_the_visitor_is(repository: Path, dsn: str) -> None:
+    (mounted,) = code_blocks(repository / "docs" / "dashboard.md", "python")
+    names: dict[str, Any] = {"app": Starlette()}
+    exec(mounted.replace("postgresql://…", dsn), names)
+    try:
+        users: list[Any] = [None, SimpleNamespace(is_staff=False), SimpleNamespace(is_staff=True)]
+        roles = [names["role"](SimpleNamespace(scope={"user": user})) for user in users]
+        assert roles == [None, None, "operator"]
+        asked = httpx.AsyncClient(
+            transport=httpx.ASGITransport(names["app"]), base_url="http://localhost"
+        )
+        assert asyncio.run(asked.get("/queue/")).status_code == 403
+    finally:
+        names["dashboard"].close()
+
+
+def test_the_programs_of_the_page_on_metrics_run(
+    repository: Path, tmp_path: Path, dsn: str
+) -> None:
+    counted, traced, loaded = code_blocks(repository / "docs" / "metrics.md", "python")
+    compile(loaded, "metrics.md", "exec")  # tests/spark/test_tracing.py runs a longer one
+    names: dict[str, Any] = {}
+    exec(counted, names)
+    assert b"rowlease_worker_slots 8" in names["body"]
+    (tmp_path / "traced.py").write_text(traced)
+    code = "import traced, rowlease\nwith rowlease.Client() as c: c.enqueue(traced.resize, 'a')"
+    assert '"trace_id"' in program(tmp_path, dsn, "-c", code)
+
+
+def test_the_schedules_of_their_page_fire(
+    repository: Path, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (nightly,) = code_blocks(repository / "docs" / "schedules.md", "python")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "nightly.py").write_text(nightly)
+    module = import_module("nightly")
+    with Client(dsn) as client:
+        with frozen(client, datetime(2026, 1, 1, tzinfo=UTC)) as clock:
+            tasks = [module.clean_up, module.measure]
+            assert drain(client, tasks, schedules=True) == []
+            clock.advance(hours=2, minutes=1)  # 3 o'clock in Berlin
+            ran = drain(client, tasks, schedules=True)
+        assert sorted(one.kind for one in ran) == ["clean_up", "measure", "measure", "measure"]
+        assert "measured for 2026-01-01T02:00:00Z" in {one.result for one in ran}
+
+
 def test_the_examples_of_the_testing_page_pass(
     repository: Path, tmp_path: Path, server_dsn: str
 ) -> None:
-    reminders, welcome = code_blocks(repository / "docs" / "testing.md", "python")
+    reminders, conftest, welcome = code_blocks(repository / "docs" / "testing.md", "python")
     (tmp_path / "test_reminders.py").write_text(reminders)
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_mail.py").write_text(
+        "def test_there_is_the_queue(rowlease_client): rowlease_client.queues.show('mail')"
+    )
     (tmp_path / "test_welcome.py").write_text(welcome)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "rowlease.testing.plugin"],
@@ -93,7 +181,7 @@ def test_the_examples_of_the_testing_page_pass(
         text=True,
         timeout=200,
     )
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
@@ -242,9 +330,9 @@ def test_a_batch_is_waited_for_in_asyncio_too(dsn: str) -> None:
     async def main() -> None:
         async with AsyncClient(dsn) as client:
             await client.enqueue_untyped("one", batch_id="b")
-            with pytest.raises(TimeoutError, match="the batch 'b' is not finished"):
+            with pytest.raises(TimeoutError, match='the batch "b" is not finished'):
                 await client.batch("b").wait(timedelta(0))
-            with pytest.raises(InvalidRequest, match="there is no batch 'c'"):
+            with pytest.raises(InvalidRequest, match='there is no batch "c"'):
                 await client.batch("c").wait()
             await client.run_sync(
                 lambda sync: sync.store.operate("purge", queue="default", status=["Pending"])
@@ -289,7 +377,9 @@ def test_every_event_is_documented(site: Path) -> None:
     assert ":::" in (site / "reference" / "python" / "rowlease.events.md").read_text()
     for each in vars(rowlease.events).values():
         if isinstance(each, type) and each.__module__ == "rowlease.events":
+            generated = f"{each.__name__}("  # what a dataclass without a docstring gets
             assert each.__doc__, each.__name__
+            assert not each.__doc__.startswith(generated), each.__name__
 
 
 def test_every_error_is_documented(repository: Path) -> None:
@@ -299,8 +389,8 @@ def test_every_error_is_documented(repository: Path) -> None:
 
 
 def test_every_option_of_a_request_is_in_the_page_on_producers(repository: Path) -> None:
-    page = (repository / "docs" / "producers.md").read_text()
-    assert [name for name in OPTIONS if f"`{name}`" not in page] == []
+    names = first_cells(repository / "docs" / "producers.md")
+    assert [name for name in OPTIONS if name not in names] == []
 
 
 def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
@@ -317,6 +407,7 @@ def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:
         "docs/metrics.md",
         "docs/operations.md",
         "docs/schedules.md",
+        "docs/tasks.md",
     ],
 )
 def test_the_sql_of_the_pages_runs(
@@ -361,6 +452,74 @@ def test_queues_in_python_do_what_the_page_says(
     ]
 
 
+#: The snippets of other languages than the shell's that no test executes, and why.
+NOT_RUN = {
+    "docs/integrations.md: # dags/flights.py": "it needs Airflow's provider for Spark",
+    "docs/integrations.md: # settings.py, beside DATABASES": "the tests have settings of their own",
+    "docs/sqlserver.md: create login shop with password = '…';": "a login belongs to the server",
+    "docs/sqlserver.md: alter database database_of_rowlease set read_committed_snapshot on;": "it "
+    "needs a SQL Server that no other session uses",
+    "CONTRIBUTING.md: -- 0002_request_note_postgresql.sql": "an example of a revision",
+    "CONTRIBUTING.md: -- 0002_request_note_sqlserver.sql": "an example of a revision",
+    "docs/workers.md: # Kubernetes.": "a part of the manifests in deploy/kubernetes/",
+}
+#: The test files that execute the other snippets of a page, if this file does not.
+RUN_ELSEWHERE = {
+    "docs/dba.md": "tests/test_dba_page.py",
+    "docs/integrations.md": "tests/acceptance/test_integrations.py",
+    "docs/spark.md": "tests/spark/test_spark_docs.py",
+}
+
+
+def test_every_snippet_is_executed_or_it_is_said_why_not(repository: Path) -> None:
+    """A test names the page whose snippets it executes, and takes all of them."""
+    idle = dict(NOT_RUN)
+    for page in [*repository.glob("*.md"), *repository.glob("docs/*.md")]:
+        name = page.relative_to(repository).as_posix()
+        runner = repository / RUN_ELSEWHERE.get(name, "tests/test_docs.py")
+        functions = runner.read_text().split("\n\n\n")
+        tests = [one for one in functions if name in RUN_ELSEWHERE or "code_blocks(" in one]
+        blocks = re.findall(r"^ *```(\w+)\n(.*?)\n", page.read_text(), re.M)
+        for language, first in blocks:
+            known = next((one for one in NOT_RUN if f"{name}: {first}".startswith(one)), None)
+            if language == "text" or idle.pop(known or "", None):
+                continue
+            assert known is None, (name, first, "it is twice on the page")
+            assert any(f'{page.name}"' in test for test in tests), (
+                f"no test executes {name}: {first}"
+            )
+    assert idle == {}
+
+
+def test_every_command_of_the_pages_is_one_that_rowlease_takes(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = []
+    for page in [repository / "README.md", *repository.glob("docs/*.md")]:
+        fence = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.M | re.S)
+        shell = "\n".join(text for named, text in fence.findall(page.read_text()) if not named)
+        written += re.findall(r"^ *(?:\w+=\S+ )*(rowlease [a-z].*)", shell, re.M)
+        written += re.findall(r"`(rowlease [a-z][^`|]*)`", fence.sub("", page.read_text()))
+    assert len(written) > 150
+    for text in written:
+        words = shlex.split(text.partition(" > ")[0], comments=True)[1:]
+        command: click.Command = cli
+        context = click.Context(cli, **cli.context_settings)
+        while isinstance(command, click.Group) and words and words[0] in command.commands:
+            command = command.commands[words.pop(0)]
+            context = click.Context(command, context)
+        assert not isinstance(command, click.Group) or words in ([], ["--help"]), text
+        if isinstance(command, click.Group) or words == ["--help"]:
+            continue
+        for file in re.findall(r"\S+\.(?:pem|toml)\b", text):
+            Path(file).touch()
+        try:
+            command.make_context("rowlease", words, context)
+        except click.MissingParameter:  # a page may name a command without its arguments
+            assert text.count(" ") <= 4, text
+
+
 def test_every_command_is_on_a_page(repository: Path) -> None:
     pages = [repository / "README.md", *(repository / "docs").glob("*.md")]
     text = "".join(page.read_text() for page in pages)
@@ -370,12 +529,12 @@ def test_every_command_is_on_a_page(repository: Path) -> None:
 def test_every_setting_of_a_queue_is_in_the_page_on_queues(
     repository: Path, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    page = (repository / "docs" / "queues.md").read_text()
+    names = first_cells(repository / "docs" / "queues.md")
     settings = sql(
         "select attname from pg_attribute where attrelid = 'rowlease.queue_settings'::regclass"
         " and attnum > 0 and attname not in ('queue_name', 'consumer_priorities')"
     )
-    assert [name for (name,) in settings if name not in page] == []
+    assert [name for (name,) in settings if name not in names] == []
 
 
 def test_every_environment_variable_is_in_the_page_on_configuration(repository: Path) -> None:

@@ -69,3 +69,5 @@ def test_two_builds_are_equal(repository: Path, project: dict[str, Any], tmp_pat
     readme = tmp_path / "first" / "source" / "README.md"
     links = re.findall(r"\]\(([^)]+)\)", readme.read_text())
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    (image,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", readme.read_text())
+    assert image == f"https://forge.example/rowlease/raw/v{project['version']}/docs/demo.png"

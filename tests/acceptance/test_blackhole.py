@@ -27,7 +27,7 @@ from rowlease.events import (
 )
 from rowlease.store import Store, open_store
 from rowlease.worker import call_monitor as calls
-from tests.acceptance.test_worker import Emitted, Sql, open_gate, put, rest, working
+from tests.acceptance.workers import Emitted, Sql, open_gate, put, working
 from tests.freezing import Freezer
 
 LEASE = timedelta(seconds=3)
@@ -152,6 +152,6 @@ def use_several_connections(store: Store) -> None:
 
 def again(emitted: Emitted, *kinds: type) -> list[type]:
     """The other events of these kinds; all of them, since the worker has stopped."""
-    found = rest(emitted)
+    found = emitted.rest()
     assert any(isinstance(event, WorkerStopped) for event in found)
     return [type(event) for event in found if isinstance(event, kinds)]

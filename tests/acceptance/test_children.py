@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,67 +18,18 @@ from rowlease.events import ChildDied, Finished
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks.loading import set_up
-from rowlease.tasks.task import Registry, Task, task
+from rowlease.tasks.task import Registry
 from rowlease.worker.slots.child_process import ChildProcess
+from tests.acceptance import child_tasks
+from tests.acceptance.child_tasks import (
+    TASKS,
+)
 from tests.acceptance.test_supervisor import working as supervised
-from tests.acceptance.test_worker import errors, line, worker_process
-from tests.acceptance.test_worker import working as working_with
+from tests.acceptance.workers import errors, line, worker_process
+from tests.acceptance.workers import working as working_with
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 LEASE = timedelta(seconds=30)
-
-
-@task
-def leave_a_thread() -> None:
-    """A thread that the interpreter would wait for at its end."""
-    threading.Thread(target=threading.Event().wait, daemon=False).start()
-
-
-@task
-def close_all() -> None:
-    """Close all descriptors, as a process does to become a daemon."""
-    os.closerange(3, 256)
-
-
-@task
-def close_all_and_stay() -> None:
-    os.closerange(3, 256)
-    threading.Event().wait()
-
-
-@task
-def start_sleep(reported: str) -> None:
-    """Start a process that outlives the attempt."""
-    Path(reported).write_text(str(subprocess.Popen(["sleep", "333"]).pid))
-
-
-@task
-def wait_beside_sleep(reported: str) -> None:
-    start_sleep(reported)
-    threading.Event().wait()
-
-
-@task
-def close_all_beside_sleep(reported: str) -> None:
-    start_sleep(reported)
-    os.closerange(3, 256)
-    threading.Event().wait()
-
-
-@task
-def ping() -> str:
-    return "pong"
-
-
-TASKS: list[Task[..., Any]] = [
-    leave_a_thread,
-    close_all,
-    close_all_and_stay,
-    start_sleep,
-    wait_beside_sleep,
-    close_all_beside_sleep,
-    ping,
-]
 
 
 def put(store: Store, kind: str, **given: Any) -> int:
@@ -117,7 +67,7 @@ def test_processes_that_a_task_started_die_with_a_killed_worker(
 ) -> None:
     reported = tmp_path / "pid"
     put(store, kind, reported=reported)
-    with worker_process(dsn, __name__, concurrency=1, lease=LEASE) as process:
+    with worker_process(dsn, child_tasks.__name__, concurrency=1, lease=LEASE) as process:
         line(process, "started request_id")
         with ExitStack() as stack:
             sleep = process_of(reported, stack)

@@ -1,4 +1,4 @@
-"""The command line as people use it: a process, its exit code, and one sentence when it refuses.
+"""The command line as people use it: its exit code, and one sentence when it refuses.
 
 A refusal changes nothing, shows no traceback and never a password.
 """
@@ -17,71 +17,37 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import click
 import psycopg
 import pytest
 import sqlalchemy as sa
 
-import rowlease
+from rowlease.cli.doctor import doctor
 from rowlease.errors import RowleaseError
 from rowlease.model import MAX_PAYLOAD_BYTES
 from rowlease.store.postgresql.migrate import MIGRATION_LOCK
+from tests.commands import PATIENCE, Done, Run, environment_of, in_process, in_test
 from tests.conftest import in_database, scratch_database
 from tests.releases import next_release
 
-SOURCE = Path(rowlease.__file__).parents[1]
 SECRET = "hunter2"
-PATIENCE = 60.0  # seconds; only a failing test waits that long
 
 COMMANDS = ("migrate", "enqueue", "worker", "depth", "top", "demo")
 
 
-Done = subprocess.CompletedProcess[str]
-
-
-class Run(Protocol):
-    def __call__(
-        self,
-        *arguments: str | bytes,
-        stdin: bytes = b"",
-        source: Path = SOURCE,
-        **environment: str,
-    ) -> Done: ...
-
-
-def environment_of(source: Path, folder: Path, given: dict[str, str]) -> dict[str, str]:
-    """An environment with only the given variables; the embedded server is in `folder`."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("ROWLEASE_")}
-    home = {"XDG_DATA_HOME": str(folder), "PYTHONPATH": str(source), "COLUMNS": "100"}
-    return {**clean, **home, **given}
-
-
-def run_in(folder: Path) -> Run:
-    def call(
-        *arguments: str | bytes, stdin: bytes = b"", source: Path = SOURCE, **environment: str
-    ) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "rowlease", *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=folder,
-            env=environment_of(source, folder, environment),
-            timeout=2 * PATIENCE,
-        )
-        out, err = done.stdout.decode(), done.stderr.decode()
-        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
-
-    return call
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return in_test(tmp_path)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run `rowlease`, in a folder of the test's own."""
-    return run_in(tmp_path)
+def run_process(tmp_path: Path) -> Run:
+    return in_process(tmp_path)
 
 
 def refused(done: Done, code: int, says: str) -> None:
@@ -179,6 +145,13 @@ def test_help_names_every_command_and_every_exit_code(run: Run) -> None:
     assert listed == {0, 1, 130} | {error.exit_code for error in every_error(RowleaseError)}
 
 
+def test_a_command_of_its_own_has_the_short_option(run: Run) -> None:
+    """click keeps a command's help option from the first context, which a test may have made."""
+    with suppress(click.exceptions.Exit):
+        doctor.make_context("doctor", ["--help"])
+    assert run("doctor", "-h").returncode == 0
+
+
 def every_error(kind: type[RowleaseError]) -> Iterator[type[RowleaseError]]:
     yield kind
     for below in kind.__subclasses__():
@@ -207,7 +180,7 @@ def test_help_loads_no_driver(arguments: list[str], tmp_path: Path) -> None:
         [sys.executable, "-X", "importtime", "-m", "rowlease", *arguments, "--help"],
         capture_output=True,
         text=True,
-        env=environment_of(SOURCE, tmp_path, {}),
+        env=environment_of(tmp_path, {}),
         check=True,
     )
     assert "rowlease.cli" in loaded(done)
@@ -227,7 +200,7 @@ def test_a_client_loads_nothing_that_only_migrate_needs(
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env=environment_of(SOURCE, tmp_path, {"ROWLEASE_DSN": database}),
+        env=environment_of(tmp_path, {"ROWLEASE_DSN": database}),
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "psycopg" in loaded(done)
@@ -322,19 +295,19 @@ def test_a_newer_schema_is_left_as_it_is(
 
 
 def test_an_older_schema_is_recognised_and_migrates(
-    run: Run, server_dsn: str, template: str, repository: Path, tmp_path: Path
+    run: Run, run_process: Run, server_dsn: str, template: str, repository: Path, tmp_path: Path
 ) -> None:
-    newer = next_release(repository, tmp_path / "newer")
+    path = str(next_release(repository, tmp_path / "newer") / "src")
     with scratch_database(server_dsn, template) as name:
         dsn = in_database(server_dsn, name)
-        old = run("depth", ROWLEASE_DSN=dsn, source=newer / "src")
+        old = run_process("depth", ROWLEASE_DSN=dsn, PYTHONPATH=path)
         refused(old, 3, r"is at schema 0001; run `rowlease migrate`")
-        script = run("migrate", "--sql", ROWLEASE_DSN=dsn, source=newer / "src").stdout
+        script = run_process("migrate", "--sql", ROWLEASE_DSN=dsn, PYTHONPATH=path).stdout
         assert "alter table rowlease.queue add column added text;" in script
         assert "create table rowlease.queue (" not in script
-        done = run("migrate", ROWLEASE_DSN=dsn, source=newer / "src")
+        done = run_process("migrate", ROWLEASE_DSN=dsn, PYTHONPATH=path)
         assert "from 0001 to schema 0002" in done.stdout
-        assert run("depth", ROWLEASE_DSN=dsn, source=newer / "src").returncode == 0
+        assert run_process("depth", ROWLEASE_DSN=dsn, PYTHONPATH=path).returncode == 0
         assert run("depth", ROWLEASE_DSN=dsn).returncode == 0, "the last release goes on"
 
 
@@ -619,7 +592,7 @@ def test_a_reader_that_has_gone_is_no_reason_for_a_traceback(database: str, tmp_
             [sys.executable, "-m", "rowlease", "depth"],
             stdout=stdout,
             stderr=subprocess.PIPE,
-            env=environment_of(SOURCE, tmp_path, {"ROWLEASE_DSN": database}),
+            env=environment_of(tmp_path, {"ROWLEASE_DSN": database}),
         )
     assert (done.returncode, done.stderr) == (1, b"")
 
@@ -646,7 +619,7 @@ def test_ctrl_c_ends_a_command_that_waits(
             [sys.executable, "-m", "rowlease", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment_of(SOURCE, tmp_path, {"ROWLEASE_DSN": database}),
+            env=environment_of(tmp_path, {"ROWLEASE_DSN": database}),
         )
         with process:
             wait_until(
@@ -723,10 +696,10 @@ def test_a_worker_that_cannot_work_says_why(
 
 
 def test_a_worker_of_a_queue_that_does_not_exist_ends_with_the_reason(
-    run: Run, database: str, tmp_path: Path
+    run_process: Run, database: str, tmp_path: Path
 ) -> None:
     write_tasks(tmp_path)
-    done = run("worker", "jobs", "--queue", "nowhere", ROWLEASE_DSN=database)
+    done = run_process("worker", "jobs", "--queue", "nowhere", ROWLEASE_DSN=database)
     *logged, last = done.stderr.splitlines()
     assert last.startswith(
         'Error: queue "nowhere" does not exist; create it with `rowlease queue create nowhere`'
@@ -737,11 +710,14 @@ def test_a_worker_of_a_queue_that_does_not_exist_ends_with_the_reason(
 
 @pytest.mark.usefixtures("emptied")
 def test_a_request_whose_task_the_worker_does_not_know_waits_and_says_why(
-    run: Run, database: str, look: Look, tmp_path: Path
+    run_process: Run, database: str, look: Look, tmp_path: Path
 ) -> None:
     write_tasks(tmp_path)
-    assert run("enqueue", "triple", "--max-attempts", "1", ROWLEASE_DSN=database).returncode == 0
-    done = run("worker", "jobs", "--burst", "--json", ROWLEASE_DSN=database)
+    assert (
+        run_process("enqueue", "triple", "--max-attempts", "1", ROWLEASE_DSN=database).returncode
+        == 0
+    )
+    done = run_process("worker", "jobs", "--burst", "--json", ROWLEASE_DSN=database)
     assert done.returncode == 0
     printed = json.loads(done.stdout)
     assert (printed["failed"], printed["dead"]) == (0, 0)
@@ -764,7 +740,7 @@ def test_a_worker_stops_as_asked_and_says_what_it_did(
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment_of(SOURCE, tmp_path, {"ROWLEASE_DSN": database}),
+        env=environment_of(tmp_path, {"ROWLEASE_DSN": database}),
     )
     with process:
         wait_until(lambda: look("select from rowlease.worker"), process)

@@ -10,7 +10,7 @@ import pytest
 
 from rowlease.errors import ConfigError
 from rowlease.store import psql_connection
-from tests.acceptance.test_cli import Run, run_in
+from tests.commands import Run, in_process
 
 #: Prints its arguments and what it finds in its environment.
 FAKE = """#!/bin/sh
@@ -22,7 +22,7 @@ exit 3
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    return partial(run_in(tmp_path))
+    return partial(in_process(tmp_path))
 
 
 def test_the_url_is_that_of_the_argument_or_the_environment(run: Run) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from rowlease import Client
 from rowlease.model import LeasedRequest
-from tests.acceptance.test_cli import Run, run_in
+from tests.commands import Run, in_process, in_test
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -33,7 +33,7 @@ async def ping(host: str) -> str:
 
 @pytest.fixture
 def rowlease(dsn: str, tmp_path: Path) -> Run:
-    return partial(run_in(tmp_path), ROWLEASE_DSN=dsn)
+    return partial(in_test(tmp_path), ROWLEASE_DSN=dsn)
 
 
 @pytest.fixture
@@ -169,10 +169,9 @@ def test_declared_queues_are_applied_and_compared(queue: Run, tmp_path: Path, sq
     assert sql(found) == [("default", None, 5), ("images", 1000, 9), ("web", None, 5)]
 
 
-def test_a_worker_creates_its_queues_if_asked_to(
-    rowlease: Run, tmp_path: Path, sql: Sql, dsn: str
-) -> None:
+def test_a_worker_creates_its_queues_if_asked_to(tmp_path: Path, sql: Sql, dsn: str) -> None:
     (tmp_path / "app.py").write_text(TASKS)
+    rowlease = partial(in_process(tmp_path), ROWLEASE_DSN=dsn)
     work = ("worker", "app", "--burst", "--executor", "thread")
     assert "does not exist; create it with" in rowlease(*work).stderr
     done = rowlease(*work, "--create-queues")

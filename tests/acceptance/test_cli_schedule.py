@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.test_cli import Run, run_in
+from tests.commands import Run, in_test
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 A_TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
@@ -19,7 +19,7 @@ A_TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 
 @pytest.fixture
 def schedule(dsn: str, tmp_path: Path) -> Run:
-    return partial(run_in(tmp_path), "schedule", ROWLEASE_DSN=dsn)
+    return partial(in_test(tmp_path), "schedule", ROWLEASE_DSN=dsn)
 
 
 def printed(schedule: Run, *arguments: str) -> str:

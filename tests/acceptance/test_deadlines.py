@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from rowlease.errors import StoreConflict, StoreTimeout, StoreUnavailable
 from rowlease.model import Begun, NewRequest, Outcome
 from rowlease.store import Store, bulk_store, open_store
-from rowlease.store.pool import MOST
+from rowlease.store.pool import MAX_OPEN
 from rowlease.store.postgresql.store import PostgresStore
 from tests.freezing import Freezer
 
@@ -136,7 +136,7 @@ def test_a_server_that_never_ends_the_handshake_is_given_up(dsn: str, mode: str)
 def test_the_wait_for_a_free_connection_ends_with_the_time_of_the_call(dsn: str) -> None:
     with closing(PostgresStore(dsn, "test")) as store:
         store.check_schema()
-        taken = [store._pool.take(10) for _ in range(MOST)]
+        taken = [store._pool.take(10) for _ in range(MAX_OPEN)]
         with pytest.raises(
             StoreUnavailable, match="connections of the store were in use"
         ) as printed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -206,8 +207,14 @@ def test_an_encoding_that_cannot_hold_every_text_is_found(server_dsn: str, sql: 
     assert b"the encoding SQL_ASCII, which" in message
 
 
-def test_a_reader_may_ask(dsn: str, sql: Sql) -> None:
-    with psycopg.connect(dsn) as connection:
+def test_a_reader_may_ask_and_learns_that_sessions_are_hidden(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection, session(dsn):
         connection.execute("set role rowlease_reader")
-        for routine in ("diagnose", "diagnose_server", "diagnose_sessions"):
+        for routine in ("diagnose", "diagnose_server"):
             assert connection.execute(f"select * from rowlease.{routine}()").fetchall() == []
+        ((finding, _, message, action),) = connection.execute(
+            "select * from rowlease.diagnose_sessions()"
+        ).fetchall()
+    assert finding == "hidden"
+    assert re.match(r'user "rowlease_reader" may not see the transactions of \d+ other', message)
+    assert action == "as a superuser: grant pg_read_all_stats to rowlease_reader"

@@ -439,10 +439,13 @@ def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
     counted = rowlease("psql", "-XAtc", "select count(*) from rowlease.queue_settings")
     assert (counted.returncode, counted.stdout) == (0, "1\n"), counted.stderr
     assert counted.stderr == f"ROWLEASE_DSN is not set: starting PostgreSQL in {home}\n"
+    assert rowlease("psql", "-XAtc", "show search_path").stdout == "public\n"
     assert rowlease("psql", "-Xc", "nonsense").returncode == 1
     found = rowlease("url")
     assert re.fullmatch(r"postgresql://rowlease:\w+@127.0.0.1:\d+/rowlease\n", found.stdout)
-    assert "stops in a second" in found.stderr
+    assert found.stderr.endswith(
+        "runs only while a program uses it, for example `rowlease psql`.\n"
+    )
 
 
 def test_a_crash_within_initdb_leaves_nothing_that_is_taken_for_a_cluster(
@@ -464,10 +467,10 @@ def test_a_crash_within_initdb_leaves_nothing_that_is_taken_for_a_cluster(
         patch.setenv("ROWLEASE_PG_BIN", str(binaries))
         with pytest.raises(StoreUnavailable):
             embedded(new_home, settings=FAST).__enter__()
-    assert (new_home / f"{DATA}.half-made" / "PG_VERSION").exists()
+    assert (new_home / f"{DATA}.unfinished" / "PG_VERSION").exists()
     with embedded(new_home, settings=FAST) as dsn:
         assert answers(dsn)
-    assert not (new_home / f"{DATA}.half-made").exists()
+    assert not (new_home / f"{DATA}.unfinished").exists()
 
 
 def test_a_server_that_does_not_start_says_why(home: Path) -> None:

@@ -64,9 +64,10 @@ LISTENERS = (
 def test_a_program_that_waits_for_a_result_is_notified(
     end: str, client: Client, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("LOOK", "FIRST_POLL", "LAST_POLL"):  # so that only a notification helps
+    # Without these pauses, only a notification helps.
+    for name in ("NOTIFIED_READ_PAUSE", "FIRST_READ_PAUSE", "LONGEST_READ_PAUSE"):
         monkeypatch.setattr(f"rowlease.client.handle.{name}", 3600.0)
-    monkeypatch.setattr("rowlease.store.shared_listener.LOOKS", ())
+    monkeypatch.setattr("rowlease.store.shared_listener.WAKE_ALL_AFTER", ())
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)
     if end == "many":
         client.enqueue_many(grow.request(Size(2)) for _ in range(1999))

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import fastapi
 import httpx
 import pytest
 
-from rowlease import AsyncClient, task
+from rowlease import AsyncClient, Client, Handle, task
 from rowlease.integrations.fastapi import Rowlease
+from rowlease.model import Outcome
 from rowlease.testing import drain_async
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -316,6 +320,45 @@ def test_airflows_operator_enqueues_once_and_waits(tmp_path: Path, dsn: str, sql
     assert sql("select dedup_key from rowlease.requests order by request_id limit 1") == [
         ("airflow/d/r/once/-1",)
     ]
+
+
+class Operator:
+    """Stands for Airflow's BaseOperator, where Airflow is not installed."""
+
+    log = logging.getLogger("airflow")
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+
+
+def test_airflows_operator_waits_for_no_request_that_has_ended(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A duplicate has no id if the first request ends during the call."""
+    contents: dict[str, dict[str, Any]] = {
+        "sdk": {"BaseOperator": Operator},
+        "triggers.base": {"BaseTrigger": object},
+        "exceptions": {"AirflowException": Exception},
+    }
+    for name, names in contents.items():
+        monkeypatch.setitem(sys.modules, f"airflow.{name}", SimpleNamespace(**names))
+    for name in ("airflow", "airflow.triggers"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
+    monkeypatch.delitem(sys.modules, "rowlease.integrations.airflow", raising=False)
+    operator = import_module("rowlease.integrations.airflow").EnqueueOperator
+    monkeypatch.delitem(sys.modules, "rowlease.integrations.airflow")
+    enqueue = Client.enqueue_untyped
+    answers = [Outcome.DUPLICATE]
+
+    def enqueue_after_a_race(client: Client, *given: Any, **options: Any) -> Handle[Any]:
+        if answers:
+            return Handle(0, answers.pop(), client.store, lambda result: result)
+        return enqueue(client, *given, **options)
+
+    monkeypatch.setattr(Client, "enqueue_untyped", enqueue_after_a_race)
+    monkeypatch.setenv("ROWLEASE_DSN", dsn)
+    made = operator(task_id="once", kind="double", dedup_key="once", wait=False)
+    assert (made.execute({}), answers) == (1, [])
 
 
 # -- the page --------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Any
 from rowlease.events import Disowned, Events, Finished, StoreLost
 from rowlease.store import Store
 from rowlease.worker import Worker
-from tests.acceptance.test_worker import Emitted, act, put, statuses, working
+from tests.acceptance.tasks import act
+from tests.acceptance.workers import Emitted, put, statuses, working
 from tests.spark.lost_answer import LostAnswer
 
 Sql = Callable[..., list[tuple[Any, ...]]]

@@ -22,8 +22,9 @@ from rowlease.events import Finished, Started, WorkerIdle
 from rowlease.model import NewRequest
 from rowlease.store import Store, migrate
 from rowlease.store.postgresql.connection import NEEDED, PINNED
+from tests.acceptance.tasks import act
 from tests.acceptance.test_session import OTHER
-from tests.acceptance.test_worker import act, drain, put, statuses, working
+from tests.acceptance.workers import drain, put, statuses, working
 from tests.conftest import free_port
 
 pytestmark = pytest.mark.skipif(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from rowlease.context import current
-from rowlease.errors import Snooze
 from rowlease.events import (
     Failed,
     Finished,
@@ -28,71 +25,17 @@ from rowlease.events import (
 )
 from rowlease.model import NewRequest
 from rowlease.store import Store, migrate, open_store
-from rowlease.tasks.codec import MAX_LEVELS
-from rowlease.tasks.task import task
-from rowlease.worker.slots import wire
-from tests.acceptance.test_worker import Sql, errors, working
+from tests.acceptance.refused_tasks import (
+    deep,
+    euro,
+    note,
+    ok,
+    ok_in_the_loop,
+    stop_the_loop,
+    write_into_pipes,
+)
+from tests.acceptance.workers import Sql, errors, working
 from tests.conftest import in_database
-
-
-@task
-def ok() -> str:
-    return "ok"
-
-
-@task
-def deep() -> object:
-    """A result that is nested deeper than JSON may be."""
-    result: list[Any] = []
-    for _ in range(MAX_LEVELS):
-        result = [result]
-    return result
-
-
-@task
-def euro(do: str) -> str:
-    if do == "raise":
-        raise ValueError("5 €")
-    if do == "snooze":
-        raise Snooze(timedelta(hours=1), "5 €")
-    return "5 €"
-
-
-@task
-def note(text: str, gate: str) -> None:
-    """Reports progress, in which JSON's escapes become characters, and waits at a pipe."""
-    current().progress(0.5, json.loads(f'"{text}"'))
-    with open(gate) as opened:
-        opened.read()
-
-
-@task
-def write_into_pipes(form: str) -> None:
-    """Write to the pipes of the worker by mistake; the worker must not take that for an answer."""
-    garbage = {
-        "no such code": wire.OUTCOME.pack(0, 200, 0.0),
-        "endless": wire.OUTCOME.pack(2**32 - 1, wire.DONE, 0.0),
-        "no text": wire.OUTCOME.pack(1, wire.DONE, 0.0) + b"\xff",
-        "no seconds": wire.OUTCOME.pack(1, wire.RETRY, 0.0) + b"x",
-        "no number": wire.OUTCOME.pack(0, wire.DONE, float("nan")),
-    }[form]
-    for fd in range(3, 32):
-        try:
-            if "pipe" in os.readlink(f"/proc/self/fd/{fd}"):
-                os.write(fd, garbage)
-        except OSError:
-            continue  # closed, or open for reading
-
-
-@task(executor="coroutine")
-async def stop_the_loop() -> None:
-    asyncio.get_running_loop().stop()
-    await asyncio.sleep(0)
-
-
-@task(executor="coroutine")
-async def ok_in_the_loop() -> None: ...
-
 
 TASKS = [ok, deep, euro, note, write_into_pipes]
 

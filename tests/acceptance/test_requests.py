@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,9 +15,9 @@ from typing import Any
 import pytest
 
 from rowlease import AsyncClient, Client, task
-from rowlease.errors import InvalidRequest, RoutineError
+from rowlease.errors import InvalidRequest, RoutineError, StoreUnavailable
 from rowlease.model import Failure, Found
-from tests.acceptance.test_cli import Run, run_in
+from tests.commands import Run, in_test
 
 TRACE = "Traceback (most recent call last):\n  File ...\nTimeoutError: no answer\n"
 NO_ANSWER = Failure("TimeoutError: no answer", None, True, "TimeoutError", TRACE)
@@ -35,7 +36,7 @@ def client(dsn: str) -> Iterator[Client]:
 
 @pytest.fixture
 def requests(dsn: str, tmp_path: Path) -> Run:
-    return partial(run_in(tmp_path), "requests", ROWLEASE_DSN=dsn)
+    return partial(in_test(tmp_path), "requests", ROWLEASE_DSN=dsn)
 
 
 def some(client: Client) -> tuple[int, int, int]:
@@ -189,10 +190,10 @@ def test_the_list_reads_on_until_it_is_full_or_has_read_enough(
     failed, *_ = some(client)
     one_at_a_time: Callable[..., Any] = partial(client.store.find_requests, look=1)
     monkeypatch.setattr(client.store, "find_requests", one_at_a_time)
-    assert len(requests.first(client.store, 2, None, {}).requests) == 2
-    assert requests.first(client.store, 5, None, {"kind": "none"}) == Found([], None)
-    monkeypatch.setattr(requests, "MOST_CALLS", 2)
-    assert requests.first(client.store, 5, None, {"kind": "none"}) == Found([], failed + 1)
+    assert len(requests.find_first(client.store, 2, None, {}).requests) == 2
+    assert requests.find_first(client.store, 5, None, {"kind": "none"}) == Found([], None)
+    monkeypatch.setattr(requests, "MAX_CALLS", 2)
+    assert requests.find_first(client.store, 5, None, {"kind": "none"}) == Found([], failed + 1)
 
 
 # -- changing requests -----------------------------------------------------------------------------
@@ -257,6 +258,32 @@ def test_an_operation_that_was_interrupted_goes_on(client: Client) -> None:
     assert {handle.status() for handle in made} == {"Cancelled"}
 
 
+def test_the_error_of_an_interrupted_operation_has_its_id(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = client.enqueue_many(resize.request("x") for _ in range(5))
+    answer = client.store.operate
+    calls = iter(range(2))
+
+    def operate(*given: Any, **named: Any) -> Any:
+        if next(calls, None) is None:
+            raise StoreUnavailable("the network is down")
+        return answer(*given, limit=2, **named)
+
+    monkeypatch.setattr(client.store, "operate", operate)
+    with pytest.raises(StoreUnavailable) as raised:
+        client.requests.cancel("queue:default")
+    interrupted = raised.value.operation_id
+    assert interrupted is not None
+    assert f"client.requests.resume('cancel', {interrupted})" in raised.value.__notes__[0]
+    with pytest.raises(StoreUnavailable) as raised:
+        client.requests.cancel("queue:default")
+    assert raised.value.operation_id is None  # nothing was done, so nothing can be resumed
+    monkeypatch.undo()
+    assert client.requests.resume("cancel", interrupted).num_requests == 1
+    assert {handle.status() for handle in made} == {"Cancelled"}
+
+
 def test_a_person_changes_requests(client: Client, requests: Run) -> None:
     failed, _, waits = some(client)
     tried = requests("requeue", "status:failed error:timeout", "--dry-run")
@@ -280,15 +307,41 @@ def test_a_person_changes_requests(client: Client, requests: Run) -> None:
     assert requests("purge", "queue:default status:cancelled").stdout.startswith("purged 1 request")
 
 
+def test_a_dry_run_of_an_interrupted_operation_changes_nothing(
+    client: Client, requests: Run
+) -> None:
+    made = client.enqueue_many(resize.request("x") for _ in range(3))
+    step = client.store.operate("cancel", queue="default", limit=1)
+    assert requests("cancel", "--resume", str(step.operation_id), "--dry-run").returncode == 2
+    assert Counter(handle.status() for handle in made) == {"Pending": 2, "Cancelled": 1}
+
+
+def test_a_user_without_a_name_changes_requests(
+    client: Client, requests: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000650000")  # as in OpenShift
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    client.enqueue(resize, "x")
+    assert requests("cancel", "queue:default").stdout.startswith("cancelled 1 request (")
+    assert client.store.list_operations()[0].actor is None
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         (("cancel",), "give a filter or ids, or --resume"),
         (("cancel", "queue:a", "--resume", "1"), "give a filter or ids, or --resume"),
+        (("cancel", "--resume", "1", "--dry-run"), "leave the other options out"),
+        (("cancel", "--resume", "1", "--actor", "ann"), "leave the other options out"),
+        (("reprioritise", "--resume", "1", "--priority", "0"), "leave the other options out"),
         (("cancel", "status:failed"), "the filter selects every request"),
         (("cancel", "--resume", "999999"), "no unfinished operation 999999 with the verb cancel"),
         (("reprioritise", "queue:a"), "give --priority, the new priority"),
         (("reschedule", "queue:a", "--at", "soon"), "'soon' is not a time"),
+        (("next", "imagse"), 'queue "imagse" does not exist; create it with'),
+        (("explain", "4711"), "there is no request 4711; it may have been purged"),
     ],
 )
 def test_a_wrong_command_is_refused(command: tuple[str, ...], message: str, requests: Run) -> None:

@@ -19,29 +19,22 @@ import psycopg
 import pytest
 
 from rowlease.store import Store
-from rowlease.tasks.task import task
 from rowlease.testing import Clock, frozen
-from tests.acceptance.test_worker import line, worker_process
+from tests.acceptance import schedule_tasks
+from tests.acceptance.workers import line, worker_process
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-@task(cron="0 * * * *", queue="bounded")
-def tick(scheduled_time: str) -> str:
-    return scheduled_time
-
-
-@task
-def idle() -> None: ...
-
-
 @contextmanager
 def worker(dsn: str) -> Iterator[subprocess.Popen[str]]:
     """A worker that looks for schedules often."""
     often = "schedules.CHECK_INTERVAL = 0.1"
-    with worker_process(dsn, __name__, before=often, queues=["bounded"], concurrency=1) as process:
+    with worker_process(
+        dsn, schedule_tasks.__name__, before=often, queues=["bounded"], concurrency=1
+    ) as process:
         try:
             yield process
         finally:

@@ -207,7 +207,9 @@ def test_migrate_takes_its_own_settings_along(set_role: Callable[..., str]) -> N
 def test_a_server_that_cannot_look_whether_its_client_is_there_does_without(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.store.deadlines.GONE", -1)  # refused, as any value on Windows
+    monkeypatch.setattr(
+        "rowlease.store.deadlines.CLIENT_CHECK_MILLISECONDS", -1
+    )  # refused, as any value on Windows
     with closing(open_store(dsn)) as store:
         found = values(store, CHECK_CLIENT, "array_nulls")
     assert found == {CHECK_CLIENT: "0", "array_nulls": "on"}

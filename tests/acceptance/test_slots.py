@@ -14,7 +14,7 @@ import pytest
 from rowlease.events import Finished, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from tests.acceptance.test_worker import Sql, put, statuses, working
+from tests.acceptance.workers import Sql, put, statuses, working
 
 PRIORITIES = [1, 5, 9, 1, 5, 9, 1, 5, 9, 1]
 

@@ -314,9 +314,10 @@ def test_sigquit_does_not_crash_a_process_with_busy_threads(
     with working(dsn, tmp_path, *options) as command, deleted_after(gate):
         while len(list(gate.parent.glob("gate.*"))) < 2:
             pass
-        for _ in range(3):
+        for _ in range(20):
             command.process.send_signal(signal.SIGQUIT)
-            command.until(lambda line: "in deep" in line)
+            # The stacks are written when the threads leave the GIL: in `deep`, or in `exists`.
+            command.until(lambda line: "jobs.py" in line)
             command.until(lambda line: ", slot 1 " in line)  # the last line of each
         gate.unlink()
         command.process.send_signal(signal.SIGTERM)

@@ -17,8 +17,8 @@ from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks.task import task
 from rowlease.worker import Worker
-from tests.acceptance.test_worker import SHORT_LEASE, statuses
-from tests.acceptance.test_worker import working as working_with
+from tests.acceptance.workers import SHORT_LEASE, statuses
+from tests.acceptance.workers import working as working_with
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 

@@ -8,19 +8,11 @@ from typing import Any
 from rowlease.events import Failed, Finished, KindUnknown, WorkerIdle
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.tasks.task import task
-from tests.acceptance.test_worker import statuses, working
+from tests.acceptance.tasks import new_task, old_task
+from tests.acceptance.workers import statuses, working
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 ATTEMPTS = "select distinct num_attempts, num_crashes from rowlease.requests"
-
-
-@task
-def old_task() -> None: ...
-
-
-@task
-def new_task() -> None: ...
 
 
 def put(store: Store, kind: str, count: int) -> None:

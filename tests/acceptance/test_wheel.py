@@ -140,6 +140,17 @@ def test_the_wheel_migrates_a_database_and_runs_a_worker(
     assert sorted(found) == [("Complete", n, 2 * n) for n in range(20)]
 
 
+def test_the_command_that_installs_an_extra_needs_no_index_for_rowlease(elsewhere: Path) -> None:
+    """Errors name this command. The installed distribution satisfies it, also one of a checkout."""
+    python = str(elsewhere / "bin" / "python")
+    done = subprocess.run(
+        [python, "-m", "pip", "install", "--no-index", "--no-deps", "rowlease[dashboard]"],
+        capture_output=True,
+        text=True,
+    )
+    assert "Requirement already satisfied: rowlease[dashboard]" in done.stdout, done.stderr
+
+
 def test_pytest_finds_the_fixtures_of_the_wheel(call: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "import os\nos.environ['ROWLEASE_TEST_DSN'] = os.environ['ROWLEASE_DSN']\n"

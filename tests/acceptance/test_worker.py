@@ -6,29 +6,21 @@ task reads.
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 import pytest
 
-from rowlease.context import current
-from rowlease.errors import ConfigError, DeadLetter, InvalidRequest, Retry
+from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.events import (
     ChildDied,
-    Event,
     Events,
     Failed,
     Finished,
@@ -39,210 +31,28 @@ from rowlease.events import (
     StoreRecovered,
     WorkerIdle,
 )
-from rowlease.model import NewRequest, Outcome
+from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.postgresql.store import PostgresStore
 from rowlease.tasks.task import Registry, task
 from rowlease.testing import frozen
-from rowlease.worker import Summary, Worker
+from rowlease.worker import Worker
 from rowlease.worker.claims import leases, next_claim
-
-PATIENCE = 60.0  # seconds; only a failing test waits that long
-#: Renewed after a second, so that the worker soon learns the database's answer; a busy machine may
-#: stall for the other two.
-SHORT_LEASE = timedelta(seconds=3)
-HOUR = timedelta(hours=1)
-E = TypeVar("E", bound=Event)
-Sql = Callable[..., list[tuple[Any, ...]]]
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-@task
-def act(do: str = "ok", **given: Any) -> object:
-    """One task for every outcome of a request."""
-    match do:
-        case "ok":
-            return {"did": "ok", **given}
-        case "fail":
-            raise ValueError("no luck today")
-        case "type error":
-            raise TypeError("the task's own")
-        case "retry":
-            raise Retry("come back later", after=HOUR)
-        case "dead":
-            raise DeadLetter("never again")
-        case "mute":
-            raise Unprintable
-        case "leave":
-            sys.exit("left")
-        case "exit":
-            os._exit(3)
-        case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "segfault":
-            ctypes.string_at(0)
-        case "fork":
-            os.fork()  # and both return
-        case "close":
-            sys.stdout.close()
-            os.close(2)
-        case "chatter":
-            sys.stdout.write("\0" * 100_000)
-        case "huge":
-            return "x" * 2_000_000
-        case "object":
-            return object()
-        case "nan":
-            return {"value": float("nan")}
-        case "obey":
-            while not current().should_stop:
-                threading.Event().wait(0.001)
-            raise RuntimeError("stopped, as asked")
-        case "report":
-            current().progress(0.25, "a quarter")
-            return Path(given["gate"]).read_text()
-        case "wait":
-            return Path(given["gate"]).read_text()
-        case "wait once":
-            try:
-                Path(given["mark"]).touch(exist_ok=False)
-            except FileExistsError:
-                return "second"
-            Path(given["gate"]).read_text()
-            return "first"
-    return None
-
-
-@task(time_limit=timedelta(seconds=0.3))
-def endless() -> None:
-    threading.Event().wait()
-
-
-class Emitted:
-    """The events of a worker; `first` waits for one."""
-
-    def __init__(self) -> None:
-        self.all: list[Event] = []
-        self._new: queue.SimpleQueue[Event] = queue.SimpleQueue()
-
-    def __call__(self, event: Event) -> None:
-        self._new.put(event)
-
-    def first(
-        self,
-        kind: type[E],
-        which: Callable[[E], bool] = lambda event: True,
-    ) -> E:
-        """Wait for the next event of this kind."""
-        deadline = time.monotonic() + PATIENCE
-        for event in self.all:
-            if isinstance(event, kind) and which(event):
-                self.all.remove(event)
-                return event
-        while True:
-            left = deadline - time.monotonic()
-            assert left > 0, f"no {kind.__name__} after {[type(e).__name__ for e in self.all[-9:]]}"
-            try:
-                event = self._new.get(timeout=left)
-            except queue.Empty:
-                continue
-            if isinstance(event, kind) and which(event):
-                return event
-            self.all.append(event)
-
-
-@contextmanager
-def working(
-    dsn: str | Store, tasks: Any = None, **settings: Any
-) -> Iterator[tuple[Worker, Emitted]]:
-    """A worker in a thread; at the end it is stopped, and running requests are abandoned."""
-    emitted, events = Emitted(), Events()
-    events.subscribe(emitted)
-    tasks = tasks or [act, endless]
-    worker = Worker(dsn, tasks, events=events, **{"concurrency": 1, **settings})
-    errors = []
-
-    def run() -> None:
-        try:
-            worker.run()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield worker, emitted
-    finally:
-        worker.stop()
-        worker.stop()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    assert not errors, errors
-
-
-def drain(dsn: str | Store, **settings: Any) -> Summary:
-    """Work in this thread until the queue is empty."""
-    quiet = {"concurrency": 2, "events": Events(), **settings}
-    return Worker(dsn, [act, endless], burst=True, **quiet).run()
-
-
-@contextmanager
-def worker_process(
-    dsn: str, tasks: str = __name__, *, before: str = "", **settings: Any
-) -> Iterator[subprocess.Popen[str]]:
-    """A worker in a process of its own, whose log is in its stdout; killed at the end.
-
-    The process runs `before` when it has imported the worker.
-    """
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        "import logging, datetime\n"
-        "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
-        "from rowlease.worker import Worker, schedules\n"
-        f"{before}\n"
-        f"print(Worker({dsn!r}, {tasks!r}, **{settings!r}).run(), flush=True)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line(process: subprocess.Popen[str], word: str) -> str:
-    """The next line of the log with this word."""
-    assert process.stdout
-    seen = []
-    for text in process.stdout:
-        seen.append(text)
-        if word in text:
-            return text
-    raise AssertionError(f"no {word!r} in {''.join(seen)}")
-
-
-def put(store: Store, *actions: Any, **options: Any) -> list[int]:
-    """Enqueue one request for each action: its name, or its payload."""
-    payloads = [{"do": action} if isinstance(action, str) else action for action in actions]
-    requests = [
-        NewRequest(**{"kind": "act", "payload": json.dumps(payload), **options})
-        for payload in payloads
-    ]
-    return [answer.request_id or 0 for answer in store.enqueue_many("default", requests)]
-
-
-def statuses(sql: Sql) -> dict[str, int]:
-    return dict(sql("select status, count(*) from rowlease.requests group by 1"))
-
-
-def errors(sql: Sql) -> dict[int, str]:
-    found = sql("select request_id, last_error from rowlease.queue where last_error is not null")
-    return dict(found)
+from tests.acceptance.tasks import HOUR, act
+from tests.acceptance.workers import (
+    PATIENCE,
+    SHORT_LEASE,
+    Emitted,
+    Sql,
+    drain,
+    errors,
+    line,
+    open_gate,
+    put,
+    statuses,
+    worker_process,
+    working,
+)
 
 
 @pytest.fixture
@@ -251,10 +61,6 @@ def gate(tmp_path: Path) -> Path:
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path
-
-
-def open_gate(gate: Path) -> None:
-    gate.write_text("through")
 
 
 # -- outcomes ------------------------------------------------------------------------------------
@@ -405,14 +211,8 @@ def test_a_crash_fails_the_running_request_and_no_other(
     assert statuses(sql) == {"Complete": 400, "Failed": 1}
     # No other request ran twice: the outcomes from before the crash were delivered.
     assert sql("select max(num_attempts) from rowlease.queue_history") == [(1,)]
-    started = [event.request.request_id for event in rest(emitted) if isinstance(event, Started)]
+    started = [event.request.request_id for event in emitted.rest() if isinstance(event, Started)]
     assert len(started) == len(set(started)) == 401
-
-
-def rest(emitted: Emitted) -> list[Event]:
-    while not emitted._new.empty():
-        emitted.all.append(emitted._new.get())
-    return emitted.all
 
 
 def test_an_idle_child_that_dies_is_replaced(store: Store) -> None:
@@ -429,7 +229,7 @@ def test_an_idle_child_that_dies_is_replaced(store: Store) -> None:
 def heard_children(emitted: Emitted) -> list[int]:
     from rowlease.events import ChildStarted
 
-    return [event.pid for event in rest(emitted) if isinstance(event, ChildStarted)]
+    return [event.pid for event in emitted.rest() if isinstance(event, ChildStarted)]
 
 
 def test_a_task_past_its_time_limit_is_killed_and_fails(store: Store, sql: Sql) -> None:

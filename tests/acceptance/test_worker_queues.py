@@ -5,34 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rowlease.client.client import Client
 from rowlease.errors import InvalidRequest
-from rowlease.events import Event, Events, QueueLeftOut, WorkerStarted
+from rowlease.events import Event, Events, Finished, QueueLeftOut, WorkerStarted
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from rowlease.tasks.task import Task, task
+from rowlease.tasks.task import Task
 from rowlease.worker import Worker
+from tests.acceptance.queue_tasks import fetch, ping, plain
+from tests.acceptance.workers import working
 
 Sql = Callable[..., list[tuple[Any, ...]]]
-
-
-@task
-async def plain() -> str:
-    return "plain"
-
-
-@task(queue="web")
-async def ping(host: str = "a") -> str:
-    return host
-
-
-@task(queue="web")
-async def fetch(url: str = "b") -> str:
-    return url
 
 
 class Ran:
@@ -82,6 +70,28 @@ def test_each_of_its_queues_gets_a_share(store: Store, sql: Sql) -> None:
     assert 0 < between < 40, "one of them waited until the other was empty"
 
 
+def test_a_worker_starts_no_more_requests_than_the_rate_and_sleeps_until_it_may(
+    store: Store, sql: Sql
+) -> None:
+    store.configure_queue("web", rate="3/1s")
+    store.enqueue_many("web", [NewRequest(kind="ping")] * 8)
+    burst = Ran(store, [ping], concurrency=4)
+    assert burst.summary.finished == 3, "a burst does not wait for the rate"
+    finished: set[int] = set()
+
+    def is_last(event: Finished) -> bool:
+        finished.add(event.request.request_id)
+        return len(finished) == 5
+
+    with working(store, [ping], concurrency=4) as (_, emitted):
+        emitted.first(Finished, is_last)
+    starts = [time for (time,) in sql("select locked_time from rowlease.requests order by 1")]
+    # The fourth start is at least a second after the first, and so on.
+    assert min(later - start for start, later in zip(starts[:-3], starts[3:], strict=True)) >= (
+        timedelta(seconds=1)
+    )
+
+
 def test_given_queues_win_and_those_left_out_are_logged(store: Store) -> None:
     store.configure_queue("web")
     store.enqueue_many("web", [NewRequest(kind="ping")])
@@ -98,7 +108,7 @@ def test_a_missing_queue_is_an_error_before_anything_starts(store: Store) -> Non
     with pytest.raises(
         InvalidRequest,
         match=r'^queue "web" does not exist; create it with `rowlease queue create web`, .*; '
-        r"or name the queues to claim from \(task ping has this one\)$",
+        r"task ping has this queue: `rowlease worker --create-queues` creates it, and --queue",
     ):
         Worker(store, [plain, ping], events=events).run()
     with pytest.raises(InvalidRequest, match=r'^queue "other" does not exist; create it with'):
@@ -111,7 +121,7 @@ def test_the_command_claims_from_the_queues_of_its_tasks(dsn: str, store: Store)
     with Client(dsn) as client:
         client.enqueue(ping)
         client.enqueue(plain)
-    command = [sys.executable, "-m", "rowlease", "worker", f"{__name__}:ping", "--burst"]
+    command = [sys.executable, "-m", "rowlease", "worker", f"{ping.__module__}:ping", "--burst"]
 
     def work(*more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

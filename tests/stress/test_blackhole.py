@@ -21,7 +21,7 @@ import pytest
 
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from tests.acceptance.test_worker import worker_process
+from tests.acceptance.workers import worker_process
 from tests.freezing import Freezer
 from tests.stress import bad_tasks
 from tests.stress.test_worker_faults import drained, say

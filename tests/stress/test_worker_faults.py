@@ -26,8 +26,8 @@ from rowlease.events import Events
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.worker import Worker
-from tests.acceptance import test_effects
-from tests.acceptance.test_worker import line, worker_process
+from tests.acceptance import effect_tasks
+from tests.acceptance.workers import line, worker_process
 from tests.stress import bad_tasks
 from tests.stress.bad_tasks import AT_ONCE
 
@@ -108,7 +108,7 @@ def test_who_was_stopped_beyond_its_lease_has_no_effect_and_is_refused_every_tim
     lease = timedelta(seconds=2)  # not over before the worker is stopped
     sql("create table payment (request_id bigint, by bigint)")
     owners = []
-    with worker_process(dsn, tasks=test_effects.__name__, concurrency=1, lease=lease) as stopped:
+    with worker_process(dsn, tasks=effect_tasks.__name__, concurrency=1, lease=lease) as stopped:
         for turn in range(TIMES):
             gate, done = tmp_path / f"gate {turn}", tmp_path / f"done {turn}"
             os.mkfifo(gate)
@@ -123,7 +123,7 @@ def test_who_was_stopped_beyond_its_lease_has_no_effect_and_is_refused_every_tim
                 time.sleep((claim.wait or lease).total_seconds())
             (owner,) = claim.requests
             with psycopg.connect(dsn) as connection:
-                connection.execute(test_effects.EFFECT, (owner.request_id, owner.lock_token))
+                connection.execute(effect_tasks.EFFECT, (owner.request_id, owner.lock_token))
                 store.complete(claim.requests, ['"in time"'], connection=connection)
             owners.append((owner.request_id, owner.lock_token))
             gate.write_text("through")  # its child was not stopped, and has its own effect ready
