@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 #: The Pythons with which the wheel is installed, if they are there.
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-#: A link of the README that leads to another file of the repository.
-RELATIVE = re.compile(r"(\]\()(?!https?:|#)([^)\s]+\))")
+#: A link of the README that leads to another file of the repository, and an image of it.
+RELATIVE = re.compile(r"(!?)(\[[^]]*\]\()(?!https?:|#)([^)\s]+\))")
 
 
 def main() -> None:
@@ -98,8 +98,15 @@ def built(folder: Path, project: dict[str, object], keep: Path | None = None) ->
     urls = project.get("urls")
     if isinstance(urls, dict):  # relative links do not work on a package index
         readme = source / "README.md"
-        base = f"{urls['Repository']}/blob/v{project['version']}/"
-        readme.write_text(RELATIVE.sub(rf"\g<1>{base}\g<2>", readme.read_text()))
+        # `blob` is the page of a file, `raw` the file itself.
+        absolute = RELATIVE.sub(
+            lambda link: (
+                f"{link[1]}{link[2]}{urls['Repository']}/{'raw' if link[1] else 'blob'}"
+                f"/v{project['version']}/{link[3]}"
+            ),
+            readme.read_text(),
+        )
+        readme.write_text(absolute)
     output = folder / "dist"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct")}
     call(

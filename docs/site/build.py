@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 
 from rowlease.cli import cli
-from rowlease.store.routines import FIELDS, PUBLIC, load_routines, packaged, read_routine
+from rowlease.store.routines import FIELDS, PUBLIC, load_routines, packaged_folder, read_routine
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("zensical.toml")
@@ -110,7 +110,8 @@ def reference_pages() -> dict[str, str]:
 def cli_page() -> str:
     """Every command with the text of its --help."""
     parts = ["# Command line", "Each command prints this with `--help`."]
-    for name, command, context in commands(cli, click.Context(cli, info_name="rowlease")):
+    top = click.Context(cli, info_name="rowlease", **cli.context_settings)
+    for name, command, context in commands(cli, top):
         parts += [f"## {name}", f"```text\n{command.get_help(context).rstrip()}\n```"]
     return "\n\n".join(parts) + "\n"
 
@@ -129,7 +130,7 @@ def commands(
 
 def sql_pages() -> Iterator[tuple[str, str]]:
     """A page for each verb: its routines that a role may call, and the views."""
-    root = packaged("sql") / "postgresql"
+    root = packaged_folder("sql") / "postgresql"
     routines = [each for each in load_routines("postgresql").values() if each.schema == PUBLIC]
     folders = {path.stem: path.parent.name for path in root.rglob("*.sql") if not in_tests(path)}
     routines += [read_routine(path) for path in sorted((root / "views").glob("*.sql"))]
