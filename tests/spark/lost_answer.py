@@ -68,7 +68,11 @@ class Proxy(ABC):
         with suppress(OSError):
             while True:
                 client, (_, port) = self._listener.accept()
-                server = socket.create_connection(self._server)
+                try:
+                    server = socket.create_connection(self._server)
+                except OSError:  # the server is down
+                    client.close()
+                    continue
                 self._sockets += [client, server]
                 self._start(self._pass_on, client, server, port, False)
                 self._start(self._pass_on, server, client, port, True)

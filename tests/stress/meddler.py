@@ -1,4 +1,4 @@
-"""A proxy that knows at what moment a load is, and lets something happen at one of them."""
+"""Proxies that know at what moment a load is; there, something happens or all is cut off."""
 
 from __future__ import annotations
 
@@ -75,6 +75,39 @@ class Meddler(Proxy):
         if moment:
             self._doing[client] = moment
         return moment
+
+
+class CutOff(Proxy):
+    """Cuts off a connection, or the driver with all its tasks, at a packet of the client.
+
+    Args:
+        at: the number of the packet, from 1.
+        arrives: whether the server gets the packet; its answer is lost in any case.
+        is_death: whether all connections end, and no other one is made.
+
+    Attributes:
+        packets: how many the client has sent.
+        met: whether it sent that one.
+    """
+
+    def __init__(self, dsn: str, at: int = 0, arrives: bool = False, is_death: bool = False):
+        super().__init__(dsn)
+        self._at, self._arrives, self._is_death = at, arrives, is_death
+        self._cut: set[int] = set()
+        self._turn = threading.Lock()
+        self.packets = 0
+        self.met = False
+
+    def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
+        with self._turn:
+            if client in self._cut or (self.met and self._is_death):
+                return False
+            self.packets += not is_answer
+            if is_answer or self.packets != self._at:
+                return True
+            self.met = True
+            self._cut.add(client)
+            return self._arrives
 
 
 def executor_behind(port: int) -> psutil.Process | None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psycopg
@@ -59,15 +59,22 @@ class Server:
 
     Args:
         follows: the primary, of which it is a standby.
+        more: settings that differ from SETTINGS.
     """
 
-    def __init__(self, seed: Seed, home: Path, follows: Server | None = None) -> None:
+    def __init__(
+        self,
+        seed: Seed,
+        home: Path,
+        follows: Server | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = free_port()
         self.dsn = sa.make_url(seed.dsn).set(port=self.port).render_as_string(hide_password=False)
         home.mkdir()
         data = home / "data"
         shutil.copytree(seed.data, data)
-        settings = {**SETTINGS, "port": str(self.port)}
+        settings = {**SETTINGS, **(more or {}), "port": str(self.port)}
         if follows:
             (data / "standby.signal").touch()
             settings["primary_conninfo"] = follows.dsn
@@ -77,9 +84,19 @@ class Server:
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             become_nobody = [sys.executable, "-I", "-S", embedded_root.__file__]
             command = [*become_nobody, home, data, seed.binaries, *command]
-        with (home / "log").open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
-        until(f"the server of {home} answers", self.answers)
+        self._home, self._command = home, command
+        self.start()
+
+    def start(self) -> None:
+        with (self._home / "log").open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, cwd="/")
+        until(f"the server of {self._home} answers", self.answers)
+
+    def crash(self) -> None:
+        """Stop it as `pg_ctl stop --mode immediate` does, and start it again."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait()
+        self.start()
 
     def answers(self) -> bool:
         try:

