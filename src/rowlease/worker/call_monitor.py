@@ -37,7 +37,7 @@ class CallMonitor:
     """Records the calls that threads are waiting for. Safe to use from any thread.
 
     A call is stuck if it has not been answered for 10 s or within its own deadline. Each stuck call
-    is reported once. That it is no longer stuck is reported when the database answers this call, or
+    is reported once. The end of a stuck call is reported when the database answers this call, or
     the next call with the same name from the same thread.
     """
 

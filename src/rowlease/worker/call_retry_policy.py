@@ -27,8 +27,8 @@ class CallRetryPolicy:
     def tolerates(self, error: Exception) -> bool:
         """Whether to repeat the call after this error.
 
-        After a transient error, always. After a refusal, for a minute, if a call has succeeded
-        before.
+        A call is always repeated after a transient error. After a refusal, it is repeated for a
+        minute, if a call has succeeded before.
         """
         if isinstance(error, StoreError) and error.transient:
             return True
@@ -44,7 +44,7 @@ def is_caused_by_data(error: Exception) -> bool:
     """Whether a call that raised this error might succeed with other arguments.
 
     Other arguments cannot help if the database is unavailable, or if rights or routines are
-    missing. They may be the cause of any other exception, also of one that the driver raises.
+    missing. The arguments may be the cause of any other exception, including the driver's.
     """
     if isinstance(error, StoreError) and error.transient:
         return False

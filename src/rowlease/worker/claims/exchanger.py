@@ -68,8 +68,8 @@ class Exchanger:
         self._lock = threading.Lock()
         #: Outcomes that no call of `exchange` is sending yet.
         self._waiting = Outcomes()
-        #: One entry for each call of `exchange` in progress. The key has those of its outcomes that
-        #: the database has not answered yet; the value has all outcomes that the call began with.
+        #: One entry for each call of `exchange` in progress. The key has the outcomes that the
+        #: database has not answered yet. The value has all outcomes with which the call began.
         self._sending: dict[Outcomes, Outcomes] = {}
         self.lost_claims = LostClaims(worker_id, events)
         self.waiting_since: float | None = None
@@ -260,7 +260,7 @@ class Exchanger:
             self._delivered.not_done(part.not_done, answer.failed, answer.dead)
 
     def _replacement(self, part: Outcomes, error: Exception) -> list[Outcomes]:
-        """What to send instead of the refused outcome, which is the only one in `part`.
+        """The replacement for a refused outcome, which is the only one in `part`.
 
         A refused result is replaced by a failure, and a refused failure by its text in ASCII. If
         the ASCII text is refused as well, nothing is sent and the lease runs out.

@@ -57,7 +57,7 @@ class NextClaim:
         self._rechecks = list(RECHECKS)
 
     def later(self, claim: Claim) -> bool:
-        """Plan the claim after a claim that emptied the queues: the next recheck, or after a sleep.
+        """Plan the next claim after one that emptied the queues: soon, or after a sleep.
 
         Returns:
             Whether a sleep was planned.

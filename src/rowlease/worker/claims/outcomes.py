@@ -9,8 +9,8 @@ from rowlease.model import Failure, LeasedRequest
 from rowlease.worker.attempt import Returned, Snoozed
 from rowlease.worker.claims.leases import Lease
 
-#: The maximum number of outcomes that always wait for the next claim: for so few, a transaction of
-#: their own costs more.
+#: The maximum number of outcomes that always wait for the next claim. A separate transaction for so
+#: few outcomes is not worth its cost.
 FEW = 100
 
 

@@ -21,7 +21,7 @@ class Running(Protocol):
 
 
 class ProgressReporter:
-    """Writes the progress of each task that has changed since the last call of `write`."""
+    """Writes the progress of tasks if it has changed since the last call of `write`."""
 
     def __init__(self, events: Events) -> None:
         self._events = events

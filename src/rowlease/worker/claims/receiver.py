@@ -33,7 +33,7 @@ from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, 
 #: The longest time, in seconds, that a busy worker's outcomes wait to be delivered with a claim.
 FLUSH = 0.1
 #: While claims find requests, the state is AWAKE until this many seconds have passed since a claim
-#: last emptied the queues; then it is BUSY. An AWAKE worker is still announced as idle.
+#: last emptied the queues. Then the state is BUSY. An AWAKE worker is still announced as idle.
 AWAKE_SECONDS = 1.0
 
 

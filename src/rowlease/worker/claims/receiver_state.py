@@ -31,7 +31,7 @@ from enum import Enum, auto
 
 
 class State(Enum):
-    """What the receiver is doing."""
+    """A state of the receiver."""
 
     BUSY = auto()
     AWAKE = auto()
@@ -43,7 +43,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What causes a transition."""
+    """An event that causes a transition."""
 
     #: Requests are still waiting after a claim, or every slot is taken.
     MORE = auto()

@@ -26,7 +26,7 @@ class WorkerEnd:
     Args:
         fd: the descriptor inherited from the supervisor.
         gone: a function that is called in another thread when the supervisor has ended.
-        tally: what the worker counts; each report is sent with it.
+        tally: the counts of the worker. Each report includes them.
     """
 
     def __init__(self, fd: int, gone: Callable[[], object], tally: Tally | None = None) -> None:
@@ -72,7 +72,7 @@ class SupervisorEnd:
         worker_socket: the socket that the worker inherits.
         report: the worker's last report, or None.
         summary: the summary of the worker's run, or None before the run has ended.
-        tally: what the worker has counted, as `Tally.as_json` returned it, or None.
+        tally: the counts of the worker, as `Tally.as_json` returned them, or None.
     """
 
     def __init__(self) -> None:

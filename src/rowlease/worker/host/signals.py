@@ -1,9 +1,9 @@
 """Handles signals: SIGTERM and Ctrl-C stop a worker, SIGQUIT writes all stacks to stderr.
 
-A handler in C writes the stack of the main thread, even if that thread is stuck. The C handler must
-not write the other threads' stacks: it would read them while those threads run, which can crash the
-process. So a Python thread, which holds the GIL meanwhile, writes them. The child processes write
-one after the other, so that their lines do not mix.
+A handler in C writes the stack of the main thread, even if that thread is stuck. It must not write
+the stacks of other threads: these threads run while it reads their stacks, which can crash the
+process. Therefore a Python thread writes those stacks while it holds the GIL. The child processes
+write one after the other, so that their lines do not mix.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Supervisor:
             the worker's channel.
         count: the number of workers.
         grace: the grace time of the workers.
-        burst: whether to replace only workers that a signal has killed, and not those that exit.
+        burst: whether to replace only workers that a signal has killed, and not workers that exit.
         environment: the environment variables of the workers; None means those of this process.
         outlets: the places that get a report every `interval` seconds.
 
@@ -108,7 +108,7 @@ class Supervisor:
         )
 
     def tally(self) -> Tally:
-        """What all workers have counted, and what this process has. Safe from any thread."""
+        """The counts of all workers and of this process. Safe from any thread."""
         total = Tally()
         with self._counting:
             total.add(self._tally.as_json())

@@ -50,7 +50,7 @@ class Systemd:
         return cls(address, watchdog)
 
     def show(self, report: HealthReport) -> None:
-        """Send what has changed, and the message for the watchdog."""
+        """Send the changes, and the message for the watchdog."""
         lines = []
         if report.ready and "READY" not in self._sent:
             self._sent.add("READY")

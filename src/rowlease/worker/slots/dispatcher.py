@@ -84,7 +84,7 @@ class Dispatcher:
 
     @property
     def held(self) -> int:
-        """The number of requests that were taken and not yet passed to the exchanger as over."""
+        """The number of accepted requests whose outcomes the exchanger does not have yet."""
         return self._accepted - self._answered
 
     def take(self, leases: Sequence[Lease]) -> None:
