@@ -81,7 +81,7 @@ def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:
         ("55P03", StoreConflict, "x"),
         ("57014", StoreConflict, "x"),
         ("25006", StoreUnavailable, f"the server at {WHERE} is read-only (x); it may be a standby: "
-         "name the primary, or all of them and target_session_attrs=read-write, in the DSN"),
+         "in the DSN, name the primary, or name all servers and set target_session_attrs=read-write"),
         ("53400", StoreUnavailable, f"the database at {WHERE} has reached a limit: x"),
         ("57P01", StoreUnavailable, f"cannot reach the database at {WHERE}: x; check the DSN and "
          "that the server is up"),
@@ -157,7 +157,7 @@ def test_a_jdbc_error_of_sql_server_is_read_by_its_number() -> None:
 def test_a_call_that_was_given_up_says_after_how_long() -> None:
     assert str(timeout_error(0.4999, WHERE)) == (
         f"the database at {WHERE} did not answer within 0.5 s; "
-        "whether the call took effect is not known"
+        "it is not known whether the call took effect"
     )
 
 

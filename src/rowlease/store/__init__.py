@@ -84,7 +84,7 @@ def open_store(
 
 
 def observe(dsn: str) -> Observer:
-    """What else `rowlease engines verify` asks of the database.
+    """The observer of a database, for `rowlease engines verify`.
 
     Raises:
         ConfigError: as `open_store`.

@@ -200,7 +200,7 @@ class Consuming(Calls):
         """Give up a worker's leases in these queues, except those in `held`.
 
         Returns:
-            The requests whose leases were given up, each with an outcome as `abandon` has it.
+            The requests whose leases were given up, each with an outcome of `abandon`.
         """
         rows = self._rows(
             OUTCOME,
@@ -232,7 +232,7 @@ class Consuming(Calls):
         """Store the progress of running requests: a fraction from 0 to 1 and a note.
 
         Returns:
-            The number of requests whose lease is valid; only their progress was stored.
+            The number of requests with a valid lease. Only their progress was stored.
         """
         ((kept,),) = self._call(
             "report_progress",

@@ -25,14 +25,14 @@ BULK = timedelta(minutes=10)
 BULK_AT_SERVER = timedelta(hours=2)
 #: The deadline of one statement of `rowlease migrate`.
 MIGRATE = timedelta(hours=2)
-#: How long a migration waits for one lock. While it waits, other transactions queue behind it.
+#: The time that a migration waits for one lock. Meanwhile, other transactions queue behind it.
 MIGRATION_LOCK = timedelta(milliseconds=500)
-#: For how long a migration that does not get a lock is repeated.
+#: The time for which a migration is tried again if it does not get a lock.
 MIGRATION = timedelta(minutes=10)
 #: Seconds to connect to one address of one host of the DSN, including TLS and login.
 CONNECT = 10
-#: Milliseconds between two checks, by the server during a call, that the client is still connected.
-#: So a claim that has waited for a lock is not made for a client that has given up.
+#: Milliseconds between two checks of the server, during a call, whether the client is connected.
+#: Without them, a claim that waits for a lock would be made for a client that has given up.
 CLIENT_CHECK_MILLISECONDS = 1000
 #: Seconds of silence after which a listening connection is probed.
 LISTENER_SILENT = 10.0

@@ -71,8 +71,8 @@ CONFLICT = Entry(
 STANDBY = Entry(
     StoreUnavailable,
     ("25006",),
-    "the server at {where} is read-only ({text}); it may be a standby: name the primary, or all of "
-    "them and target_session_attrs=read-write, in the DSN",
+    "the server at {where} is read-only ({text}); it may be a standby: in the DSN, name the "
+    "primary, or name all servers and set target_session_attrs=read-write",
 )
 SECONDARY = Entry(
     StoreUnavailable,
@@ -200,7 +200,8 @@ TABLE = (
     Entry(
         StoreTimeout,
         (NO_ANSWER,),
-        "the database at {where} did not answer {text}; whether the call took effect is not known",
+        "the database at {where} did not answer {text}; it is not known whether the call took "
+        "effect",
         "the database at {where} did not answer {text}; run `rowlease migrate` again",
     ),
     Entry(

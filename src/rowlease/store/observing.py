@@ -1,4 +1,4 @@
-"""What `rowlease engines verify` asks of a server, besides calling routines."""
+"""The observations that `rowlease engines verify` makes on a server, besides calling routines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Observer(ABC):
 
     @abstractmethod
     def server(self) -> dict[str, str]:
-        """The version, and settings that matter. What cannot be read says why."""
+        """The version and the relevant settings. An unreadable setting has the reason instead."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Any]:
@@ -49,7 +49,7 @@ class Observer(ABC):
 
 
 class LockObserver(Observer):
-    """A database whose locks and plans can be seen, too."""
+    """An observer that also sees locks and plans."""
 
     @abstractmethod
     def claim(self, connection: Any, worker: str, queue: str, limit: int) -> list[int]:
@@ -65,7 +65,7 @@ class LockObserver(Observer):
 
     @abstractmethod
     def plans(self) -> Plans:
-        """What the plan cache has of our routines, without those that read all on purpose."""
+        """The plans of our routines in the plan cache, except those that read all on purpose."""
 
     @abstractmethod
     def num_escalations(self) -> int:

@@ -30,10 +30,10 @@ class Operating(Calls):
         Args:
             verb: cancel, requeue, reprioritise, reschedule, break or purge.
             arguments: `priority` for reprioritise; `delay_ms` or `due_time` for reschedule.
-            actor: who does it, for the audit.
+            actor: the operator's name, for the audit.
             dry_run: whether to change nothing.
-            after: the `after` of the step before, in a dry run.
-            operation_id: the operation to go on with, whose filter and arguments count.
+            after: in a dry run, the `after` of the previous step.
+            operation_id: the operation to continue. Its filter and arguments apply.
             limit: the maximum number of requests of the step.
         """
         *rows, last = self._rows(
@@ -54,7 +54,7 @@ class Operating(Calls):
         """Stop claims from a queue. Claims that are under way may still get requests.
 
         Args:
-            actor: who does it, for the audit.
+            actor: the operator's name, for the audit.
         """
         self._call("pause", p_queue_name=queue, p_actor=actor)
 
@@ -62,7 +62,7 @@ class Operating(Calls):
         """Allow claims from a paused queue again.
 
         Args:
-            actor: who does it, for the audit.
+            actor: the operator's name, for the audit.
         """
         self._call("resume", p_queue_name=queue, p_actor=actor)
 
@@ -81,7 +81,7 @@ class Operating(Calls):
             dry_run: whether to change nothing.
 
         Returns:
-            The number of requests that were purged, or in a dry run would be.
+            The number of requests that were purged. In a dry run, the number that would be purged.
 
         Raises:
             InvalidRequest: there is no such queue, or the queue cannot be deleted.

@@ -163,7 +163,7 @@ def _call_of(
 ) -> tuple[str, dict[str, Any]]:
     """The routine that enqueues these requests, and its arguments without those that are null.
 
-    The fewer arguments a call has, the less time it takes the driver.
+    The driver needs less time for a call with fewer arguments.
     """
     if len(requests) == 1 and (waiter_id, batch_id, after) == (None, None, None):
         routine, values = "enqueue", _values(requests[0])

@@ -49,14 +49,15 @@ class Reading(Calls):
         return found
 
     def diagnose(self) -> list[Finding]:
-        """What is wrong with the queues; empty: nothing."""
+        """The problems of the queues; empty if there is none."""
         return self._values(Finding, "diagnose")
 
     def diagnose_sessions(self, long: timedelta | None = None) -> list[Finding]:
-        """Sessions that hold up others or keep dead rows, as far as the user may see them.
+        """Sessions that block others or keep dead rows, of those that the user may see.
 
         Args:
-            long: how long is long; None: 5 minutes for a transaction, 5 s for a wait.
+            long: the shortest transaction or wait to report. None means 5 minutes for a
+                transaction, and 5 s for a wait.
         """
         return self._values(Finding, "diagnose_sessions", p_long_ms=to_milliseconds(long))
 
@@ -64,7 +65,7 @@ class Reading(Calls):
         """Settings and limits of the server that harm the queues.
 
         Args:
-            client_time: the caller's clock, to be compared with the database's; None: it is not.
+            client_time: the caller's time, to compare with the database's, or None.
         """
         return self._values(Finding, "diagnose_server", p_client_time=client_time)
 
@@ -78,7 +79,7 @@ class Reading(Calls):
         return self._values(Metric, "metrics")
 
     def metrics_server(self) -> list[Metric]:
-        """Connections, dead rows and the age of the horizon, as far as the user may see them."""
+        """Connections, dead rows and the age of the horizon, of those that the user may see."""
         return self._values(Metric, "metrics_server")
 
     def list_queues(self) -> list[QueueState]:
@@ -110,11 +111,11 @@ class Reading(Calls):
         return self._values(NextRequest, "list_ready", p_queue_name=queue, p_limit=limit)
 
     def list_leases(self, *, limit: int = 100) -> list[Lease]:
-        """The leases of running requests, those that end first."""
+        """The leases of running requests, in the order in which they end."""
         return self._values(Lease, "list_leases", p_limit=limit)
 
     def list_dead_letters(self, *, limit: int = 100) -> list[DeadLetterGroup]:
-        """The dead letters by the first line of their error, the latest group first."""
+        """The dead letters, grouped by the first line of their error, the latest group first."""
         return self._values(DeadLetterGroup, "list_dead_letters", p_limit=limit)
 
     def list_loads(self, *, limit: int = 100) -> list[LoadState]:
@@ -122,11 +123,11 @@ class Reading(Calls):
         return self._values(LoadState, "list_loads", p_limit=limit)
 
     def list_operations(self, *, limit: int = 100) -> list[OperationState]:
-        """What operators have done, the latest first."""
+        """The operations of operators, the latest first."""
         return self._values(OperationState, "list_operations", p_limit=limit)
 
     def list_batches(self, batch_id: str | None = None, *, limit: int = 100) -> list[BatchState]:
-        """The batches, the newest first; or the one with this id."""
+        """The batches, the newest first, or only the batch with this id."""
         return self._values(BatchState, "list_batches", p_batch_id=batch_id, p_limit=limit)
 
     def measure_waits(
@@ -135,8 +136,9 @@ class Reading(Calls):
         """How long requests have waited and run: all queues together, then each queue.
 
         Args:
-            within: how long ago the requests were completed at most.
-            look: the maximum number of requests to read; of more, those completed first.
+            within: only requests that were completed within this time.
+            look: the maximum number of requests to read. If there are more, those that were
+                completed first are read.
         """
         return self._values(
             Waits, "measure_waits", p_within_ms=to_milliseconds(within), p_look=look

@@ -14,7 +14,7 @@ from typing import Protocol
 WAKE_ALL_AFTER = (0.0, 0.02, 0.2)
 #: Seconds between two checks whether any caller is still waiting.
 CHECK_INTERVAL = 0.1
-#: Seconds for which the session stays open when no caller waits, because often another follows.
+#: Seconds for which the session stays open when no caller waits, because another caller may follow.
 UNUSED_TIME = 1.0
 #: Seconds until a session that failed or could not be opened is opened again.
 REOPEN_AFTER = 1.0
@@ -61,7 +61,8 @@ class SharedListener:
     def expecting(self, key: str) -> Iterator[Future[None]]:
         """A future that is done when a notification has arrived.
 
-        The caller must check once after the block has begun: the event may have happened before.
+        The caller must check once after the block has begun, because the event may have happened
+        before.
 
         Args:
             key: the word in a notification that wakes the caller.

@@ -113,7 +113,7 @@ def _meaning(
 
 
 def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:
-    """The codes and text of an error that may precede the session, and then has no SQLSTATE."""
+    """The codes and text of an error. An error before the session begins has no SQLSTATE."""
     _, refused, why = text.partition("FATAL:")
     if not refused:
         return (state or "08000",), text

@@ -59,7 +59,7 @@ def migration_sql(dsn: str) -> str:
             SCRIPT_TITLE.format(revision or "none"),
             "begin;",
             f"select pg_advisory_xact_lock({MIGRATION_LOCK});",
-            # Whoever needs a table for which the script waits would wait for the script, too.
+            # While the script waits for a table, other transactions that need the table wait, too.
             f"set local lock_timeout = {to_milliseconds(LOCK_TIMEOUT)};",
             upgrade_sql("postgresql", revision),
             *_routines(connection),

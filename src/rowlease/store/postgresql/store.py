@@ -150,8 +150,8 @@ class PostgresStore(Store):
         """A pooled connection in autocommit mode. Errors of psycopg in the block are converted.
 
         Args:
-            timeout: how long getting a connection may take. After that, each answer may take what
-                is left of this time. None means the store's own timeout.
+            timeout: the longest time to get a connection. After that, each answer may take the rest
+                of this time. None means the store's own timeout.
             at_server: the time after which the server cancels a statement; None means shortly
                 before `timeout`. If this time, or `timeout` if it is None, exceeds the store's
                 `call_timeout`, the block is one transaction with this limit. Otherwise the limit of

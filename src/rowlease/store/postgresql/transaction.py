@@ -47,7 +47,8 @@ class RoutineCall(NamedTuple):
     def text(self, written: Callable[[str, str], str]) -> str:
         """The statement, in which `written` writes a parameter with its name and type.
 
-        The statement names the columns: a prepared `select *` fails when the routine gets a column.
+        The statement names the columns, because a prepared `select *` fails after the routine gets
+        another column.
         """
         given = ", ".join(f"{each} => {written(each, self.types[each])}" for each in self.arguments)
         return f"select {', '.join(self.columns) or '*'} from rowlease.{self.name}({given})"  # noqa: S608
@@ -129,7 +130,7 @@ async def execute_async(connection: Any, call: RoutineCall) -> list[Any]:
 
 
 def reporting(report: Report) -> RoutineCall:
-    """The call that reports an outcome and returns what became of it."""
+    """The call of a routine that reports an outcome and returns the database's answer."""
     given = report.given()
     types = {name: TYPES.get(name, "bigint[]") for name in given}
     arguments = {name: LITERALS[types[name]](value) for name, value in given.items()}

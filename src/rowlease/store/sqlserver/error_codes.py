@@ -33,8 +33,8 @@ LOCK_TIMEOUT = 1222
 RECORD = re.compile(
     r"\[(\w{5})\] ((?:\[[^\]]*\])*)(.*?) \((-?\d+)\)(?: \((SQL\w+)\))?(?=; \[\w{5}\] |$)", re.DOTALL
 )
-#: What the server says in some errors, and their numbers. Microsoft's JDBC driver reports an error
-#: of a bulk copy by its text alone, without SQLSTATE and number.
+#: The texts of some errors of the server, and their numbers. Microsoft's JDBC driver reports an
+#: error of a bulk copy by its text alone, without SQLSTATE and number.
 TEXTS = {
     "deadlock victim": DEADLOCK,
     "Lock request time out period exceeded": LOCK_TIMEOUT,

@@ -44,11 +44,11 @@ KINDS = {
     "P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view",
     "TR": "trigger",
 }  # fmt: skip
-#: The editions of Azure SQL Database, Managed Instance and Edge, whose version says nothing.
+#: Azure SQL Database, Managed Instance and Edge. Their version number does not show the features.
 AZURE = (5, 8, 9)
 #: SQL Server 2019, the first with the UTF-8 collation that measures payloads.
 OLDEST_SERVER = 15
-#: The compatibility level from which on OPENJSON exists.
+#: The lowest compatibility level that has OPENJSON.
 OLDEST_LEVEL = 130
 SERVER = """
     select cast(serverproperty('EngineEdition') as int) as edition,
@@ -70,7 +70,7 @@ def migrate(dsn: str) -> Migrated:
 
 
 def check_server(connection: sa.Connection, where: str) -> str | None:
-    """Check what the routines need of the server. Return advice about its settings, or None.
+    """Check that the server has what the routines need. Return advice about its settings, or None.
 
     Raises:
         ConfigError: the server is too old, or the database's compatibility level is too low.
@@ -107,7 +107,7 @@ def migration_sql(dsn: str) -> str:
             "begin transaction;",
             f"exec sp_getapplock @Resource = N'{MIGRATION_LOCK}', @LockMode = 'Exclusive',"
             " @LockOwner = 'Transaction';",
-            # Whoever needs a table for which the script waits would wait for the script, too.
+            # While the script waits for a table, other transactions that need the table wait, too.
             f"set lock_timeout {to_milliseconds(LOCK_TIMEOUT)};",
             *re.split(r"(?mi)^go$", upgrade_sql("mssql", revision)),
             *_routines(connection).values(),

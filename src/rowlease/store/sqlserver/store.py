@@ -130,7 +130,8 @@ class SqlServerStore(Store):
     def _call_once(self, call: ProcedureCall, seconds: float) -> list[Any]:
         """Call once, in another thread.
 
-        So this thread can stop waiting in time: the driver's own timeout comes three times as late.
+        Then this thread can stop waiting in time. The driver's own timeout takes three times as
+        long.
         """
         ends = time.monotonic() + seconds
         own = self._take(seconds)
