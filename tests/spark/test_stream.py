@@ -100,7 +100,7 @@ def test_a_stream_with_a_new_checkpoint_is_refused(
         writer.trigger(availableNow=True).start().awaitTermination()
 
     run("one")
-    with pytest.raises(Exception, match="give the stream another name, or go on with its old che"):
+    with pytest.raises(Exception, match="give the stream another name, or continue with its old"):
         run("two")
     assert sql("select count(*) from rowlease.requests") == [(1,)]
 

@@ -13,7 +13,7 @@ from rowlease.store.bulk import LANE
 def lane_block(
     batch: Any, run: Begun, part: int, kind: str | None, ends_part: bool
 ) -> tuple[bytes, int]:
-    """A batch as CSV rows for the table `lane`, and how many priorities were too high.
+    """A batch as CSV rows for the table `lane`, and the number of priorities that were too high.
 
     Such priorities are lowered to the queue's maximum.
 
@@ -22,7 +22,7 @@ def lane_block(
             `headers`.
         kind: the kind of rows without one.
         ends_part: whether to set the column `ends_part` in the first row. Exactly one row of each
-            part must have it; which one does not matter.
+            part must have it, and any row will do.
     """
     import pyarrow as pa
     from pyarrow import compute

@@ -17,9 +17,9 @@ MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 #: The types that a key may have.
 KEYS = ("string", *INTEGERS, "decimal")
-#: How a payload is written as JSON. It becomes keyword arguments, so it must include nulls. By
-#: default, Spark would cut times to milliseconds, and local times before 1900 lack their seconds of
-#: offset without XXXXX.
+#: Spark's options for writing a payload as JSON. Nulls are included, because the payload becomes
+#: keyword arguments. By default, Spark cuts times to milliseconds. XXXXX keeps the seconds in the
+#: offset of local times before 1900.
 AS_JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
@@ -31,7 +31,7 @@ FOR_LANE = {"kind", "priority", "payload", "headers"}
 
 @dataclass(frozen=True, kw_only=True)
 class RequestColumns:
-    """The arguments of `enqueue` that say where the columns of requests come from."""
+    """The arguments of `enqueue` for the columns of requests."""
 
     kind: Any
     priority: Any = None

@@ -42,7 +42,7 @@ def _utc_wall_clock(column: str) -> Any:
     """A timestamp as local time in UTC.
 
     Microsoft's driver writes local times of the JVM's time zone, and datetime2 has no zone. A cast
-    would use the session's time zone, which has some hours twice.
+    would use the session's time zone, in which some hours occur twice.
     """
     from pyspark.sql import functions as F
 

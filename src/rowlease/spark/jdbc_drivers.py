@@ -54,7 +54,7 @@ EXCLUDES = "org.checkerframework:checker-qual"
 
 
 def drivers_for(dsn: str | None) -> list[JdbcDriver]:
-    """The drivers that a session needs: PostgreSQL's always; the last is for this database."""
+    """The drivers that a session needs: PostgreSQL's, and as the last one that of this database."""
     return [POSTGRESQL, SQLSERVER] if dsn is not None and is_sqlserver(dsn) else [POSTGRESQL]
 
 

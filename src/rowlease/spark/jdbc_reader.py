@@ -13,7 +13,7 @@ from rowlease.store import is_sqlserver
 #: The number of rows in one fetch. By default, PostgreSQL's driver reads a whole partition into
 #: memory.
 FETCH_SIZE = 10_000
-#: What the report reads. Of an error it needs only the first line.
+#: The columns that the report reads. It needs only the first line of an error.
 TIMES = (
     "queue_name, kind, status, priority, requested_time, due_time, locked_time, completion_time,"
     " num_attempts, left(split_part(last_error, chr(10), 1), 300) as error"
@@ -86,7 +86,7 @@ def read_requests(
 def read_times(
     spark: Any, dsn: str, queues: Sequence[str], since: datetime, until: datetime, partitions: int
 ) -> Any:
-    """When requests waited, ran and failed, without their payloads and results.
+    """The statuses, times and errors of requests, without their payloads and results.
 
     Args:
         queues: the names of the queues; empty means all queues.

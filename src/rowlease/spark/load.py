@@ -1,9 +1,10 @@
-"""Bulk enqueue: a DataFrame becomes requests, all of them or none, each row once.
+"""Bulk enqueue: each row of a DataFrame becomes one request, all of them or none.
 
-Spark retries and speculates tasks, so rows are not requests where they are written. On PostgreSQL
-they wait in the lane, and of the attempts of a task the first one that commits counts. Rows with
-keys, groups or due times, and those for SQL Server, are numbered and staged. In both cases the
-routine `promote` compares their number with Spark's, and makes them requests in one transaction.
+Spark may try a task again or run it twice, so rows that are written are not requests yet. On
+PostgreSQL the rows wait in the lane. If several attempts of a task write rows, only the first
+attempt that commits counts. Rows with keys, groups or due times, and all rows for SQL Server, are
+numbered and staged. In both cases the routine `promote` compares the number of rows with Spark's
+number, and makes the rows requests in one transaction.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ logger = logging.getLogger("rowlease")
 
 #: The maximum length of a load id, in characters. The column has the same limit.
 MAX_LOAD_ID = 100
-#: Rows of a batch. The JDBC driver rewrites a batch to one INSERT, which is fast.
+#: The number of rows in a batch. The JDBC driver rewrites a batch to one INSERT, which is fast.
 BATCH_SIZE = 10_000
 #: A row's id consists of its partition, the try that wrote the row, and its number (17, 16 and 30
 #: bits). So requests have the order of the frame. Partition and try together are the row's part.
 TRY_BITS, ROW_BITS = 16, 30
 #: The maximum number of partitions of a load.
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
-#: How often rows are staged if two tries of a task keep computing different rows.
+#: The maximum number of times that rows are staged if two tries of a task compute different rows.
 STAGINGS = 3
 
 
@@ -84,21 +85,21 @@ def enqueue(
             written again. Rows that are staged are kept (memory, then disk) until they are written.
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
-        kind: the task's name, for all rows if it is a str; a Column of strings gives each its own.
+        kind: the name of the task for all rows (a str), or a Column with a name for each row.
         priority: an int of 0 or more for all rows, or a column of integers; bigger is more urgent,
             null is 0; clamped to the queue's maximum.
         payload: a column of JSON text, or of a struct or map, which becomes JSON; at most 1 MiB.
             None takes the whole row, nulls included. Null is `{}`.
-        dedup_key: a column; a row whose key a live request of the queue or an earlier row of this
-            frame has, is counted as a duplicate and left out. Null is no key.
+        dedup_key: a column. If a live request of the queue or an earlier row of this frame has the
+            same key, the row is left out and counted as a duplicate. Null means no key.
         group_key: a column; requests of a group run one at a time.
         due_time: a column of timestamps; null and past ones mean now.
         headers: a dict of strings for all rows, or a column: JSON text, or a map or struct of
             strings. At most 8 KiB of JSON.
-        load_id: 1 to 100 characters; None makes one up.
-        writers: how many tasks may write at once, 1 or more; each has a connection. The frame is
-            then computed by as many tasks as it has partitions, and kept until it is written.
-            None: as many as run at once.
+        load_id: 1 to 100 characters; None means a new random id.
+        writers: the maximum number of tasks that write at once, 1 or more; each has a connection.
+            The frame is then computed first, by a task for each partition, and kept until it is
+            written. None means no limit.
         store: a store on the same database; None opens one for this call.
 
     Returns:
@@ -147,7 +148,7 @@ def enqueue(
             try:
                 waiting = write(df, dsn, kind, columns, load_id, begun, writers, opened)
             except LoadLost:
-                opened.report_load(load_id, begun.run_number, 0)  # says which run has it
+                opened.report_load(load_id, begun.run_number, 0)  # checks the owner of the load
                 raise
             logger.info(
                 "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows

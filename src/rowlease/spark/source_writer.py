@@ -37,7 +37,7 @@ BATCH = "streaming.sql.batchId"
 QUERY = "sql.streaming.queryId"
 NEW_CHECKPOINT = (
     "A stream with a new checkpoint is a new query, and counts its batches from 0 again: give the "
-    "stream another name, or go on with its old checkpoint"
+    "stream another name, or continue with its old checkpoint"
 )
 
 
