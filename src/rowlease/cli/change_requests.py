@@ -32,8 +32,10 @@ def change_command(text: str) -> Callable[[Callable[..., Any]], click.Command]:
         for option in (
             json_option,
             dsn_option,
-            click.option("--resume", type=int, metavar="ID", help="Go on with this operation."),
-            click.option("--actor", help="Who does it, for the audit. Default: your login name."),
+            click.option("--resume", type=int, metavar="ID", help="Continue this operation."),
+            click.option(
+                "--actor", help="The operator's name, for the audit. Default: your login name."
+            ),
             dry_run_option,
             click.argument("terms", nargs=-1, metavar="[FILTER | ID...]"),
         ):
@@ -105,7 +107,7 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
     others = (given["dry_run"] or None, given["actor"], *arguments.values())
     if given["resume"] is not None and any(value is not None for value in others):
         raise click.UsageError(
-            "--resume goes on as the operation began; leave the other options out"
+            "--resume continues the operation with its own options; leave the other options out"
         )
     reached: list[Operation] = []
 
@@ -126,7 +128,7 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
         except BaseException:
             if reached and reached[0].operation_id:
                 click.echo(
-                    f"go on with: rowlease requests {verb} --resume {reached[0].operation_id}",
+                    f"continue with: rowlease requests {verb} --resume {reached[0].operation_id}",
                     err=True,
                 )
             raise
@@ -165,8 +167,8 @@ def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
         click.echo(f"{past} {number} (operation {done.operation_id})")
     for outcome, meaning in (
         ("cancel_requested", "are running, and were asked to stop"),
-        ("duplicate", "were left: a live request has their dedup key"),
-        ("not_found", "were left: their payload was not kept, or their queue was deleted"),
+        ("duplicate", "were not changed: a live request has their dedup key"),
+        ("not_found", "were not changed: their payload was not kept, or their queue was deleted"),
     ):
         if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):
             click.echo(f"{count:,} {meaning}")

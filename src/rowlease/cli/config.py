@@ -30,7 +30,7 @@ PLAIN_VARIABLES = (
     "ROWLEASE_HOME", "ROWLEASE_EMBEDDED_PORT", "ROWLEASE_PG_BIN", "ROWLEASE_JDBC_JARS",
     "ROWLEASE_TEST_DSN", CONFIG_VARIABLE,
 )  # fmt: skip
-#: Those of the database, and those that only the dashboard reads.
+#: The environment variables of the database, and those of the dashboard.
 OTHER_VARIABLES = {
     DSN_VARIABLE, DSN_FILE_VARIABLE,
     "ROWLEASE_DASHBOARD_READER_TOKEN", "ROWLEASE_DASHBOARD_OPERATOR_TOKEN",
@@ -213,7 +213,7 @@ def _variables() -> Iterator[Shown]:
 
 
 def _unknown_variables(root: click.Group) -> Iterator[Shown]:
-    """The environment variables that look like settings, and that nothing reads."""
+    """The environment variables that look like settings, but are not read."""
     known = OTHER_VARIABLES.union(PLAIN_VARIABLES)
     for _, command in commands(root):
         known.update(name for each in command.params for name in _variable_names(each))

@@ -68,8 +68,8 @@ def dashboard(
     By default, only this machine is served, and pages change nothing. To serve other machines, or
     to require a login, set ROWLEASE_DASHBOARD_READER_TOKEN or ROWLEASE_DASHBOARD_OPERATOR_TOKEN (or
     both) to a secret of 16 characters or more: `openssl rand -base64 32`. Other machines are served
-    by HTTPS only. The database user needs the role rowlease_reader; if visitors are to make
-    changes, rowlease_operator instead.
+    by HTTPS only. The database user needs the role rowlease_reader. If visitors may make changes,
+    it needs rowlease_operator instead.
     """
     needs_extra("dashboard", "starlette", "jinja2", "uvicorn")
     from rowlease.client.database import database
@@ -88,7 +88,7 @@ def dashboard(
     if not (is_loopback(host) or tls_certificate or proxy):
         raise ConfigError(
             f"{host} can be reached by other machines, which must use HTTPS, because tokens and "
-            "payloads are secret; give --tls-certificate and --tls-key, or the --proxy that does it"
+            "payloads are secret; give --tls-certificate and --tls-key, or --proxy if a proxy does"
         )
     if actions and has_tokens:
         raise ConfigError(f"with tokens, the role decides; set {OPERATOR_TOKEN} for actions")

@@ -11,7 +11,7 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 @dsn_option
 @json_option
 def doctor(dsn: str | None, as_json: bool) -> None:
-    """Find what is wrong with the queues and their database.
+    """Find problems of the queues and of their database.
 
     Each finding is a sentence with an action. The exit code is 1 if there are findings. The command
     needs the role rowlease_reader. To see the sessions of other users in full, it also needs

@@ -30,7 +30,7 @@ PORT = "9640"
     type=duration,
     default="5s",
     show_default=True,
-    help="How long one reading of the database answers further scrapes.",
+    help="The time for which scrapes get the values of one reading of the database.",
 )
 @click.option("--once", is_flag=True, help="Print the metrics, and end.")
 @dsn_option

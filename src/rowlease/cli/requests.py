@@ -109,7 +109,7 @@ def show(request_id: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def explain(request_id: int, dsn: str | None, as_json: bool) -> None:
-    """Tell why a request is not claimed."""
+    """Show why a request is not claimed."""
     from rowlease.client.database import connect
 
     with connect(dsn) as store:
@@ -130,7 +130,7 @@ def explain(request_id: int, dsn: str | None, as_json: bool) -> None:
 def result(request_id: int, timeout: timedelta | None, dsn: str | None, as_json: bool) -> None:
     """Wait until a request is complete, and print its result.
 
-    The exit code is 1 if it is a dead letter or cancelled, or has not finished by the timeout.
+    The exit code is 1 if the request is a dead letter, is cancelled, or has not finished in time.
     """
     from rowlease.client.client import Client
 

@@ -1,4 +1,4 @@
-"""How commands print rows: as a table for people, as JSON for programs."""
+"""Prints rows: as a table for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def show_rows(
     """Print the rows of a list that the database has made.
 
     Args:
-        columns: the fields that the table has; JSON has all.
+        columns: the fields in the table; JSON has all fields.
         nothing: the sentence for an empty list.
     """
     if as_json:

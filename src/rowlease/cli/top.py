@@ -18,7 +18,7 @@ SECONDS_BETWEEN_SAMPLES = 1.0
 @dsn_option
 @json_option
 def top(dsn: str | None, as_json: bool, once: bool) -> None:
-    """Show queues and workers live, and what is in them.
+    """Show queues, requests and workers live.
 
     The last line shows the keys: select a queue and open it, then a request; find requests by a
     filter; see errors, schedules and loads; sort; quit with q.

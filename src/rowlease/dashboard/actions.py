@@ -1,4 +1,4 @@
-"""The actions of operators. Each shows what it would do, and does it once that is confirmed."""
+"""The actions of operators. Each shows a preview, and runs after a confirmation."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Action(NamedTuple):
     """An action.
 
     Attributes:
-        title: what it does, as a heading and on its button.
-        is_dangerous: whether what it does cannot be undone.
-        preview: a function that returns what it would do, and changes nothing.
-        run: a function that does it; its last argument is who does it.
+        title: its name, as a heading and on its button.
+        is_dangerous: whether its effect cannot be undone.
+        preview: a function that returns the preview, and changes nothing.
+        run: a function that runs the action; its last argument is the operator's name.
         takes_requests: the statuses of the requests that it changes; empty if it changes something
             else.
-        argument: what the visitor must enter.
+        argument: a value that the visitor must enter, or None.
     """
 
     title: str
@@ -69,7 +69,7 @@ class Action(NamedTuple):
 
 
 def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
-    """Count what a verb would change, by a dry run."""
+    """The preview of a verb, by a dry run."""
     found = run_steps(
         steps(store, verb, _filters(form), _arguments(verb, form), dry_run=True),
         is_over=lambda so_far: sum(so_far.outcomes.values()) >= COUNTED,
@@ -86,7 +86,7 @@ def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
 
 
 def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done:
-    """Do what a verb does, for some seconds at most."""
+    """Run an operation, for some seconds at most."""
     filters, arguments = _filters(form), _arguments(verb, form)
     given = form.get("operation_id")
     ids = parse(f"id:{given}").get("ids") if given else None

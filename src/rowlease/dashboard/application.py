@@ -68,8 +68,8 @@ class Dashboard:
     without JavaScript. No page counts the rows of the queue.
 
     Args:
-        dsn: the database. Its user needs the role rowlease_reader; if visitors are to make changes,
-            rowlease_operator instead.
+        dsn: the database. Its user needs the role rowlease_reader. If visitors may make changes, it
+            needs rowlease_operator instead.
         reader_token, operator_token: the tokens with which a visitor logs in, 16 characters or
             more. Readers see everything; operators also change requests and queues.
         local_role: the role of visitors on this machine if there are no tokens.
@@ -118,7 +118,7 @@ class Dashboard:
     # -- requests ----------------------------------------------------------------------------------
 
     def _guarded(self, request: Request) -> ASGIApp:
-        """What answers the request: the routes, a redirect to the login page, or a refusal."""
+        """The application that answers: the routes, a redirect to the login page, or a refusal."""
         try:
             visitor = self._guard.visitor(request)
         except Refused as refused:

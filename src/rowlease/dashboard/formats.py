@@ -1,4 +1,4 @@
-"""Formats values for pages. What users wrote is shown as text, even if it looks like HTML."""
+"""Formats values for pages. Text of users is shown as text, even if it looks like HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may see and do what: logins, roles, and the checks of each form."""
+"""Logins, roles, and the checks of each form."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Refused(Exception):
 
 
 class Visitor(NamedTuple):
-    """Who sent a request.
+    """The sender of a request.
 
     Attributes:
         role: None if the visitor must log in.
@@ -122,7 +122,7 @@ class Guard:
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
     def visitor(self, request: HTTPConnection) -> Visitor:
-        """Who sent the request.
+        """The sender of the request.
 
         Raises:
             Refused: the request comes from elsewhere, and there are no logins.
@@ -248,7 +248,7 @@ def _equal(given: str, wanted: str) -> bool:
 
 
 def _put(kept: OrderedDict[str, V], key: str, value: V) -> None:
-    """Keep a value as the newest. Of too many, the oldest is dropped."""
+    """Keep a value as the newest. If there are too many, the oldest is dropped."""
     kept.pop(key, None)
     kept[key] = value
     while len(kept) > MOST:

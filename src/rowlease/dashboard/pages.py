@@ -1,4 +1,4 @@
-"""The pages: what each reads from the database. Every read is bounded."""
+"""The pages, and the values that each reads from the database. Every read is bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMINED = 30.0
 
 
 class Examined:
-    """What `rowlease doctor` finds. Visitors at the same time share one examination."""
+    """The findings of `rowlease doctor`. Visitors at the same time share one examination."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -50,7 +50,7 @@ class Examined:
 
 
 class View(NamedTuple):
-    """What a page is made of."""
+    """The arguments of the function that reads a page."""
 
     store: Store
     samples: samples.Samples

@@ -1,4 +1,4 @@
-"""What an action would do, and what it has done."""
+"""The preview and the result of an action."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rowlease.model import Request
 
 
 class Preview(NamedTuple):
-    """What an action would do.
+    """The preview of an action.
 
     Attributes:
-        sentence: what would happen.
+        sentence: the effect that the action would have.
         requests: some of the requests that it would change.
         num: the number of things that it would change. If it is 0, there is nothing to confirm.
     """
@@ -23,11 +23,11 @@ class Preview(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What an action has done.
+    """The result of an action.
 
     Attributes:
-        sentence: what was done.
-        operation_id: the operation to go on with; None if nothing is left to do.
+        sentence: the effect of the action.
+        operation_id: the operation to continue; None if nothing is left to do.
     """
 
     sentence: str

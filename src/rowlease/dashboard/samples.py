@@ -74,7 +74,7 @@ class Samples:
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_stale = False
-        #: What is wrong with the queues, as the routine `diagnose` says.
+        #: The problems of the queues that the routine `diagnose` has found.
         self.findings: list[Finding] = []
 
     def latest(self) -> Sample:

@@ -1,4 +1,4 @@
-"""What the keys of `rowlease top` do. Nothing here reads the database or the terminal."""
+"""The effects of keys in `rowlease top`. This module reads neither the database nor keys."""
 
 from __future__ import annotations
 
