@@ -16,7 +16,7 @@ DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
 #: The environment variable with the path of the settings file.
 CONFIG_VARIABLE = "ROWLEASE_CONFIG"
 ADVICE = "set it to the path of a file that contains the DSN"
-#: The settings file, and the file whose table [tool.rowlease] has the same content.
+#: The settings file, and the file that may have the same settings in its table [tool.rowlease].
 OWN_FILE, PROJECT_FILE = "rowlease.toml", "pyproject.toml"
 #: The keys at the top of the file. Every other key is a table with the name of a command.
 TOP_KEYS = ("dsn", "dsn_file")

@@ -157,13 +157,14 @@ class Context:
         """Have this request run again later, in the open transaction of your connection.
 
         The effects of the transaction and the snooze are committed together or not at all. No
-        attempt is counted. Without effects to commit, raise `Snooze` instead. What `complete` says
+        attempt is counted. Without effects to commit, raise `Snooze` instead. The rules of
+        `complete` for the connection, the commit and exceptions apply here, too.
         of its connection, its commit and its exceptions holds here, too.
 
         Args:
             connection: see `complete`.
             after: the time until the request is due again, at least a second.
-            reason: the string that `attempt` keeps, and that `explain` shows.
+            reason: the text to store in the table `attempt`. `explain` shows it.
         """
         from rowlease.store.completion import snooze
 

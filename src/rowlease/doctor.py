@@ -1,4 +1,4 @@
-"""Finds what is wrong with the queues and their database."""
+"""Finds problems of the queues and of their database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def examine(dsn: str) -> list[Finding]:
     return [
         *findings,
         *(
-            Finding("drift", one.object, f"{one.object} is not as in this release", one.advice)
+            Finding("drift", one.object, f"{one.object} differs from this release", one.advice)
             for one in different
         ),
     ]

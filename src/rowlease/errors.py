@@ -37,8 +37,8 @@ class RowleaseError(Exception):
     """rowlease could not do what was asked."""
 
     exit_code: ClassVar[int] = 1
-    #: The operation of `client.requests` that this error interrupted, if its first step was done.
-    #: `client.requests.resume` goes on with it.
+    #: The operation of `client.requests` that this error interrupted; None if no step was done.
+    #: `client.requests.resume` continues the operation.
     operation_id: int | None = None
 
     def __init__(self, message: str | None = None) -> None:
@@ -82,7 +82,7 @@ class WrongFilter(InvalidRequest):
 
 
 class LoadDiffers(InvalidRequest):
-    """The number of a load's rows is not the expected one; write the load again."""
+    """The load has more or fewer rows than expected; write the load again."""
 
 
 class NoResult(RowleaseError):
@@ -236,7 +236,7 @@ class Snooze(Exception):
 
     Args:
         after: the time until the request is due again, at least a second.
-        reason: the string that `attempt` keeps, and that `explain` shows.
+        reason: the text to store in the table `attempt`. `explain` shows it.
     """
 
     def __init__(self, after: timedelta, reason: str = "") -> None:

@@ -19,7 +19,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class QueueLeftOut(Event):
-    """The worker does not claim from `queue`, although it has tasks of that queue: `tasks`."""
+    """The worker has tasks of `queue`, listed in `tasks`, but does not claim from this queue."""
 
     queue: str
     tasks: str

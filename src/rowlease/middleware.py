@@ -63,8 +63,9 @@ class Middleware:
     ) -> AbstractContextManager[object]:
         """Return a context manager that is active during an enqueue call.
 
-        An exception that it raises before the requests are sent is raised by the call, and nothing
-        is enqueued. It is not called for requests of schedules, of Spark loads and of SQL.
+        If it raises an exception before the requests are sent, the call raises this exception, and
+        nothing is enqueued. The method is not called for requests of schedules, Spark loads and
+        SQL.
         """
         return NOTHING
 

@@ -40,7 +40,7 @@ class Queue(str):
     The declaration alone does not change the database. `rowlease queue apply` and
     `client.queues.apply` create the queue or change its settings. `rowlease worker --create-queues`
     only creates it. Settings that are not declared keep their value in the database: the default,
-    or what an operator has set.
+    or a value that an operator has set.
 
     Raises:
         ConfigError: the name of a setting is unknown.

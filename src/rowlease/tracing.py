@@ -31,8 +31,8 @@ from rowlease.middleware import Middleware, NewRequestHeaders
 from rowlease.tasks.task import Task
 
 SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
-#: Writes and reads the headers `traceparent` and `tracestate`. Baggage is not stored: it may carry
-#: what must not be in a database.
+#: Writes and reads the headers `traceparent` and `tracestate`. Baggage is not stored: it may have
+#: data that must not be in a database.
 PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -43,7 +43,7 @@ class Tracing(Middleware):
 
         add_middleware(Tracing())
 
-    Payloads are not recorded. An exception of a task is, with its message and traceback.
+    Payloads are not recorded. An exception of a task is recorded, with message and traceback.
 
     Args:
         provider: the provider of the tracer; None means the global one.

@@ -103,7 +103,7 @@ def test_a_coroutine_finds_requests(dsn: str) -> None:
         ({"until": datetime(2026, 1, 1)}, "until is 2026-01-01 00:00:00; it must have a time zone"),
         ({"limit": 0}, "limit is 0; it must be from 1 to 10,000"),
         ({"limit": True}, "limit is True"),
-        ({"after": "x"}, "after is 'x'; it must be what an earlier call returned"),
+        ({"after": "x"}, "after is 'x'; it must be `after` of an earlier answer"),
     ],
     ids=str,
 )

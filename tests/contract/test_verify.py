@@ -93,7 +93,11 @@ BROKEN: dict[str, tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]],
     "dedup": ("enqueue_many", without(dedup_key=None), "requests have one dedup key"),
     "groups": ("enqueue_many", without(group_key=None), "two requests of a group ran at once"),
     "capacity": ("configure_queue", without(capacity=None), "an eleventh request fit"),
-    "callers_transaction": ("enqueue_many", without(connection=None), "rolled back is there"),
+    "callers_transaction": (
+        "enqueue_many",
+        without(connection=None),
+        "back left its request",
+    ),
     "loads": ("promote", promotes_again, "the second promote answered"),
 }
 

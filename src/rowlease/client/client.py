@@ -210,7 +210,7 @@ class Client(Producer):
         after: int | None = None,
         **filters: Unpack[Filter],
     ) -> Found:
-        """Find requests, the newest first: those that wait, run or have failed, and the history.
+        """Find requests in the queues and in the history, the newest first.
 
         A call reads at most 10,000 requests of each table. So it may return few requests or none,
         although there are more. Then pass the `after` of the returned value to the next call.
@@ -231,7 +231,7 @@ class Client(Producer):
 
         Raises:
             TypeError: the name of a filter is unknown.
-            WrongFilter: the text is wrong; the message points at the part.
+            WrongFilter: the text is wrong; the message points at the wrong part.
             InvalidRequest: the value of an argument is wrong.
             StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """

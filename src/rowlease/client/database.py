@@ -14,8 +14,8 @@ from rowlease.store import Store, migrate, open_store
 def database(dsn: str | None = None) -> Iterator[str]:
     """The DSN of the database: the argument, or else the configured DSN.
 
-    If there is neither, the embedded server runs until the end of the block. This function migrates
-    the schema of the embedded server only. For any other server, run `rowlease migrate`.
+    If no DSN is configured, the embedded server runs until the end of the block. This function
+    migrates only the embedded server. For any other server, run `rowlease migrate`.
 
     Raises:
         ConfigError, StoreUnavailable, SchemaMismatch: for the same reasons as

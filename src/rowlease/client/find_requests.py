@@ -17,5 +17,5 @@ def find(store: Store, text: str | None, limit: int, after: int | None, given: F
     check_type("filter", text, ((str, type(None)), "it must be a text such as 'status:failed'"))
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
         raise InvalidRequest(f"limit is {short_repr(limit)}; it must be from 1 to {MOST:,}")
-    check_type("after", after, ((int, type(None)), "it must be what an earlier call returned"))
+    check_type("after", after, ((int, type(None)), "it must be `after` of an earlier answer"))
     return store.find_requests(limit=limit, after=after, **combine_filters(text, given))

@@ -58,11 +58,11 @@ class Handle(Generic[R_co]):
         return found.status if found else None
 
     def read(self) -> Request | None:
-        """The request with its payload, attempts, last error and result; None if there is none."""
+        """The request with its payload, attempts, error and result; None if it does not exist."""
         return self._store.get_request(self.request_id)
 
     def result(self, timeout: timedelta | None = None) -> R_co:
-        """Wait until the request is complete, and return what the task returned.
+        """Wait until the request is complete, and return the result of its task.
 
         On PostgreSQL the call waits for a notification. All waiting calls of a client share one
         connection. Without notifications (on SQL Server, or through a proxy that pools connections)

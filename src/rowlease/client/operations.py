@@ -1,4 +1,4 @@
-"""What operators do to the requests that match a filter, for `client.requests` and the CLI."""
+"""Changes the requests that match a filter, for `client.requests` and the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CHANGED = (Outcome.OK, Outcome.CANCEL_REQUESTED)
 
 
 class Operation(NamedTuple):
-    """What an operation has done so far, or in a dry run would do.
+    """The result of an operation so far. In a dry run, the result that it would have.
 
     Attributes:
         operation_id: the operation in the view `operations`; None in a dry run.
         num_requests: the number of requests that were changed.
         outcomes: the number of requests by outcome.
         first: the first 20 requests.
-        more: whether there may be more: the operation goes on, or the dry run ended early.
+        more: true if more requests may follow: the operation continues, or the dry run ended early.
     """
 
     operation_id: int | None
@@ -48,7 +48,8 @@ class Operate(Filter, total=False):
 
     Keys:
         dry_run: change nothing; only count, and list the first requests.
-        actor: who does it, for the audit; the database adds its own user and the client's address.
+        actor: the operator's name, for the audit. The database adds its own user and the client's
+            address.
         progress: a function that is called after each step with the operation so far.
     """
 
@@ -69,8 +70,8 @@ class Requests:
 
     Raises:
         InvalidRequest: the filter or an argument is wrong.
-        StoreError: the database refused or failed a step. The steps before it are done, and
-            `operation_id` of the error is what `resume` needs; None if no step is done.
+        StoreError: the database refused or failed a step. The steps before it are done. Pass the
+            error's `operation_id` to `resume`; it is None if no step is done.
     """
 
     def __init__(self, store: Store) -> None:
@@ -86,8 +87,8 @@ class Requests:
     def requeue(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
         """Make dead letters wait again.
 
-        If the filter names the status or the ids of finished requests, each of these is enqueued
-        again as a new request, once more at each call. The table `requeued` has both ids.
+        If the filter names the status or the ids of finished requests, these are enqueued again as
+        new requests. Each call enqueues them once more. The table `requeued` has both ids.
         """
         return self._operate("requeue", {}, text, given)
 
@@ -111,7 +112,7 @@ class Requests:
         due_time: datetime | None = None,
         **given: Unpack[Operate],
     ) -> Operation:
-        """Change the due time of waiting requests; without `delay` and `due_time` to now.
+        """Change the due time of waiting requests. Without an argument, they are due now.
 
         Args:
             delay: the time from now.
@@ -127,10 +128,11 @@ class Requests:
         return self._operate("reschedule", arguments, text, given)
 
     def break_leases(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
-        """End the leases of running requests, which wait again; `worker:ID` for all of a worker.
+        """End the leases of running requests, so that the requests wait again.
 
-        The worker loses the lease: its outcome is refused, and its task is told to stop. The
-        attempt counts if the task had started. It is no crash.
+        The filter `worker:ID` selects all requests of a worker. The worker loses the lease: its
+        outcome is refused, and its task is asked to stop. The attempt counts if the task had
+        started. It does not count as a crash.
         """
         return self._operate("break", {}, text, given)
 
@@ -141,7 +143,7 @@ class Requests:
     def resume(
         self, verb: str, operation_id: int, *, progress: Progress | None = None
     ) -> Operation:
-        """Go on with an operation that was interrupted.
+        """Continue an operation that was interrupted.
 
         Args:
             verb: the verb of the operation: cancel, requeue, reprioritise, reschedule, break or
@@ -171,10 +173,10 @@ def steps(
     operation_id: int | None = None,
     dry_run: bool = False,
 ) -> Iterator[Step]:
-    """The steps of an operation, each when it is asked for, until nothing is left.
+    """The steps of an operation, one by one, until nothing is left.
 
     Args:
-        operation_id: the operation to go on with.
+        operation_id: the operation to continue.
     """
     after = None
     while True:
@@ -191,7 +193,7 @@ def steps(
         except RowleaseError as error:
             if operation_id is not None:
                 error.operation_id = operation_id
-                error.add_note(f"go on with client.requests.resume({verb!r}, {operation_id})")
+                error.add_note(f"continue with client.requests.resume({verb!r}, {operation_id})")
             raise
         yield step
         if step.after is None:

@@ -22,7 +22,7 @@ SAMPLE_EVERY = 0.2
 PAUSE = 0.5
 #: The number of successive failures, without a finished request, after which the demo gives up.
 MAX_FAILURES = 3
-#: Seconds within which a worker must finish its running tasks after it is told to stop.
+#: Seconds within which a worker must finish its running tasks after it was asked to stop.
 GRACE = 15
 
 

@@ -1,4 +1,4 @@
-"""What the demo does with an input: its requests, and the results that they must have."""
+"""The requests of the demo's input, and the results that they must have."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def embedded(
         data_dir: the home: a folder on a local file system for data, password, log and locks. The
             default is ROWLEASE_HOME, or else the user's data folder for applications.
         settings: PostgreSQL settings, by name, for a server that this block starts. A server that
-            already runs keeps its settings. Unless a setting changes that, commits are durable.
+            already runs keeps its settings. Commits are durable unless a setting changes this.
         port: the TCP port on 127.0.0.1, 1 to 65535. The default is ROWLEASE_EMBEDDED_PORT, or else
             the port of the last start if it is free, or else any free port.
         starting: a function that is called before this block starts a server. Its arguments are the

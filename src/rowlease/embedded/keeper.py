@@ -140,7 +140,7 @@ class Postmaster(NamedTuple):
 
 
 class Server:
-    """The PostgreSQL server of a home, started by this keeper or by one that was killed."""
+    """The PostgreSQL server of a home. This keeper or an earlier one has started the server."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -165,7 +165,7 @@ class Server:
     def start(self) -> None:
         """Start PostgreSQL. This process must hold the server lock: then no server is running.
 
-        A file postmaster.pid is one that a killed server has left. It is removed, because
+        A killed server leaves its file postmaster.pid. This method removes the file, because
         PostgreSQL does not start if another process has the pid in the file.
         """
         data = self.order.data

@@ -17,7 +17,7 @@ from rowlease.tasks.task import Task
 STATUSES = ("Scheduled", "Pending", "Processing", "Failed", "Complete", "Cancelled")
 #: The maximum number of ids in a filter. The routines have the same limit.
 MAX_IDS = 10_000
-#: The largest request id and the largest whole number of a filter, a bigint.
+#: The largest request id, and the largest whole number in a filter: the maximum of a bigint.
 MAX_BIGINT = 2**63 - 1
 
 

@@ -142,11 +142,11 @@ def combine_filters(text: str | None, given: Filter) -> Filter:
 
     Raises:
         WrongFilter: the text is not a filter.
-        InvalidRequest: both limit the same.
+        InvalidRequest: the text and an argument limit the same field.
     """
     parsed = parse(text or "")
     if both := sorted(parsed.keys() & given.keys()):
-        raise InvalidRequest(f"the text and the argument {both[0]} limit the same; give one")
+        raise InvalidRequest(f"the text and the argument {both[0]} limit the same field; give one")
     return {**parsed, **given}
 
 

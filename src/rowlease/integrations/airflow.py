@@ -156,7 +156,7 @@ def dsn_of(conn_id: str | None) -> str:
     """The DSN of an Airflow connection, or else the configured one.
 
     Raises:
-        ConfigError: neither names a database.
+        ConfigError: there is no connection id, and no DSN is configured.
     """
     if conn_id is not None:
         return _uri(_sdk.BaseHook.get_connection(conn_id))

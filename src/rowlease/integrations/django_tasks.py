@@ -47,7 +47,7 @@ STATUSES = {
     "Failed": "FAILED",
     "Cancelled": "FAILED",
 }
-#: The highest priority of a queue by default, which Django's 100 becomes.
+#: The default of the option `max_priority`.
 MAX_PRIORITY = 9
 
 
@@ -70,7 +70,7 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Enqueue one request, in the open transaction of Django's connection."""
         self.validate_task(task)
-        # Of the same form as the result that get_result returns later.
+        # Make the same kind of result as `get_result`.
         result = self._result(task, "", "READY", list(args), dict(kwargs))
         handle = BoundProducer(self._store, connections[self._alias]).enqueue_untyped(
             run_task.name,
@@ -98,7 +98,7 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
         return self.result_of(request)
 
     def result_of(self, request: Request) -> Any:
-        """The request as a result of Django's."""
+        """The request as a result object of Django."""
         payload = json.loads(request.payload or "{}")
         found = self._result(
             import_string(payload["task"]),
@@ -172,7 +172,7 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
 
 @task("django_task")
 def run_task(task: str, args: list[Any], kwargs: dict[str, Any], backend: str = "default") -> Any:
-    """Run a task of Django's.
+    """Run one of Django's tasks.
 
     Args:
         task: the path of its function.
@@ -205,7 +205,7 @@ def run_task(task: str, args: list[Any], kwargs: dict[str, Any], backend: str = 
 
 @cache
 def _store_at(dsn: str) -> Store:
-    """The store of a database: one for all backends, of which Django makes one for each context."""
+    """The store of a database. All backends share it: Django makes a backend for each context."""
     return open_store(dsn, application_name="django")
 
 

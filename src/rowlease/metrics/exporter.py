@@ -16,7 +16,7 @@ from rowlease.errors import StoreError
 from rowlease.model import Depth, WorkerState
 from rowlease.store import Reading
 
-#: How long one reading of the database answers further scrapes.
+#: The time for which scrapes get the values of one reading of the database.
 CACHED_FOR = timedelta(seconds=5)
 #: The time limit of each call. Prometheus gives up after 10 s.
 CALL_TIMEOUT = timedelta(seconds=2)
@@ -43,11 +43,11 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "rowlease_queue_paused": ("1 if nothing is claimed from the queue", ("queue",)),
     "rowlease_workers": ("Workers of the queue that are alive", ("queue",)),
-    "rowlease_silent_workers": ("Workers that sent no heartbeat for 30 s, of the last hour", ()),
+    "rowlease_silent_workers": ("Workers of the last hour without a heartbeat for 30 s", ()),
     "rowlease_slots": ("Slots of all workers that are alive", ()),
     "rowlease_busy_slots": ("Slots that run a task", ()),
     "rowlease_schedule_late_seconds": (
-        "Time since the schedule was to fire; 0 if it is not late",
+        "Time by which the next firing of the schedule is late; 0 if it is not late",
         ("schedule",),
     ),
     "rowlease_staging_loads": ("Loads that have not been promoted", ("queue",)),
@@ -57,7 +57,7 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "rowlease_dead_rows": ("Rows that vacuum has not removed yet", ("table",)),
     "rowlease_horizon_seconds": (
-        "Age of the oldest transaction that keeps dead rows, as far as the user may see it",
+        "Age of the oldest transaction that keeps dead rows, of those that the user may see",
         (),
     ),
     "rowlease_connections": ("Connections to the server", ()),
@@ -79,7 +79,7 @@ class DatabaseMetrics:
 
     Args:
         store: a store. The role rowlease_reader is enough.
-        cache: how long one reading answers further scrapes.
+        cache: the time for which scrapes get the values of one reading of the database.
     """
 
     def __init__(self, store: Reading, cache: timedelta = CACHED_FOR) -> None:

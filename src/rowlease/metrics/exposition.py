@@ -25,7 +25,7 @@ def worker_exposition(tally: Tally, gauges: Mapping[str, float], accept: str) ->
 
 
 class Collected:
-    """What prometheus_client encodes: the metrics of one moment."""
+    """The metrics of one moment, in the form that prometheus_client encodes."""
 
     def __init__(self, tally: Tally, gauges: Mapping[str, float]) -> None:
         self._tally = tally

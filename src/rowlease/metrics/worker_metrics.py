@@ -1,4 +1,4 @@
-"""Counts the events of a worker. `METRICS` lists what is counted."""
+"""Counts the events of a worker. `METRICS` lists the metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rowlease.metrics.tally import Tally
 
 
 class Meaning(NamedTuple):
-    """What a metric means, and the names of its labels."""
+    """The meaning of a metric, and the names of its labels."""
 
     documentation: str
     labels: tuple[str, ...] = ()
@@ -70,8 +70,8 @@ def count_events(events: Events, kinds: Collection[str] = ()) -> Tally:
     The cost is about three microseconds of processor time for each request.
 
     Args:
-        kinds: the kinds of the worker's tasks. Waits of other kinds, which it declines, are not
-            counted: producers may choose any number of names.
+        kinds: the kinds of the worker's tasks. Waits of requests of other kinds are not counted,
+            because producers may use any number of names.
     """
     tally = Tally()
     count = tally.count
@@ -116,7 +116,7 @@ def count_events(events: Events, kinds: Collection[str] = ()) -> Tally:
     return tally
 
 
-#: Events of which only the number counts.
+#: The events that are only counted. Their fields are not used.
 COUNTED: dict[type[Event], str] = {
     RenewalsLost: "rowlease_worker_renewals_lost_total",
     StoreLost: "rowlease_worker_store_losses_total",

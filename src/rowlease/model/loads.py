@@ -1,4 +1,4 @@
-"""Loads: their runs, their promotion, and their state; batches."""
+"""Loads (their runs, their promotion and their state), and batches."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class BatchState(NamedTuple):
 
     Attributes:
         num_requests: the number of requests that were enqueued.
-        num_live: those of them that wait or run.
-        num_failed: those of them that are dead letters.
-        num_cancelled: those of them that were cancelled or purged.
-        finished_time: the time when none of them waited or ran any more; None before.
+        num_live: the number of its requests that wait or run.
+        num_failed: the number of its requests that are dead letters.
+        num_cancelled: the number of its requests that were cancelled or purged.
+        finished_time: the time from which none of its requests waited or ran; None before.
     """
 
     batch_id: str

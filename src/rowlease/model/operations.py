@@ -9,13 +9,13 @@ from rowlease.model.outcomes import Outcome
 
 
 class Touched(NamedTuple):
-    """What a step of an operation did to a request, or in a dry run would do.
+    """The effect of a step on a request. In a dry run, the effect that the step would have.
 
     Attributes:
-        outcome: `ok`; `cancel_requested` if it runs and is asked to stop; `duplicate` if a live
-            request has its dedup key; `not_found` if its payload was not kept for a requeue, or its
-            queue was deleted.
-        new_request_id: the new request, if a finished one was requeued.
+        outcome: `ok`; `cancel_requested` if the request runs and its task is asked to stop;
+            `duplicate` if a live request has the same dedup key; `not_found` if the payload was not
+            kept for a requeue, or the queue was deleted.
+        new_request_id: the id of the new request, if a finished request was requeued.
     """
 
     request_id: int
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
     Attributes:
         operation_id: the operation, in the view `operations`; None in a dry run.
-        after: where the next step goes on; None if nothing is left.
+        after: the place at which the next step begins; None if nothing is left.
     """
 
     touched: list[Touched]
@@ -37,11 +37,11 @@ class Step(NamedTuple):
 
 
 class OperationState(NamedTuple):
-    """What an operator has done, in the column order of the routine `list_operations`.
+    """An operation in the log, in the column order of the routine `list_operations`.
 
     Attributes:
         filter: the requests, or the queue, as JSON text.
-        actor: who did it, as the caller says; None if the caller does not say.
+        actor: the operator's name that the caller passed; None if the caller passed none.
         login: the database user of the session.
         status: `Open` if it can be resumed, else `Finished`.
     """

@@ -51,7 +51,7 @@ class QueueState(NamedTuple):
 
 
 class NextRequest(NamedTuple):
-    """A request that a claim takes soon, in the column order of the routine `list_ready`.
+    """A request that will be claimed soon, in the column order of the routine `list_ready`.
 
     Attributes:
         place: its place in the order of claims; 1 is the next.
@@ -72,9 +72,9 @@ class DeadLetterGroup(NamedTuple):
     The fields have the column order of the routine `list_dead_letters`.
 
     Attributes:
-        num_requests: how many there are among the 10,000 that were enqueued last.
-        first_time, last_time: when the first and the last of them failed for good.
-        last_request_id: the one that was enqueued last.
+        num_requests: the number of them among the 10,000 newest dead letters.
+        first_time, last_time: the times at which the first and the last of them failed for good.
+        last_request_id: the id of the newest of them.
     """
 
     queue_name: str
@@ -91,7 +91,7 @@ class Waits(NamedTuple):
 
     Attributes:
         queue_name: the queue; None for all queues together.
-        num_requests: how many completed requests the percentiles are of.
+        num_requests: the number of completed requests from which the percentiles are computed.
         wait_p50_ms: the median time from due to claimed; 95 and 99 are further percentiles.
         run_p50_ms: the median time from claimed to completed.
     """

@@ -160,7 +160,7 @@ class Request(NamedTuple):
     load_id: str | None
     #: A JSON object of strings, or None.
     headers: str | None
-    #: The finished request that this one is a copy of, if an operator requeued that.
+    #: The id of the finished request that an operator requeued as this request, or None.
     requeued_from: int | None
     attempts: tuple[Attempt, ...]
 

@@ -1,1 +1,1 @@
-"""Tasks and their requests: functions, their parameters, and what is written for them."""
+"""Tasks, their parameters, and the requests for them."""

@@ -110,7 +110,7 @@ def import_named(name: str) -> ModuleType:
 
 
 def _place_of(error: Exception) -> str:
-    """The last line outside of Python and rowlease that was run before this error."""
+    """The place of the last line that ran before this error, without Python's and rowlease's."""
     own = str(Path(__file__).parents[1])
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(("<frozen ", own)):
@@ -176,7 +176,7 @@ def load_places(places: Iterable[Place], script: str | None = None) -> list[Task
     """Import tasks in a child process.
 
     Args:
-        script: the file of the script that the module "" means; None if no place has that module.
+        script: the file of the script that the module "" means; None if no place is in a script.
     """
     # Run the script under another name than __main__, as multiprocessing does.
     in_script = runpy.run_path(script, run_name="__rowlease_main__") if script else {}

@@ -233,7 +233,7 @@ class Parameters(Signature):
 
     @functools.cached_property
     def _all(self) -> Callable[[str], dict[str, Any]] | None:
-        """Converts an object in one call. None if an object may need the code for single values."""
+        """A function that converts a whole object; None if values must be converted singly."""
         is_plain = self._names == self._parameters.keys() and not self._positional_only
         if self._signature is None or self._version > 1 or not is_plain:
             return None

@@ -161,7 +161,7 @@ class Task(TaskSettings, Generic[P, R]):
         args, kwargs = self.parameters.arguments(payload)
         result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
-            # Without a context of its own, each coroutine would run in the first one's.
+            # Each coroutine needs its own context. Otherwise it would share that of the first one.
             result = _runner().run(result, context=copy_context())
         return encode_result(result, f"task {self.name}")
 

@@ -22,7 +22,7 @@ AnyTrial = TypeVar("AnyTrial", bound=Trial)
 
 
 class Result(NamedTuple):
-    """What became of a check: `passed`, `failed`, or `error` if it could not be made."""
+    """The result of a check: `passed`, `failed`, or `error` if the check could not be made."""
 
     check: str
     outcome: str
@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What `verify` found, to be sent to whoever asked for it."""
+    """The results of all checks, as a report that the user can send to the developers."""
 
     database: str
     release: str
@@ -56,7 +56,7 @@ class Report(NamedTuple):
 def verify(
     dsn: str, num_requests: int = 5_000, heard: Callable[[Result], object] = lambda result: None
 ) -> Report:
-    """Make every check on a queue that is created for it and deleted at the end.
+    """Make every check, on a queue that this function creates and deletes.
 
     Args:
         num_requests: how many requests the measured check enqueues, claims and finishes.
@@ -93,7 +93,7 @@ def _made(check: Callable[[AnyTrial], str], trial: AnyTrial) -> Result:
         outcome, detail = "passed", check(trial)
     except Broken as broken:
         outcome, detail = "failed", str(broken)
-    except Exception as error:  # the report names what could not be looked at
+    except Exception as error:  # the report shows the error
         outcome, detail = "error", " ".join(f"{type(error).__name__}: {error}".split())
     with suppress(RowleaseError):
         trial.empty()

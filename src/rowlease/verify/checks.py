@@ -19,18 +19,18 @@ from rowlease.store import Observer, Store
 
 #: Sessions that claim at the same time.
 SESSIONS = 8
-#: Requests in a claim of the measured runs, and bytes of their payloads.
+#: The number of requests in a claim of the measured runs, and the bytes of a payload.
 BATCH, PAYLOAD = 10, 100
-#: What a check may leave behind, besides leases.
+#: The statuses of requests that a check may leave behind, besides leased requests.
 LEFT = ("Scheduled", "Pending", "Failed")
 
 
 class Broken(Exception):
-    """A promise does not hold. The message is the sentence for the report."""
+    """A promise does not hold. The message is a sentence of the report."""
 
 
 class Trial:
-    """A queue of its own on the database, which every check begins empty."""
+    """The queue of the checks. Each check finds it empty."""
 
     def __init__(self, store: Store, observer: Observer, num_requests: int) -> None:
         self.store, self.observer, self.num_requests = store, observer, num_requests
@@ -170,7 +170,7 @@ def groups(trial: Trial) -> str:
     for group in "abcd":
         ids = [request_id for name, request_id in seen if name == group]
         expect(ids == sorted(ids), f"group {group} ran in the order {ids}")
-    return "4 groups of 20, 4 sessions: never two of a group at once, each in its order"
+    return "4 sessions claimed 4 groups of 20: one request at a time in a group, and in order"
 
 
 def capacity(trial: Trial) -> str:
@@ -190,7 +190,7 @@ def callers_transaction(trial: Trial) -> str:
     with trial.observer.transaction() as connection:
         trial.store.enqueue_many(trial.queue, request, connection=connection)
         connection.rollback()
-    expect(trial.num_waiting() == 0, "a request of a transaction that was rolled back is there")
+    expect(trial.num_waiting() == 0, "a transaction that was rolled back left its request")
     with trial.observer.transaction() as connection:
         trial.store.enqueue_many(trial.queue, request, connection=connection)
         with suppress(RowleaseError):
@@ -201,8 +201,8 @@ def callers_transaction(trial: Trial) -> str:
     with trial.observer.transaction() as connection:
         trial.store.enqueue_many(trial.queue, request, connection=connection)
         connection.commit()
-    expect(trial.num_waiting() == 1, "a committed request is not there")
-    return "rolled back: nothing; an error, then commit: nothing; committed: the request"
+    expect(trial.num_waiting() == 1, "the request of a committed transaction is missing")
+    return "of three transactions (rolled back, failed, committed) only the last left a request"
 
 
 def loads(trial: Trial) -> str:

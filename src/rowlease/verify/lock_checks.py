@@ -12,9 +12,9 @@ from rowlease.verify.checks import Broken, Trial, expect, staged
 
 #: Rows of the load whose locks are counted.
 LOADED = 5_000
-#: How long a claim may take that must not wait for another transaction.
+#: The longest time of a claim that does not wait for another transaction.
 PATIENCE = timedelta(seconds=5)
-#: What a session may hold on a whole table: its intent to lock rows, and that the table stays.
+#: The locks that a session may hold on a whole table: intent locks, and schema stability.
 INTENTS = {"IS", "IX", "Sch-S"}
 
 
@@ -54,7 +54,7 @@ def locks_of_a_promote(trial: LockTrial) -> str:
 
 
 def plans(trial: LockTrial) -> str:
-    """Called after the other checks: they have left the plans in the cache."""
+    """Check the plan cache. Call this after the other checks, which fill the cache."""
     found = trial.observer.plans()
     scans = ", ".join(
         f"{each.routine} scans {each.table}.{each.index_name}" for each in found.scans
@@ -70,7 +70,7 @@ def escalation(trial: LockTrial) -> str:
     return "no lock became a lock on a whole table"
 
 
-#: They need VIEW SERVER STATE.
+#: The checks of locks and plans. They need the permission VIEW SERVER STATE.
 LOCK_CHECKS = (locks_of_a_claim, locks_of_a_promote, plans, escalation)
 
 
