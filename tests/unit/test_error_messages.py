@@ -81,7 +81,8 @@ def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:
         ("55P03", StoreConflict, "x"),
         ("57014", StoreConflict, "x"),
         ("25006", StoreUnavailable, f"the server at {WHERE} is read-only (x); it may be a standby: "
-         "in the DSN, name the primary, or name all servers and set target_session_attrs=read-write"),
+         "in the DSN, name the primary, or name all servers and set "
+         "target_session_attrs=read-write"),
         ("53400", StoreUnavailable, f"the database at {WHERE} has reached a limit: x"),
         ("57P01", StoreUnavailable, f"cannot reach the database at {WHERE}: x; check the DSN and "
          "that the server is up"),
