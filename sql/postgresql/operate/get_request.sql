@@ -9,7 +9,8 @@
 --           row if there is no such request
 -- errors:   none
 -- locks:    none
--- why:      it reads by key, so a program may call it repeatedly until a request is finished.
+-- why:      it reads by key, so a program may call it repeatedly until a request is finished. With the
+--           limit, the parts of the lane are searched only for an id that no other table has.
 create or replace function rowlease.get_request(p_request_id bigint)
 returns table (
   request_id bigint, queue_name text, kind text, status text, priority integer,
@@ -31,5 +32,5 @@ as $$
                          a.outcome, a.error, a.error_type, a.traceback
                     from rowlease.attempt a where a.request_id = r.request_id) t)
     from rowlease.requests r
-   where r.request_id = p_request_id
+   where r.request_id = p_request_id limit 1
 $$;

@@ -19,7 +19,7 @@ declare
   v_workers  record;
   v_rate     record;
 begin
-  select * into v_request from rowlease.requests r where r.request_id = p_request_id;
+  select * into v_request from rowlease.requests r where r.request_id = p_request_id limit 1;
   select * into v_settings from rowlease.queue_settings s
    where s.queue_name = v_request.queue_name;
   v_workers := rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now);

@@ -100,7 +100,7 @@ begin
                r.group_key, r.last_error, r.load_id, r.locked_by, r.priority
           from rowlease.requests r
          where r.request_id = u.id and u.id < v_below
-        offset 0) f) r
+         limit 1) f) r
      where (v_f.queue is null or r.queue_name = v_f.queue)
        and (v_f.status is null or r.status = any(v_f.status))
        and (v_f.kind is null or r.kind = v_f.kind)

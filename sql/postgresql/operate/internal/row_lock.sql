@@ -23,7 +23,9 @@ begin
          join rowlease.lane_part p on p.run_number = l.run_number
          join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
                              and r.part = p.part and r.request_id = p_request_id
-        where l.in_lane),
+        where l.in_lane and p_request_id between p.first_id and p.last_id
+          and not exists (select from rowlease.queue q where q.request_id = p_request_id)
+          and not exists (select from rowlease.queue_history h where h.request_id = p_request_id)),
       (select rowlease_internal.describe_holder(g.xmax) || format(' has locked the gate of the queue "%s", a row '
                 'of rowlease.gate; nothing is claimed from the queue', p_queue_name)
          from rowlease.gate g where g.queue_name = p_queue_name));

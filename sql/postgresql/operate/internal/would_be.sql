@@ -23,6 +23,6 @@ as $$
                         or row_number() over (partition by r.queue_name, r.dedup_key order by u.id) > 1)
               then 'duplicate' else 'ok' end
     from unnest(p_request_ids) with ordinality as u(id, place)
-   cross join lateral (select * from rowlease.requests r where r.request_id = u.id offset 0) r
+   cross join lateral (select * from rowlease.requests r where r.request_id = u.id limit 1) r
    order by u.place
 $$;
