@@ -149,7 +149,7 @@ AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
     "counts": (counts, 'the counts of the queue "default" differ', "recount"),
     "counts, priorities": (counts_of_other_priorities, "differ from its rows", "recount"),
     "counts, large": (counts_of_a_large_queue, "differ from its rows", "recount"),
-    "schedule": (schedule, 'the schedule "s" was to fire at', "its log says why"),
+    "schedule": (schedule, 'the schedule "s" did not fire at', "its log says why"),
 }
 
 

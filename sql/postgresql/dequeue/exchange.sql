@@ -4,8 +4,9 @@
 --           p_complete_tokens bigint[], p_results text[], p_fail_ids bigint[],
 --           p_fail_tokens bigint[], p_errors text[], p_retries_ms bigint[], p_dead boolean[],
 --           p_error_types text[], p_tracebacks text[]
--- returns:  the columns of dequeue, dead boolean and outcome text: first one row per completed,
---           then per failed request with its id, dead and outcome; then what dequeue returns
+-- returns:  the columns of dequeue, dead boolean and outcome text: first a row for each completed
+--           request, then a row for each failed one, with its id, dead and outcome; then the rows of
+--           dequeue
 -- errors:   as complete, fail and dequeue
 -- locks:    rows of queue that are completed or failed, exclusive, in request order; then as dequeue
 -- why:      a busy worker pays one round trip and one commit per batch instead of three. Completed

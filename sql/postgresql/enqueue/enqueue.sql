@@ -7,9 +7,9 @@
 --           enqueue_many
 -- errors:   as enqueue_many
 -- locks:    as enqueue_many
--- why:      most calls have one request without keys, for a queue without a capacity. These take
---           short statements of one row here, which cost about half of those for many rows. All
---           other calls, and those with a receipt that is known, go to enqueue_many.
+-- why:      most calls have one request without keys, for a queue without a capacity. This routine
+--           handles such calls by statements for one row, which cost about half as much as those for
+--           many rows. All other calls, and those with a receipt that is known, go to enqueue_many.
 create or replace function rowlease.enqueue(
   p_queue_name text, p_kind text, p_payload text default '{}', p_priority integer default 0,
   p_delay_ms bigint default null, p_due_time timestamptz default null,

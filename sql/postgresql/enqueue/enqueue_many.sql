@@ -11,12 +11,12 @@
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1, RL016 bad headers, RL017 as take_batches
 -- locks:    the receipt's key; queue_settings if the queue has a capacity; as take_batches and add_requests
--- why:      with the same receipt, a second call after an unknown commit returns the ids of the
---           first call. An error would roll the caller's transaction back, so with a p_wait_ms a full
---           queue is a row. Without keys, all requests are new, so their ids are known beforehand and
---           the receipt is written once. If an array is null, every request has the default.
---           Helpers are called in assignments, which PostgreSQL evaluates without a query. Idle
---           workers are notified here if the caller commits at once (p_in_transaction is false),
+-- why:      with the same receipt, a second call after an unknown commit returns the ids of the first
+--           call. An error would roll the caller's transaction back, so with p_wait_ms the answer for
+--           a full queue is a row. Without keys, all requests are new, so their ids are known
+--           beforehand and the receipt is written once. If an array is null, every request has the
+--           default. Helpers are called in assignments, which PostgreSQL evaluates without a query.
+--           Idle workers are notified here if the caller commits at once (p_in_transaction is false),
 --           else by wake_at_commit. Where no worker calls maintain, one call in 200 folds the counts.
 create or replace function rowlease.enqueue_many(
   p_queue_name text, p_kinds text[], p_payloads text[], p_priorities integer[] default null,

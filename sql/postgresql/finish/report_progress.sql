@@ -1,4 +1,4 @@
--- report_progress: store how far running requests are.
+-- report_progress: store the progress of running requests.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_fractions double precision[] (0 to 1),
 --           p_notes text[]
 -- returns:  integer -- the number of requests for which progress was stored: those with a valid

@@ -7,12 +7,12 @@
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, RL014 a later run has taken the load over from this one
 -- locks:    the load's row; rows of staging and lane_part of this load
--- why:      the run number is a fencing token: a later run has a larger one, and rows that an
---           earlier run stages do not count. It starts at a random number up to 2^32 and grows by
---           another, as lock tokens do: after a restore, or a failover that lost commits, a plain
---           next number would be assigned twice. The same run may call twice and gets the same
---           number, because an answer may be lost. A superseded run cannot begin again, so two live
---           drivers cannot take the load from each other for ever. A promoted load that is begun
+-- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
+--           run stages do not count. It starts at a random number up to 2^32 and grows by random
+--           numbers, as lock tokens do. If it grew by 1, a number could be assigned twice after a
+--           restore, or after a failover that lost commits. The same run may call twice and gets the
+--           same number, because an answer may be lost. A superseded run cannot begin again, so two
+--           live drivers cannot take the load from each other for ever. A promoted load that is begun
 --           with other columns is refused, because it would enqueue nothing.
 create or replace function rowlease.begin_load(
   p_load_id text, p_queue_name text, p_run_by text, p_columns text default null

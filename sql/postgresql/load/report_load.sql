@@ -3,9 +3,9 @@
 -- returns:  bigint -- how many in all; null: the load is promoted
 -- errors:   RL001 bad argument, RL014 another run has taken the load over
 -- locks:    the load's row
--- why:      uncommitted rows cannot be counted, so this is an estimate for people; promote counts.
---           A task that is retried reports its rows again. A load with reports is not dropped, and
---           a superseded run learns it here early.
+-- why:      uncommitted rows cannot be counted, so this is an estimate for people; promote counts. A
+--           task that is retried reports its rows again. A load with reports is not dropped, and a
+--           superseded run gets an error early.
 create or replace function rowlease.report_load(
   p_load_id text, p_run_number bigint, p_num_rows bigint
 ) returns bigint

@@ -1,8 +1,8 @@
 -- demand: count the slots that a queue could use now, for an autoscaler.
 -- params:   p_queue_name text
--- returns:  bigint -- requests that run; those that are pending or due, as many as the rate of the
---           queue lets start now; schedules that are due; at most max_in_flight; of a paused queue,
---           only the requests that run
+-- returns:  bigint -- the sum of the running requests, the pending or due requests that the queue's
+--           rate allows to start now, and the due schedules; at most max_in_flight; for a paused
+--           queue, only the running requests
 -- errors:   RL002 unknown queue
 -- locks:    none
 -- why:      running requests count, because an autoscaler that ignores them ends the workers that run

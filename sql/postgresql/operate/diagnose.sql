@@ -1,11 +1,12 @@
--- diagnose: find what is wrong with the queues, each with an action.
+-- diagnose: find problems of the queues, and an action for each.
 -- params:   none
 -- returns:  finding text -- 'table_lock' | 'paused' | 'full' | 'old' | 'stuck' | 'no_worker' |
---           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' | 'schedule',
---           subject text (the queue, schedule or table), message text, action text; no row: nothing is
+--           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' |
+--           'schedule', subject text (the queue, schedule or table), message text, action text; no
+--           row: there is no problem
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
--- why:      while a table is locked exclusively, it reports that alone. Counts are compared with the
+-- why:      while a table is locked exclusively, it reports only that. Counts are compared with the
 --           rows of queues that show at most 10,000 requests; in larger queues it notices a count
 --           below 0. diagnose_server looks at the server.
 create or replace function rowlease.diagnose()

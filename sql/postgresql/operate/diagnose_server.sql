@@ -4,9 +4,9 @@
 --           'dead_rows' | 'encoding'; on SQL Server 'snapshot' | 'compatibility'
 -- errors:   none
 -- locks:    none
--- why:      it runs with the rights of its caller, as diagnose_sessions, and reads no table of rowlease.
---           With an autovacuum every minute, a busy queue has many dead rows, so they count only if
---           nobody has vacuumed for two.
+-- why:      it runs with the rights of its caller, as diagnose_sessions, and reads no table of
+--           rowlease. Between two autovacuums, a minute apart, a busy queue gets many dead rows. So
+--           they are reported only if there was no vacuum for two minutes.
 create or replace function rowlease.diagnose_server(p_client_time timestamptz default null)
 returns table (finding text, subject text, message text, action text)
 language sql volatile

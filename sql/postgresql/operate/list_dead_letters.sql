@@ -5,8 +5,7 @@
 --           last_time timestamptz (when the last did), last_request_id bigint (one of them)
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view dead_letters, which reads the 2,000 of each queue that
---           were enqueued last.
+-- why:      it returns the rows of the view dead_letters, which reads the newest 2,000 of each queue.
 create or replace function rowlease.list_dead_letters(p_limit integer default 100)
 returns table (
   queue_name text, kind text, error_line text, num_requests bigint, first_time timestamptz,

@@ -1,11 +1,11 @@
--- metrics: measure what no other routine returns, for the exporter.
+-- metrics: measure the figures that no other routine returns, for the exporter.
 -- params:   none
 -- returns:  metric text -- 'demand' | 'overdue_leases' | 'schedule_late_seconds' | 'staging_loads' |
 --           'load_silent_seconds', subject text (the queue or the schedule), value double precision
 -- errors:   none
 -- locks:    none
 -- why:      monitoring calls it every few seconds, so it never counts rows of the queue: see
---           demand_by_queue. Of loads it reads those that are being staged, by their index.
+--           demand_by_queue. It reads only loads that are being staged, by their index.
 create or replace function rowlease.metrics()
 returns table (metric text, subject text, value double precision)
 language sql stable security definer

@@ -1,5 +1,5 @@
 -- resume: allow claims from a paused queue again.
--- params:   p_queue_name text, p_actor text (who does it)
+-- params:   p_queue_name text, p_actor text (the operator's name)
 -- returns:  void
 -- errors:   RL002 unknown queue
 -- locks:    the queue's settings row

@@ -6,8 +6,9 @@
 -- errors:   as end_part, at the commit; 23514 a priority below 0 or above 255, no kind, a payload over
 --           1 MiB, headers that are no object or over 8 KiB; 22P02 a payload or headers that are not JSON; 22001 a long kind
 -- locks:    as end_part
--- why:      a writer that can only append rows reaches the lane: Spark's JDBC writer, or any other. All
---           rows of a part are written in one transaction. promote makes them requests.
+-- why:      through this view, a program that can only append rows writes to the lane, such as
+--           Spark's JDBC writer. All rows of a part are written in one transaction. promote makes
+--           them requests.
 create or replace view rowlease.load_inbox as
 select r.run_number, r.part, r.ends_part, r.priority, r.kind, r.payload, r.headers
   from rowlease.lane r

@@ -1,4 +1,4 @@
--- operations: a view of what operators have done, who it was, and from where.
+-- operations: a view of the operations of operators, with their logins and addresses.
 -- params:   none
 -- returns:  the columns of operation, and status (Finished, or Open: it can be resumed)
 -- errors:   none

@@ -6,7 +6,7 @@
 -- locks:    none
 -- why:      claims and maintain break such a lease within seconds. A row that stays means that no
 --           worker calls maintain, or that another session has locked the request: see explain. It
---           reads each queue's part of the index of leases up to now.
+--           reads the index of leases, for each queue up to now.
 create or replace view rowlease.overdue as
 select q.queue_name, q.request_id, q.kind, q.locked_by, q.lock_expires_time,
        trunc(extract(epoch from n.now - q.lock_expires_time))::bigint as overdue_seconds,

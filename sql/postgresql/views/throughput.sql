@@ -6,9 +6,9 @@
 -- errors:   none
 -- locks:    none
 -- why:      an index by completion_time finds the history of the last hour, and every row of it is
---           read: a million finished requests take about a second. measure_waits reads as many as its
---           caller says, and differences of num_finished of list_queues cost nothing. A minute in
---           which nothing was finished has no row.
+--           read: a million finished requests take about a second. measure_waits costs less, because
+--           it reads a limited number. Differences of num_finished in list_queues cost almost
+--           nothing. A minute in which nothing was finished has no row.
 create or replace view rowlease.throughput as
 select date_trunc('minute', h.completion_time) as minute, h.queue_name,
        count(*) filter (where h.status = 'Complete') as num_complete,

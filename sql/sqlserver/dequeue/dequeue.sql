@@ -6,9 +6,10 @@
 --           next call)
 -- errors:   RL001 bad argument, RL002 unknown queue
 -- locks:    as lease
--- why:      rows are returned after the commit, or a failed commit would look like a claim. The floor
---           is returned unchanged: a claim steps over the index entries of claimed requests until the
---           server has removed them, which an old snapshot delays. See decision 72.
+-- why:      rows are returned after the commit, because otherwise a failed commit would look like a
+--           claim. The floor is returned unchanged: a claim steps over the index entries of claimed
+--           requests until the server has removed them, which an old snapshot delays. See decision
+--           72.
 create or alter procedure rowlease.dequeue
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int = null,
   @p_lease_ms bigint = null, @p_floor nvarchar(max) = null

@@ -6,9 +6,10 @@
 --           cancel_requested)
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, skipping locked ones
--- why:      a locked row is being finished, perhaps in a long transaction; the other leases must
---           not wait for that row (busy), nor does the read after the commit. A lease that has run out but has not been broken yet is
---           renewed, because no other worker has the request.
+-- why:      a locked row is being finished, perhaps in a long transaction; the other leases must not
+--           wait for that row (busy). The read after the commit does not wait for it, either. A lease
+--           that has run out but has not been broken yet is renewed, because no other worker has the
+--           request.
 create or alter procedure rowlease.renew
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_lease_ms bigint = null,
   @p_started nvarchar(max) = null

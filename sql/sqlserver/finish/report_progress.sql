@@ -1,4 +1,4 @@
--- report_progress: store how far running requests are.
+-- report_progress: store the progress of running requests.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max),
 --           p_fractions nvarchar(max) (0 to 1), p_notes nvarchar(max)
 -- returns:  integer -- the number of requests for which progress was stored: those with a valid

@@ -9,12 +9,12 @@
 --           for other columns, RL014 a later run has taken the load over from this one; 51012 as
 --           take_lock
 -- locks:    the load's lock and row; after the commit, as drop_staged
--- why:      the run number is a fencing token: a later run has a larger one, and rows that an
---           earlier run stages do not count. It starts at a random number up to 2^32 and grows by
---           another, as lock tokens do: after a restore, or a failover that lost commits, a plain
---           next number would be assigned twice. The same run may call twice and gets the same
---           number, because an answer may be lost. A superseded run cannot begin again, so two live
---           drivers cannot take the load from each other for ever. A promoted load that is begun
+-- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
+--           run stages do not count. It starts at a random number up to 2^32 and grows by random
+--           numbers, as lock tokens do. If it grew by 1, a number could be assigned twice after a
+--           restore, or after a failover that lost commits. The same run may call twice and gets the
+--           same number, because an answer may be lost. A superseded run cannot begin again, so two
+--           live drivers cannot take the load from each other for ever. A promoted load that is begun
 --           with other columns is refused, because it would enqueue nothing.
 create or alter procedure rowlease.begin_load
   @p_load_id nvarchar(400), @p_queue_name nvarchar(400), @p_run_by nvarchar(400),

@@ -4,9 +4,9 @@
 -- returns:  bigint -- how many rows were dropped
 -- errors:   RL014 another run has taken the load over; 51012 as take_lock
 -- locks:    for each step: the load's lock; rows of staging of this load, skipping locked ones
--- why:      several tries of a Spark task may all have written; the driver knows which one counts.
---           A promoted load has no staged rows, or late ones that are never promoted, so it is not
---           touched. Each deleted row is a lock, so each 4,000 rows are a transaction of their own.
+-- why:      several tries of a Spark task may all have written; the driver knows which one counts. A
+--           promoted load has no staged rows, or late ones that are never promoted, so it is not
+--           touched. Each deleted row needs a lock, so a transaction deletes only 4,000 rows.
 create or alter procedure rowlease.discard_staged
   @p_load_id nvarchar(400), @p_run_number bigint, @p_kept_parts nvarchar(max)
 as

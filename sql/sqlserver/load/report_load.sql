@@ -4,9 +4,9 @@
 -- returns:  bigint -- how many in all; null: the load is promoted
 -- errors:   RL001 bad argument, RL014 another run has taken the load over; 51012 as take_lock
 -- locks:    the load's lock and row
--- why:      uncommitted rows cannot be counted, so this is an estimate for people; promote counts.
---           A task that is retried reports its rows again. A load with reports is not dropped, and
---           a superseded run learns it here early.
+-- why:      uncommitted rows cannot be counted, so this is an estimate for people; promote counts. A
+--           task that is retried reports its rows again. A load with reports is not dropped, and a
+--           superseded run gets an error early.
 create or alter procedure rowlease.report_load
   @p_load_id nvarchar(400), @p_run_number bigint, @p_num_rows bigint
 as

@@ -1,8 +1,9 @@
--- diagnose: find what is wrong with the queues, each with an action.
+-- diagnose: find problems of the queues, and an action for each.
 -- params:   none
 -- returns:  finding text -- 'table_lock' | 'paused' | 'full' | 'old' | 'stuck' | 'no_worker' |
---           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' | 'schedule',
---           subject text (the queue, schedule or table), message text, action text; no row: nothing is
+--           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' |
+--           'schedule', subject text (the queue, schedule or table), message text, action text; no
+--           row: there is no problem
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, while they are read
 -- why:      counts are compared with the rows of queues that show at most 10,000 requests; in larger

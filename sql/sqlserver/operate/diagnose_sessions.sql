@@ -1,5 +1,6 @@
--- diagnose_sessions: find sessions that hold up others, or keep dead rows from being removed.
--- params:   p_long_ms bigint (null: 5 minutes for a transaction, 5 s for a wait) -- how long is long
+-- diagnose_sessions: find sessions that block others, or keep dead rows from being removed.
+-- params:   p_long_ms bigint (null: 5 minutes for a transaction, 5 s for a wait) -- the shortest time
+--           to report
 -- returns:  as diagnose; finding text -- 'horizon' | 'blocker' | 'hidden' (the caller may not see the
 --           sessions of others)
 -- errors:   none

@@ -1,4 +1,4 @@
--- list_leases: list the leases of running requests, those that end first.
+-- list_leases: list the leases of running requests, in the order in which they end.
 -- params:   p_limit int
 -- returns:  queue_name text, request_id bigint, kind text, priority integer, locked_by text,
 --           locked_time timestamptz, started_time timestamptz, lock_expires_time timestamptz,
@@ -6,8 +6,8 @@
 --           max_attempts integer, cancel_requested boolean
 -- errors:   none
 -- locks:    none
--- why:      it returns rows of the view leased. Of each queue it reads only those that end first, which
---           an index has in this order.
+-- why:      it returns rows of the view leased. From each queue, it reads only those that end first,
+--           in the order of an index.
 create or alter procedure rowlease.list_leases @p_limit int = 100
 as
 set nocount on;

@@ -1,4 +1,4 @@
--- list_operations: list what operators have done, the latest first.
+-- list_operations: list the operations of operators, the latest first.
 -- params:   p_limit int
 -- returns:  operation_id bigint, verb text, filter text (JSON), arguments text (JSON), actor text,
 --           login text, client_address text, application text, started_time timestamptz,

@@ -1,10 +1,10 @@
--- operate: do something to the requests that match a filter, in steps; each step is a transaction.
--- params:   p_verb nvarchar(max) (cancel, requeue, reprioritise, reschedule, break, purge),
---           p_filter nvarchar(max) (JSON, as of find_requests), p_arguments nvarchar(max) (JSON;
---           reprioritise: priority; reschedule: delay_ms, or due_time in UTC; now if both are
---           missing), p_actor nvarchar(max) (who does it), p_dry_run bit (1: change nothing),
---           p_after bigint (dry run: start below this id), p_operation_id bigint (do the next step
---           of this operation), p_limit int (how many requests in this step)
+-- operate: apply a verb to the requests that match a filter, in steps; each step is a transaction.
+-- params:   p_verb nvarchar(max) (cancel, requeue, reprioritise, reschedule, break, purge), p_filter
+--           nvarchar(max) (JSON, as of find_requests), p_arguments nvarchar(max) (JSON; reprioritise:
+--           priority; reschedule: delay_ms, or due_time in UTC; now if both are missing), p_actor
+--           nvarchar(max) (the operator's name), p_dry_run bit (1: change nothing), p_after bigint
+--           (dry run: start below this id), p_operation_id bigint (do the next step of this
+--           operation), p_limit int (how many requests in this step)
 -- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
 --           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then one
 --           row with only operation_id (null in a dry run) and after (where the next step starts;

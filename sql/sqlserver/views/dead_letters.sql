@@ -5,8 +5,8 @@
 --           last_request_id (one of them: the one that was enqueued last)
 -- errors:   none
 -- locks:    none
--- why:      of each queue, it reads the 2,000 that were enqueued last, which an index has in this
---           order. So its cost is bounded, and so is num_requests; depth_by_priority has all.
+-- why:      from each queue, it reads the newest 2,000, in the order of an index. This bounds its
+--           cost, and also num_requests; depth_by_priority counts all.
 create or alter view rowlease.DeadLetters as
 select f.QueueName, f.Kind, f.ErrorLine, count_big(*) as NumRequests,
        min(f.CompletionTime) as FirstTime, max(f.CompletionTime) as LastTime,

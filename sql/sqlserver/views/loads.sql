@@ -1,4 +1,4 @@
--- loads: a view of the loads: how far each is, and how fast.
+-- loads: a view of the loads, with their progress and their speed.
 -- params:   none
 -- returns:  load_id, queue_name, status, run_by, num_rows, num_staged, num_enqueued, num_duplicates,
 --           num_clamped, rows_per_second, started_time, reported_time, promoted_time,

@@ -6,7 +6,7 @@
 -- locks:    none
 -- why:      claims and maintain break such a lease within seconds. A row that stays means that no
 --           worker calls maintain, or that another session has locked the request: see explain. It
---           reads each queue's part of the index of leases up to now.
+--           reads the index of leases, for each queue up to now.
 create or alter view rowlease.Overdue as
 select q.QueueName, q.RequestId, q.Kind, q.LockedBy, q.LockExpiresTime,
        datediff_big(millisecond, q.LockExpiresTime, n.Now) / 1000 as OverdueSeconds,

@@ -1,4 +1,4 @@
--- schedules: a view of the schedules: when each fires next, and what became of its last request.
+-- schedules: a view of the schedules, with the next firing of each and the status of its last request.
 -- params:   none
 -- returns:  schedule_name, cron, time_zone, queue_name, kind, priority, paused, next_time, left_seconds
 --           (until next_time; below 0 if it is late), last_time, last_request_id, last_status (the

@@ -5,8 +5,8 @@
 --           that a JDBC writer can inspect its columns
 -- errors:   none
 -- locks:    none
--- why:      the rows of other producers must not be read. Microsoft's JDBC driver selects from what it
---           copies rows into. promote checks the rows and makes them requests.
+-- why:      the rows of other producers must not be read. Microsoft's JDBC driver selects from the
+--           view into which it copies rows. promote checks the rows and makes them requests.
 create or alter view rowlease.StagingInbox as
 select s.LoadId, s.RunNumber, s.RowId, s.Kind, s.Priority, s.DueTime, s.DedupKey, s.GroupKey,
        s.Payload, s.Headers

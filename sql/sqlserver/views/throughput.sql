@@ -6,9 +6,9 @@
 -- errors:   none
 -- locks:    none
 -- why:      an index by completion_time finds the history of the last hour, and every row of it is
---           read: a million finished requests take about a second. measure_waits reads as many as its
---           caller says, and differences of num_finished of list_queues cost nothing. A minute in
---           which nothing was finished has no row.
+--           read: a million finished requests take about a second. measure_waits costs less, because
+--           it reads a limited number. Differences of num_finished in list_queues cost almost
+--           nothing. A minute in which nothing was finished has no row.
 create or alter view rowlease.Throughput as
 select f.Minute, f.QueueName, sum(f.IsComplete) as NumComplete, sum(1 - f.IsComplete) as NumCancelled,
        avg(case when f.IsComplete = 1 then f.WaitMs end) as MeanWaitMs,

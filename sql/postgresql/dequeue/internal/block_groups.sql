@@ -3,12 +3,12 @@
 -- returns:  void
 -- errors:   none
 -- locks:    for each request, one earlier request of its group, exclusive, skipping locked ones
--- why:      otherwise each claim would find these requests again. An earlier request of the group
---           is updated, so that the routine that finishes it does so after the claim's commit and
---           sees the blocked requests (unblock_groups), or fails to serialize. If all earlier
---           requests are locked, a session that has already read the group may be finishing them.
---           In that case, the request is marked as returned instead, because no floor hides
---           returned requests.
+-- why:      without the mark, each claim would find these requests again. An earlier request of the
+--           group is updated, so that the routine that finishes it does so after the claim's commit
+--           and sees the blocked requests (unblock_groups), or fails to serialize. If all earlier
+--           requests are locked, a session that has already read the group may be finishing them. In
+--           that case, the request is marked as returned instead, because no floor hides returned
+--           requests.
 create or replace function rowlease_internal.block_groups(p_queue_name text, p_request_ids bigint[])
 returns void
 language plpgsql

@@ -3,11 +3,11 @@
 -- returns:  integer -- how many leases were broken
 -- errors:   none
 -- locks:    rows of queue, exclusive, in expiry order, skipping locked ones
--- why:      a lease of a started request that runs out counts as a crash; for a request that was
---           only prefetched, the attempt is not counted. Too many crashes make the request a dead
---           letter, whatever its max_attempts is. lock_expires_time stays, to show what happened;
---           the token stays, too, so that the late worker gets lease_lost. Errors are grouped by
---           their first line, so what differs is in the second.
+-- why:      a lease of a started request that runs out counts as a crash; for a request that was only
+--           prefetched, the attempt is not counted. Too many crashes make the request a dead letter,
+--           whatever its max_attempts is. lock_expires_time stays, to show what happened; the token
+--           stays, too, so that the late worker gets lease_lost. Errors are grouped by their first
+--           line, so varying details are in the second line.
 create or replace function rowlease_internal.break_expired(
   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 ) returns integer

@@ -1,11 +1,11 @@
--- first_past_floors: find when the oldest request that no floor hides was due, for each priority.
+-- first_past_floors: find the due time of the oldest request that no floor hides, for each priority.
 -- params:   p_queue_name text, p_max_priority integer
 -- returns:  priority integer, due_time timestamptz -- only priorities with such a request
 -- errors:   none
 -- locks:    none
--- why:      no floor hides returned requests and those in the lane. Usually the queue has neither, and
---           finding that out costs one probe of each index. A limit instead of exists, because a
---           semi-join may read the whole lane.
+-- why:      no floor hides returned requests and those in the lane. Usually the queue has neither,
+--           and finding that out costs one probe of each index. It uses a limit instead of exists,
+--           because a semi-join may read the whole lane.
 create or replace function rowlease_internal.first_past_floors(p_queue_name text, p_max_priority integer)
 returns table (priority integer, due_time timestamptz)
 language plpgsql stable

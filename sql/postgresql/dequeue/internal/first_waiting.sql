@@ -1,4 +1,4 @@
--- first_waiting: find when the oldest waiting request of a priority was due, ignoring returned requests.
+-- first_waiting: find the due time of the oldest waiting request of a priority, without returned requests.
 -- params:   p_queue_name text, p_priority integer, p_floor_time timestamptz, p_floor_id bigint
 -- returns:  timestamptz -- null if nothing waits
 -- errors:   none

@@ -7,10 +7,10 @@
 -- errors:   none
 -- locks:    none
 -- why:      the read takes no locks, so it also sees requests that other sessions have locked: a
---           claim that is rolled back leaves nothing below 'kept'. A row changed by hand, or a
---           clock set back, may leave a request there. So everything is read again every second
---           or, if an old snapshot makes that take more than 50 ms, as often as takes 2 % of the
---           time.
+--           claim that is rolled back leaves nothing below 'kept'. A row changed by hand, or a clock
+--           set back, may leave a request there. So everything is read again every second. If an old
+--           snapshot makes this take more than 50 ms, it is done less often, so that it takes 2 % of
+--           the time.
 create or replace function rowlease_internal.keep_floor(
   p_settings rowlease.queue_settings, p_now timestamptz, p_proven timestamptz, p_floor jsonb
 ) returns jsonb

@@ -4,9 +4,10 @@
 --           max_attempts integer, priority smallint -- no row if there is none
 -- errors:   none
 -- locks:    none
--- why:      a block is what a load has of one priority. Its rows may all be locked by other claims, so
---           the next block is found by its place and not by what is left. lane_part has few rows, and
---           none for a block that is used up. PostgreSQL inlines this function.
+-- why:      a block is the rows of a load with one priority. All of them may be locked by other
+--           claims, so the next block is found by its place, and not by the rows that are left.
+--           lane_part has few rows, and none for a block that is used up. PostgreSQL inlines this
+--           function.
 create or replace function rowlease_internal.next_block(
   p_queue_name text, p_priority integer, p_time timestamptz, p_place bigint
 ) returns table (

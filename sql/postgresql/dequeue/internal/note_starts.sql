@@ -4,9 +4,9 @@
 -- returns:  timestamptz -- when the queue's rate permits the next start; null: now
 -- errors:   none
 -- locks:    none -- dequeue has taken the gate of the queue
--- why:      a row has its starts and all starts before it, so that room_in_rate reads two rows. Times
---           never go back within a key, also if the clock does. A claim takes one request of a group at
---           most.
+-- why:      each row has the sum of its own and all earlier starts, so that room_in_rate reads two
+--           rows. Times of a key never go back, even if the clock does. A claim takes one request of
+--           a group at most.
 create or replace function rowlease_internal.note_starts(
   p_settings rowlease.queue_settings, p_request_ids bigint[], p_now timestamptz
 ) returns timestamptz

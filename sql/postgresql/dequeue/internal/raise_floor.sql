@@ -1,4 +1,4 @@
--- raise_floor: move a queue's scan floor past what a claim has taken or found empty.
+-- raise_floor: move a queue's scan floor past the requests that a claim has taken, and past empty ranges.
 -- params:   p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[],
 --           p_request_ids bigint[], p_order integer[], p_quotas integer[], p_until timestamptz,
 --           p_limit integer, p_times timestamptz[], p_ids bigint[]
@@ -7,11 +7,10 @@
 -- errors:   none
 -- locks:    none
 -- why:      p_priorities, p_due_times and p_request_ids are the requests the claim met, in order
---           (null: none); the next four are what it was asked for. A priority that gave less than
---           its quota was read to the end. A floor never rises above p_moved, because requests
---           with later due times may still be committed, and is never lowered for a returned
---           request: those have their own index. Each claim calls this, so it is arithmetic
---           without a query.
+--           (null: none); the next four are the arguments of the claim. A priority that gave less
+--           than its quota was read to the end. A floor never rises above p_moved, because requests
+--           with later due times may still be committed, and is never lowered for a returned request:
+--           those have their own index. Each claim calls this, so it is arithmetic without a query.
 create or replace function rowlease_internal.raise_floor(
   p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[], p_request_ids bigint[],
   p_order integer[], p_quotas integer[], p_until timestamptz, p_limit integer,

@@ -4,10 +4,9 @@
 -- errors:   none
 -- locks:    rows of lane_part, exclusive, skipping locked ones
 -- why:      an old snapshot keeps the index entries of rows that are gone, and every claim steps over
---           them. No row is added to a load that is promoted, so what is gone stays gone, and the floor
---           is kept in the table for all claimers. It is raised only past rows that this statement does
---           not see: those that another claim is taking are still visible. A part without rows is
---           removed.
+--           them. No row is added to a promoted load, so its floor is never lowered, and the table
+--           keeps it for all claimers. It is raised only past rows that this statement does not see:
+--           those that another claim is taking are still visible. A part without rows is removed.
 create or replace function rowlease_internal.raise_lane_floor(p_run_number bigint, p_priority smallint)
 returns void
 language plpgsql

@@ -4,8 +4,8 @@
 -- errors:   none
 -- locks:    none
 -- why:      PostgreSQL inlines this function, so a batch calls check_request only for the requests
---           that it refuses. `between` would be printed otherwise than it is read, so a restored
---           dump would differ.
+--           that it refuses. `between` is not used, because PostgreSQL prints it in another
+--           form, so a restored dump would differ.
 create or replace function rowlease_internal.is_acceptable(
   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
 ) returns boolean

@@ -1,4 +1,4 @@
--- take_batches: take part in a batch, and wait for another one.
+-- take_batches: add the requests of a call to a batch, and have them wait for another batch.
 -- params:   p_batch_id text, p_after text, p_now timestamptz, p_kinds text[],
 --           p_delays_ms bigint[], p_due_times timestamptz[], p_headers text[]
 -- returns:  timestamptz[] -- the due times of the requests
@@ -7,8 +7,8 @@
 -- locks:    rows of batch, for key share; held to the caller's commit
 -- why:      a request that waits for a batch is due at the end of the calendar, until finish_batches
 --           changes that. The lock keeps finish_batches away until the requests are committed, but
---           not fold_batches, which counts. Headers that leave no room for the batch's own would make
---           a copy of the request impossible (requeue).
+--           not fold_batches, which counts. Headers that leave no room for the headers of the batch
+--           would make a copy of the request impossible (requeue).
 create or replace function rowlease_internal.take_batches(
   p_batch_id text, p_after text, p_now timestamptz, p_kinds text[], p_delays_ms bigint[],
   p_due_times timestamptz[], p_headers text[]

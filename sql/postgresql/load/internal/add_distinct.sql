@@ -3,14 +3,14 @@
 --           (for rows that name none), p_written_rows bigint
 -- returns:  bigint -- how many; null: nothing was done, because a live request or another row of
 --           the load has a row's dedup key
--- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
+-- errors:   22P02 a payload that is not JSON, 40001 rows were added after they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own
--- why:      the fast form of add_staged, for a load without groups of which no row was written
---           twice. To test each key costs as much as to write it, and ON CONFLICT writes every row
---           in two steps. So the rows are inserted as if no key were live, and the first conflict
---           rolls the insert back; with many live keys that comes early. Counts come from the
---           staged rows: RETURNING would write a million of them to a file.
+-- why:      the fast form of add_staged, for a load without groups of which no row was written twice.
+--           To test each key costs as much as to write it, and ON CONFLICT writes every row in two
+--           steps. So the rows are inserted as if no key were live, and the first conflict rolls the
+--           insert back; with many live keys, this conflict comes early. Counts come from the staged
+--           rows: RETURNING would write a million of them to a file.
 create or replace function rowlease_internal.add_distinct(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text,
   p_written_rows bigint

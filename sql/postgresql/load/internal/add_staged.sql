@@ -3,12 +3,12 @@
 --           (for rows that name none), p_written_rows bigint (copies of a row included)
 -- returns:  bigint -- how many are new; the others have the dedup key of a live request or an
 --           earlier row of the load
--- errors:   22P02 a payload that is not JSON, 40001 rows came since they were counted
+-- errors:   22P02 a payload that is not JSON, 40001 rows were added after they were counted
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
 --           its own
--- why:      of equal row ids one counts: a Spark task may have written its rows twice. A duplicate
---           may have been the first of its group; then nothing else would unblock the next one, so
---           this routine does.
+-- why:      of several rows with the same row id one counts, because a Spark task may have written
+--           its rows twice. If a duplicate was the first of its group, nothing else would unblock the
+--           next request, so this routine does.
 create or replace function rowlease_internal.add_staged(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text,
   p_written_rows bigint

@@ -1,4 +1,4 @@
--- check_copies: refuse a load of which a row was written twice, and not equally.
+-- check_copies: refuse a load in which one row was written twice with different values.
 -- params:   p_load_id text, p_run_number bigint
 -- returns:  void
 -- errors:   40001 a row was written twice and differs

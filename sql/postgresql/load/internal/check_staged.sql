@@ -1,7 +1,7 @@
 -- check_staged: refuse to promote a load whose rows have changed since they were counted.
 -- params:   p_load_id text, p_expected_rows bigint, p_num_rows bigint (how many a statement has seen)
 -- returns:  void
--- errors:   40001 they are not as many
+-- errors:   40001 the number of rows has changed
 -- locks:    none
 -- why:      each statement of promote sees rows that are committed when it begins. A task that
 --           Spark has given up, or one of a dead driver, may commit rows between two of them; the

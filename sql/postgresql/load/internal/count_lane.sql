@@ -1,6 +1,6 @@
 -- count_lane: count the rows of a load in the lane as waiting requests of its queue.
 -- params:   p_settings rowlease.queue_settings, p_load rowlease.load
--- returns:  bigint -- how many had a priority above the queue's maximum, to which it was lowered
+-- returns:  bigint -- how many rows had their priority lowered to the queue's maximum
 -- errors:   none
 -- locks:    none -- promote holds the load's row, so no other call has these rows
 -- why:      promote knows the numbers from lane_part. Rows are written only if the queue's maximum is

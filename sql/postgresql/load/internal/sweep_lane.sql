@@ -3,11 +3,10 @@
 -- returns:  bigint -- how many rows were dropped
 -- errors:   none
 -- locks:    rows of load, lane_part and lane, skipping locked ones
--- why:      rows belong to a load that is staged or promoted, or to no load any more: its run was
---           superseded, or had no report for a day. A load is used up when raise_lane_floor has
---           found no row of it. Runs are looked up in the key, one step
---           each. While a snapshot is held open, dead entries slow this down: then it runs less
---           often, as in keep_floor.
+-- why:      a row belongs to a staged or promoted load, or to no load any more, because its run was
+--           superseded or had no report for a day. A load is used up when raise_lane_floor has found
+--           no row of it. Runs are looked up in the key, one step each. While a snapshot is held
+--           open, dead entries slow this down: then it runs less often, as in keep_floor.
 create or replace function rowlease_internal.sweep_lane(p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -4,8 +4,8 @@
 -- errors:   none
 -- locks:    rows of load, and of staging, skipping locked ones
 -- why:      a run is in the ledger before its rows are staged. So staged rows without a run there
---           belong to a load that is promoted, that another run has taken over, or that had no
---           report for a day, whose id is free again. A batch of a stream is a load, and its columns
+--           belong to a load that is promoted, that another run has taken over, or that had no report
+--           for a day (then its id is free again). A batch of a stream is a load, and its columns
 --           begin with the id of the streaming query. Spark repeats only the last batch, so such
 --           loads are deleted after the retention of the history. Other loads are kept for ever,
 --           because a driver may run again at any time. Runs are looked up in their index, one step

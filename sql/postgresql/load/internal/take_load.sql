@@ -3,8 +3,8 @@
 -- returns:  rowlease.load
 -- errors:   RL014 another run has taken the load over, or it does not exist
 -- locks:    the load's row
--- why:      the only place where the run number is compared. Every routine that changes a load
---           starts here, so calls for one load run one after the other, and a superseded run
+-- why:      this is the only place where the run number is compared. Every routine that changes a
+--           load starts here, so calls for one load run one after the other, and a superseded run
 --           changes nothing.
 create or replace function rowlease_internal.take_load(p_load_id text, p_run_number bigint)
 returns rowlease.load

@@ -1,12 +1,12 @@
--- finish_batches: finish batches of which no request waits or runs, and make due what waits for them.
+-- finish_batches: finish batches of which no request waits or runs, and make due the requests that wait for them.
 -- params:   p_now timestamptz, p_limit integer
 -- returns:  bigint -- how many batches were finished
 -- errors:   none
 -- locks:    rows of batch, then of queue, skipping locked ones
 -- why:      a step of maintain. One transaction makes the requests due and finishes the batch, so
 --           they are due once. After the lock, a new statement looks for counts that are not folded
---           yet: an enqueue that held the row before may just have committed. A waiting request that
---           another transaction has locked puts the end of its batch off.
+--           yet: an enqueue that held the row before may just have committed. If another transaction
+--           has locked a waiting request, its batch is finished later.
 create or replace function rowlease_internal.finish_batches(p_now timestamptz, p_limit integer)
 returns bigint
 language plpgsql

@@ -3,9 +3,9 @@
 -- returns:  bigint -- how many were dropped
 -- errors:   none
 -- locks:    rows of batch, exclusive, skipping locked ones
--- why:      a step of maintain. A batch is kept as long as the history of the queue that keeps it
---           longest, counted from its end; and as long as it has dead letters or a requeued one runs,
---           which would change the counts of a later batch with this id.
+-- why:      a step of maintain. A finished batch is kept for the longest retention of all queues. It
+--           is kept for longer while it has dead letters or a requeued one runs, because these would
+--           change the counts of a later batch with this id.
 create or replace function rowlease_internal.sweep_batches(p_now timestamptz, p_limit integer)
 returns bigint
 language plpgsql

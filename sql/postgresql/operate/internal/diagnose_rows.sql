@@ -3,9 +3,9 @@
 -- returns:  as diagnose
 -- errors:   none
 -- locks:    none
--- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s nobody
---           does. Of the requests with a group, it reads 10,000. Every claim locks a gate for a
---           moment: row_lock looks twice.
+-- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s none of
+--           them works. It reads at most 10,000 requests that have a group. Every claim locks a gate
+--           for a moment, so row_lock checks twice.
 create or replace function rowlease_internal.diagnose_rows(p_now timestamptz)
 returns table (finding text, subject text, message text, action text)
 language sql stable
@@ -15,7 +15,7 @@ as $$
   select 'overdue', q.queue_name,
          format('%s leases of the queue "%s" ran out more than 10 s ago and were not broken, the first '
                 'of request %s', count(*), q.queue_name, min(q.request_id)),
-         format('start a worker; if one runs, ask what is in its way: select * from rowlease.%s(%s)',
+         format('start a worker; if one runs, ask for the reason: select * from rowlease.%s(%s)',
                 'explain', min(q.request_id))
     from rowlease.queue q
    where q.status = 'Processing' and q.lock_expires_time < p_now - interval '10 seconds'
@@ -41,7 +41,7 @@ as $$
    group by f.queue_name
   union all
   select 'schedule', s.schedule_name,
-         format('the schedule "%s" was to fire at %s and has not', s.schedule_name, s.next_time),
+         format('the schedule "%s" did not fire at %s, when it was due', s.schedule_name, s.next_time),
          'start a worker that knows its task; if one runs, its log says why: schedule not fired'
     from rowlease.schedule s
    where not s.paused and s.next_time < p_now - interval '1 minute';

@@ -1,10 +1,10 @@
--- do_verb: do what an operation says to these requests.
+-- do_verb: apply the verb of an operation to these requests.
 -- params:   p_verb text, p_request_ids bigint[], p_arguments jsonb, p_operation_id bigint,
 --           p_started timestamptz (when the operation began), p_now timestamptz
 -- returns:  request_id bigint, outcome text, new_request_id bigint
 -- errors:   as enqueue_many
 -- locks:    as unblock_groups and enqueue_many; the caller has locked the rows of queue
--- why:      each verb is a routine of its own; this one knows their arguments.
+-- why:      each verb has its own routine; this routine passes the arguments.
 create or replace function rowlease_internal.do_verb(
   p_verb text, p_request_ids bigint[], p_arguments jsonb, p_operation_id bigint,
   p_started timestamptz, p_now timestamptz

@@ -1,10 +1,11 @@
--- end_leases: end the leases of running requests, because an operator says so.
+-- end_leases: end the leases of running requests, for an operator.
 -- params:   p_request_ids bigint[], p_now timestamptz
 -- returns:  void
 -- errors:   none
 -- locks:    as trim_attempts and unblock_groups; the caller has locked the rows
--- why:      as break_expired, but for two things: it is no crash, because nobody died; and the token
---           rises at once, so that nothing of the old lease fits. The attempt counts if it had started.
+-- why:      as break_expired, with two differences. It does not count as a crash, because no worker
+--           died. The token is raised at once, so that every report with the old token is refused.
+--           The attempt counts if it had started.
 create or replace function rowlease_internal.end_leases(p_request_ids bigint[], p_now timestamptz)
 returns void
 language plpgsql

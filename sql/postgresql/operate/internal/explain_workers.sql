@@ -1,7 +1,8 @@
 -- explain_workers: explain why no worker may claim requests of a kind; a part of explain.
 -- params:   p_queue_name text, p_kind text, p_now timestamptz
--- returns:  reason text -- null: one may; 'no_worker' | 'unknown_kind' | 'consumer_priority', message
---           text -- without a reason, the worker whose consumer priority goes before others, or null
+-- returns:  reason text -- null: a worker may claim them; 'no_worker' | 'unknown_kind' |
+--           'consumer_priority', message text -- without a reason, the worker whose consumer priority
+--           goes before others, or null
 -- errors:   none
 -- locks:    none
 -- why:      a worker that goes first by its consumer priority declines a kind that it does not know,

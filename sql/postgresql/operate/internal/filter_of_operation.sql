@@ -1,6 +1,6 @@
--- filter_of_operation: check what an operation is to do, and return its filter with statuses.
+-- filter_of_operation: check the arguments of an operation, and return its filter with statuses.
 -- params:   p_verb text, p_filter jsonb, p_arguments jsonb
--- returns:  jsonb -- the filter, with the statuses that the verb takes where it names none
+-- returns:  jsonb -- the filter; if it names no status, with the statuses that the verb takes
 -- errors:   RL001 an unknown verb, a status that the verb does not take, a filter that selects every
 --           request, or a wrong argument; as check_filter
 -- locks:    none

@@ -1,16 +1,18 @@
 -- find_ids: find the ids of requests, newest first, in a step of bounded cost.
 -- params:   p_filter jsonb (as of find_requests), p_now timestamptz (for ages), p_after bigint (look
 --           below this id), p_limit integer (how many to return), p_look integer (how many to look at)
--- returns:  request_ids bigint[], after bigint -- where to go on; null: there are no more
+-- returns:  request_ids bigint[], after bigint -- where the next call continues; null: there are no
+--           more
 -- errors:   none
 -- locks:    none
 -- why:      few filters have an index, so a call reads at most p_look requests of each table (of each
---           queue, for dead letters), and the next call goes on below them. Statuses choose the
---           tables; ids, dead letters alone, or running requests alone, are found by their own index.
---           That of leases is not in the order of ids, so all leases of the queue are read, up to ten
---           times p_look; with more, the newest p_look requests are.
---           The order by queue_name, the row comparisons and `offset 0` keep the planner from the
---           primary key there, by which it would read the whole queue. In the lane, ids are counted.
+--           queue, for dead letters), and the next call continues below them. The statuses of the
+--           filter decide which tables are read. Ids have an index of their own, and so have dead
+--           letters and running requests, if the filter selects only these. The index of leases is
+--           not in the order of ids, so all leases of the queue are read, if there are at most ten
+--           times p_look. If there are more, the newest p_look requests are read. The order by
+--           queue_name, the row comparisons and `offset 0` keep the planner from the primary key
+--           there, by which it would read the whole queue. In the lane, ids are counted.
 create or replace function rowlease_internal.find_ids(
   p_filter jsonb, p_now timestamptz, p_after bigint, p_limit integer, p_look integer,
   out request_ids bigint[], out after bigint)

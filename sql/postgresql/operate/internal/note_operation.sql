@@ -1,11 +1,11 @@
--- note_operation: write down what an operator does, for the view operations.
+-- note_operation: record an operation of an operator, for the view operations.
 -- params:   p_verb text, p_filter jsonb, p_arguments jsonb, p_actor text, p_now timestamptz,
---           p_finished boolean (true: one step does it all)
+--           p_finished boolean (true: it has only one step)
 -- returns:  bigint -- the operation's id
 -- errors:   none
 -- locks:    none
--- why:      who it was is read from the session, which a caller cannot forge; the actor is what a
---           program with a login of its own says, such as the user of a dashboard.
+-- why:      the login is read from the session, because a caller cannot forge it. The actor is a name
+--           that the calling program passes, such as the user of a dashboard.
 create or replace function rowlease_internal.note_operation(
   p_verb text, p_filter jsonb, p_arguments jsonb, p_actor text, p_now timestamptz,
   p_finished boolean default false) returns bigint

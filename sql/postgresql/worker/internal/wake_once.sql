@@ -1,4 +1,4 @@
--- wake_once: notify idle workers of new requests, unless another transaction is about to.
+-- wake_once: notify idle workers of new requests, unless another transaction is about to do so.
 -- params:   p_queue_name text, p_now timestamptz
 -- returns:  boolean -- whether a notification was sent
 -- errors:   none

@@ -6,9 +6,8 @@
 -- why:      the lease of a started request that runs out is a crash; a request that was only
 --           prefetched gets its attempt back. Too many crashes make a dead letter, whatever
 --           max_attempts is. LockExpiresTime stays, to show what happened; the token stays, too, so
---           that the late worker gets lease_lost. The read keeps no locks: a routine that finishes
---           a request locks the row first and the key of the index then, which is the opposite
---           order.
+--           that the late worker gets lease_lost. The read keeps no locks: a routine that finishes a
+--           request locks first the row and then the key of the index, which is the opposite order.
 create or alter procedure rowlease_internal.break_expired
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int, @p_broken int output
 as

@@ -5,9 +5,9 @@
 -- errors:   none
 -- locks:    none; rows that others have locked are skipped
 -- why:      weighted distributes the places among the priorities with waiting requests, with one
---           random offset for the whole batch (systematic sampling), which makes every share exact
---           on average. aging: each PolicyAgingSeconds of waiting count as one priority, so the
---           request with the least due time minus priority times that goes first.
+--           random offset for the whole batch (systematic sampling), which makes every share exact on
+--           average. aging: each PolicyAgingSeconds of waiting count as one priority, so the request
+--           with the lowest value of due time minus priority times PolicyAgingSeconds goes first.
 create or alter procedure rowlease_internal.candidates_by_policy
   @p_queue_name nvarchar(400), @p_limit int, @p_met nvarchar(max)
 as

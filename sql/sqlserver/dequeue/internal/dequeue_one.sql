@@ -3,13 +3,13 @@
 --           p_lease_ms bigint, p_limit int, p_slots int, p_more bit output, p_held_back bit output,
 --           p_next datetime2(6) output
 -- returns:  the ids in claim order in the caller's table #leased; p_more -- ask again at once;
---           p_held_back -- others go first, or as many as may are in flight; p_next -- when the queue's
---           rate permits the next start; null: now
+--           p_held_back -- other workers go first, or the in-flight limit is reached; p_next -- when
+--           the queue's rate permits the next start; null: now
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
--- why:      the work of dequeue on each of its queues. A worker of lower priority gets nothing
---           while one of higher priority is alive (a heartbeat within 2 s) and has free slots
---           (RabbitMQ, "Consumer Priorities"); only queues with a priority other than 0 check that.
+-- why:      dequeue does this for each of its queues. A worker of lower priority gets nothing while
+--           one of higher priority is alive (a heartbeat within 2 s) and has free slots (RabbitMQ,
+--           "Consumer Priorities"); only queues with a priority other than 0 check that.
 create or alter procedure rowlease_internal.dequeue_one
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
   @p_limit int, @p_slots int, @p_more bit output, @p_held_back bit output,

@@ -3,8 +3,8 @@
 -- returns:  bit
 -- errors:   none
 -- locks:    none
--- why:      inside a group the earlier request goes first, and never two at once. It takes two
---           probes, each of an index, because a group may have many waiting requests.
+-- why:      requests of a group run in order, one at a time. The test is two index probes, because a
+--           group may have many waiting requests.
 create or alter function rowlease_internal.group_is_free(
   @p_queue_name nvarchar(400), @p_group_key nvarchar(400), @p_request_id bigint
 ) returns bit

@@ -3,9 +3,9 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    rows of queue, exclusive, skipping locked ones
--- why:      an enqueue that was committed after the maximum had been lowered is above it. Usually
---           there is none, and that costs one probe of the claim's index. A claim that has found
---           the row at its old place finds it again by key.
+-- why:      an enqueue that commits after the maximum was lowered may leave a request above it.
+--           Usually there is none, and checking costs one probe of the claim's index. A claim that
+--           has found the row at its old place finds it again by key.
 create or alter procedure rowlease_internal.lower_priorities
   @p_queue_name nvarchar(400), @p_max_priority int, @p_limit int
 as

@@ -1,7 +1,7 @@
 -- rate_parts: read the setting of a rate, such as 100/1m.
 -- params:   p_rate nvarchar(30)
--- returns:  num_starts bigint, period_ms bigint -- no row if there is no rate, or for over 99999h
---           or 9999d
+-- returns:  num_starts bigint, period_ms bigint -- no row if there is no rate, or its period is over
+--           99999h or 9999d
 -- errors:   none
 -- locks:    none
 -- why:      configure_queue refuses what this cannot read. A longer period would begin before the

@@ -1,4 +1,4 @@
--- take_batches: take part in a batch, and wait for another one.
+-- take_batches: add the requests of a call to a batch, and have them wait for another batch.
 -- params:   p_batch_id nvarchar(400), p_after nvarchar(400), p_now datetime2(6),
 --           p_delays_ms nvarchar(max), p_due_times nvarchar(max), p_headers nvarchar(max),
 --           p_waits bit output
@@ -7,8 +7,8 @@
 --           finished or does not exist
 -- locks:    the locks of the batches until the caller's commit, as take_batch
 -- why:      a request that waits for a batch is due at the end of the calendar, until finish_batches
---           changes that. Headers that leave no room for the batch's own would make a copy of the
---           request impossible (requeue).
+--           changes that. Headers that leave no room for the headers of the batch would make a copy
+--           of the request impossible (requeue).
 create or alter procedure rowlease_internal.take_batches
   @p_batch_id nvarchar(400), @p_after nvarchar(400), @p_now datetime2(6),
   @p_delays_ms nvarchar(max), @p_due_times nvarchar(max), @p_headers nvarchar(max), @p_waits bit output

@@ -4,12 +4,12 @@
 --           p_expected_rows bigint, p_added bigint output
 -- returns:  p_added -- how many are new; the others have the dedup key of a live request or an
 --           earlier row of the load
--- errors:   51012 rows came since they were counted, 51019 a name or key ends in a blank
+-- errors:   51012 rows were added after they were counted, 51019 a name or key ends in a blank
 -- locks:    all dedup keys of the queue if the load has any; rows of its own
 -- why:      of equal row ids one counts: a Spark task may have written its rows twice. A lock for
 --           each key of a million rows is too much, so one lock covers all. The first request of a
---           group in the load is not blocked and blocks the others; whether it is behind an earlier
---           request, a claim finds out.
+--           group in the load is not blocked, and blocks the others. A claim finds out whether it is
+--           behind an earlier request.
 create or alter procedure rowlease_internal.add_staged
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_load_id nvarchar(400),
   @p_run_number bigint, @p_kind nvarchar(max), @p_expected_rows bigint, @p_added bigint output

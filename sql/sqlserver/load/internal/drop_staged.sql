@@ -4,9 +4,10 @@
 -- errors:   none
 -- locks:    rows of staging of this run, exclusive, skipping locked ones; to the end of each step, or of
 --           the caller's transaction
--- why:      each deleted row is a lock until the commit, and a load may have millions of rows. No routine
---           reads rows of a run that is over, so they need not go in one transaction. What a step skips,
---           or what is left when the connection is lost, maintain deletes.
+-- why:      each deleted row is a lock until the commit, and a load may have millions of rows. No
+--           routine reads rows of a run that is over, so they need not go in one transaction.
+--           maintain deletes the rows that a step skips, and those that are left if the connection is
+--           lost.
 create or alter procedure rowlease_internal.drop_staged @p_load_id nvarchar(400), @p_run_number bigint
 as
 set nocount on;

@@ -6,8 +6,8 @@
 -- locks:    the locks of loads, without waiting; rows of load; rows of staging of those loads,
 --           skipping locked ones
 -- why:      a run is in the ledger before its rows are staged. So staged rows without a run there
---           belong to a load that is promoted, that another run has taken over, or that had no
---           report for a day, whose id is free again.
+--           belong to a load that is promoted, that another run has taken over, or that had no report
+--           for a day (then its id is free again).
 create or alter procedure rowlease_internal.sweep_staging
   @p_now datetime2(6), @p_limit int, @p_dropped bigint output
 as

@@ -3,8 +3,8 @@
 -- returns:  nothing; it needs a transaction
 -- errors:   RL014 another run has taken the load over, or it does not exist; 51012 as take_lock
 -- locks:    the load's lock
--- why:      the only place where the run number is compared. Every routine that changes a load
---           starts here, so calls for one load run one after the other, and a superseded run
+-- why:      this is the only place where the run number is compared. Every routine that changes a
+--           load starts here, so calls for one load run one after the other, and a superseded run
 --           changes nothing.
 create or alter procedure rowlease_internal.take_load @p_load_id nvarchar(400), @p_run_number bigint
 as

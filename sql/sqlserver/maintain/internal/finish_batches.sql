@@ -1,13 +1,13 @@
--- finish_batches: finish batches of which no request waits or runs, and make due what waits for them.
+-- finish_batches: finish batches of which no request waits or runs, and make due the requests that wait for them.
 -- params:   p_now datetime2(6), p_limit int, p_finished bigint output
 -- returns:  p_finished -- how many batches were finished
 -- errors:   none
 -- locks:    the counts' lock, the locks of the batches, then those of the requests, without waiting;
 --           rows of batch, and of queue, skipping locked ones
 -- why:      a step of maintain. One transaction makes the requests due and finishes the batch, so
---           they are due once. The lock of a batch is free when no enqueue adds to it, and with the
---           counts' lock nobody folds; then a batch without counts that are not folded has ended. A
---           waiting request that another transaction has locked puts the end of its batch off.
+--           they are due once. The lock of a batch is free when no enqueue adds to it, and the
+--           counts' lock keeps other calls from folding. Then a batch has ended if all its counts are
+--           folded. If another transaction has locked a waiting request, its batch is finished later.
 create or alter procedure rowlease_internal.finish_batches
   @p_now datetime2(6), @p_limit int, @p_finished bigint output
 as

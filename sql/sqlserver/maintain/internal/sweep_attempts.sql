@@ -3,9 +3,10 @@
 -- returns:  p_dropped -- how many were dropped
 -- errors:   none
 -- locks:    rows of attempt, exclusive, skipping locked ones
--- why:      an attempt is looked at when its expires_time has come. If its request is in queue, that is
---           put off for a day; if it is in the history, until its retention has passed. So a request
---           that is finished after a day costs two looks, and a dead letter one a day.
+-- why:      an attempt is checked at its expires_time. If its request is still in queue, the next
+--           check is a day later. If it is in the history, the next check is at the end of its
+--           retention. So a request that finishes after a day costs two checks, and a dead letter
+--           costs one a day.
 create or alter procedure rowlease_internal.sweep_attempts
   @p_now datetime2(6), @p_limit int, @p_dropped bigint output
 as

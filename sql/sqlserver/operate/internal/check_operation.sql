@@ -4,7 +4,7 @@
 -- errors:   RL001 an unknown verb, a status that the verb does not take, a filter that selects every
 --           request, or a wrong argument
 -- locks:    none
--- why:      an operation without a choice would change every request.
+-- why:      an operation without a filter would change every request.
 create or alter procedure rowlease_internal.check_operation
   @p_verb nvarchar(max), @p_filter nvarchar(max), @p_arguments nvarchar(max)
 as

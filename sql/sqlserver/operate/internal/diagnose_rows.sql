@@ -15,7 +15,7 @@ insert into #findings (Finding, Subject, Message, Action)
 select 'overdue', o.QueueName,
        concat(o.Number, N' leases of the queue "', o.QueueName,
               N'" ran out more than 10 s ago and were not broken, the first of request ', o.RequestId),
-       concat(N'start a worker; if one runs, ask what is in its way: exec rowlease.explain ', o.RequestId)
+       concat(N'start a worker; if one runs, ask for the reason: exec rowlease.explain ', o.RequestId)
   from (select q.QueueName, count(*) as Number, min(q.RequestId) as RequestId
           from rowlease.Queue as q
          where q.Status = 'Processing' and q.LockExpiresTime < dateadd(second, -10, @p_now)
@@ -58,8 +58,8 @@ select 'group', o.QueueName,
          group by f.QueueName) as o;
 insert into #findings (Finding, Subject, Message, Action)
 select 'schedule', s.ScheduleName,
-       concat(N'the schedule "', s.ScheduleName, N'" was to fire at ',
-              rowlease_internal.time_text(s.NextTime), N' and has not'),
+       concat(N'the schedule "', s.ScheduleName, N'" did not fire at ',
+              rowlease_internal.time_text(s.NextTime), N', when it was due'),
        N'start a worker that knows its task; if one runs, its log says why: schedule not fired'
   from rowlease.Schedule as s
  where s.Paused = 0 and s.NextTime < dateadd(minute, -1, @p_now);

@@ -1,11 +1,11 @@
--- do_verb: do what an operation says to the requests in the caller's table #found.
+-- do_verb: apply the verb of an operation to the requests in the caller's table #found.
 -- params:   p_verb nvarchar(max), p_filter nvarchar(max), p_arguments nvarchar(max), p_operation_id
 --           bigint, p_started datetime2(6) (when the operation began), p_now datetime2(6)
 -- returns:  rows in the caller's table #touched
 -- errors:   as enqueue_many; 51012 as take_lock
 -- locks:    requeue: as revive_found and copy_finished; else the requests' own locks, in request order, then
 --           their groups'; rows of queue, exclusive, in request order; as the verb
--- why:      each verb is a routine of its own; this one locks the rows, and knows the arguments. A
+-- why:      each verb has its own routine; this routine locks the rows, and passes the arguments. A
 --           request that no longer matches is left alone.
 create or alter procedure rowlease_internal.do_verb
   @p_verb nvarchar(max), @p_filter nvarchar(max), @p_arguments nvarchar(max), @p_operation_id bigint,

@@ -1,10 +1,11 @@
--- end_leases: end the leases of running requests, because an operator says so.
+-- end_leases: end the leases of running requests, for an operator.
 -- params:   p_groups nvarchar(max), p_now datetime2(6)
 -- returns:  nothing; the requests are those in the caller's table #found
 -- errors:   none
 -- locks:    as trim_attempts and unblock_groups; the caller has locked the rows and their groups
--- why:      as break_expired, but for two things: it is no crash, because nobody died; and the token
---           rises at once, so that nothing of the old lease fits. The attempt counts if it had started.
+-- why:      as break_expired, with two differences. It does not count as a crash, because no worker
+--           died. The token is raised at once, so that every report with the old token is refused.
+--           The attempt counts if it had started.
 create or alter procedure rowlease_internal.end_leases @p_groups nvarchar(max), @p_now datetime2(6)
 as
 set nocount on;

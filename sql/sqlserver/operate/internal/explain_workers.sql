@@ -1,8 +1,9 @@
 -- explain_workers: explain why no worker may claim requests of a kind; a part of explain.
 -- params:   p_queue_name nvarchar(100), p_kind nvarchar(200), p_now datetime2(6),
 --           p_reason varchar(20) output, p_message nvarchar(4000) output
--- returns:  p_reason -- null: one may; 'no_worker' | 'unknown_kind' | 'consumer_priority', p_message --
---           without a reason, the worker whose consumer priority goes before others, or null
+-- returns:  p_reason -- null: a worker may claim them; 'no_worker' | 'unknown_kind' |
+--           'consumer_priority', p_message -- without a reason, the worker whose consumer priority
+--           goes before others, or null
 -- errors:   none
 -- locks:    none
 -- why:      a worker that goes first by its consumer priority declines a kind that it does not know,

@@ -1,15 +1,16 @@
 -- find_ids: find the ids of requests, newest first, in a step of bounded cost.
--- params:   p_filter nvarchar(max) (as of find_requests), p_now datetime2(6) (for ages), p_after bigint
---           (look below this id), p_limit int (how many to return), p_look int (how many to look at),
---           p_next bigint output (where to go on; null: there are no more)
+-- params:   p_filter nvarchar(max) (as of find_requests), p_now datetime2(6) (for ages), p_after
+--           bigint (look below this id), p_limit int (how many to return), p_look int (how many to
+--           look at), p_next bigint output (where the next call continues; null: there are no more)
 -- returns:  the ids in the caller's table #found
 -- errors:   none
 -- locks:    none
 -- why:      few filters have an index, so a call reads at most p_look requests of each table, and the
---           next call goes on below them. Statuses choose the tables; ids, dead letters alone, or
---           running requests alone, are found by their own index. That of leases is not in the order
---           of ids, so all leases of the queue are read, up to ten times p_look; with more, the newest
---           p_look requests are.
+--           next call continues below them. The statuses of the filter decide which tables are read.
+--           Ids have an index of their own, and so have dead letters and running requests, if the
+--           filter selects only these. The index of leases is not in the order of ids, so all leases
+--           of the queue are read, if there are at most ten times p_look. If there are more, the
+--           newest p_look requests are read.
 create or alter procedure rowlease_internal.find_ids
   @p_filter nvarchar(max), @p_now datetime2(6), @p_after bigint, @p_limit int, @p_look int,
   @p_next bigint output

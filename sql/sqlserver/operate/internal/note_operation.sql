@@ -1,12 +1,12 @@
--- note_operation: write down what an operator does, for the view operations.
+-- note_operation: record an operation of an operator, for the view operations.
 -- params:   p_verb nvarchar(max), p_filter nvarchar(max), p_arguments nvarchar(max), p_actor
---           nvarchar(max), p_now datetime2(6), p_finished bit (1: one step does it all), p_operation_id
---           bigint output
+--           nvarchar(max), p_now datetime2(6), p_finished bit (1: it has only one step),
+--           p_operation_id bigint output
 -- returns:  p_operation_id -- the operation's id
 -- errors:   none
 -- locks:    none
--- why:      who it was is read from the session, which a caller cannot forge; the actor is what a
---           program with a login of its own says, such as the user of a dashboard.
+-- why:      the login is read from the session, because a caller cannot forge it. The actor is a name
+--           that the calling program passes, such as the user of a dashboard.
 create or alter procedure rowlease_internal.note_operation
   @p_verb nvarchar(max), @p_filter nvarchar(max), @p_arguments nvarchar(max), @p_actor nvarchar(max),
   @p_now datetime2(6), @p_finished bit, @p_operation_id bigint output

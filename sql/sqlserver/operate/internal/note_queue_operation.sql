@@ -1,4 +1,4 @@
--- note_queue_operation: write down what an operator does to a queue.
+-- note_queue_operation: record an operation of an operator on a queue.
 -- params:   p_verb nvarchar(max), p_queue_name nvarchar(400), p_arguments nvarchar(max),
 --           p_actor nvarchar(max)
 -- returns:  nothing
