@@ -21,8 +21,9 @@ from rowlease.cli.doctor import doctor
 from rowlease.cli.engines import engines
 from rowlease.cli.enqueue import enqueue
 from rowlease.cli.exporter import exporter
-from rowlease.cli.lists import loads, operations, workers
+from rowlease.cli.loads import loads
 from rowlease.cli.migrate import migrate
+from rowlease.cli.operations import operations
 from rowlease.cli.psql import psql, url
 from rowlease.cli.queue import queue
 from rowlease.cli.report import report
@@ -31,6 +32,7 @@ from rowlease.cli.schedule import schedule
 from rowlease.cli.spark_enqueue import spark_enqueue
 from rowlease.cli.top import top
 from rowlease.cli.worker import worker
+from rowlease.cli.workers import workers
 from rowlease.errors import RowleaseError, WrongFilter
 
 EXIT_CODES = """\b

@@ -1,4 +1,4 @@
-"""`rowlease workers`, `rowlease operations` and `rowlease loads`."""
+"""`rowlease loads`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,7 @@ import click
 from rowlease.cli.options import dry_run_option, dsn_option, json_option, limit_option, show_json
 from rowlease.cli.tables import show_rows
 
-WORKER_COLUMNS = (
-    "worker_id",
-    "queue_names",
-    "busy",
-    "slots",
-    "consumer_priority",
-    "version",
-    "silent",
-)
-OPERATION_COLUMNS = (
-    "operation_id",
-    "started_time",
-    "actor",
-    "login",
-    "verb",
-    "filter",
-    "num_requests",
-)
-LOAD_COLUMNS = (
+COLUMNS = (
     "load_id",
     "queue_name",
     "status",
@@ -34,36 +16,6 @@ LOAD_COLUMNS = (
     "run_by",
     "started_time",
 )
-
-
-@click.command()
-@dsn_option
-@json_option
-def workers(dsn: str | None, as_json: bool) -> None:
-    """List workers, with their queues and slots."""
-    from rowlease.client.database import connect
-
-    with connect(dsn) as store:
-        rows = store.list_workers()
-    show_rows(
-        rows, WORKER_COLUMNS, as_json, "no worker is registered; see `rowlease worker --help`"
-    )
-
-
-@click.command()
-@limit_option(100)
-@dsn_option
-@json_option
-def operations(limit: int, dsn: str | None, as_json: bool) -> None:
-    """List what operators have changed, and who did it.
-
-    The list has the changes of requests by `rowlease requests`, and those of queues, for 90 days.
-    """
-    from rowlease.client.database import connect
-
-    with connect(dsn) as store:
-        rows = store.list_operations(limit=limit)
-    show_rows(rows, (*OPERATION_COLUMNS, "status"), as_json, "no operator has changed anything")
 
 
 @click.group()
@@ -81,7 +33,7 @@ def list_loads(limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_loads(limit=limit)
-    show_rows(rows, LOAD_COLUMNS, as_json, "there is no load; see `rowlease spark-enqueue --help`")
+    show_rows(rows, COLUMNS, as_json, "there is no load; see `rowlease spark-enqueue --help`")
 
 
 @loads.command()
