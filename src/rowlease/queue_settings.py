@@ -10,7 +10,7 @@ from rowlease.errors import ConfigError
 class QueueSettings(TypedDict, total=False):
     """The settings of a queue, under their column names. docs/queues.md explains them.
 
-    Their defaults are those of the table: migrations/versions/0001_baseline_postgresql.sql.
+    Their defaults are those of the table: migrations/versions/0001_tables_postgresql.sql.
     """
 
     max_priority: int

@@ -122,7 +122,7 @@ def test_a_changed_comment_is_migrated_and_differs_in_nothing(
 ) -> None:
     assert not migrate(dsn).changed
     in_versions(tmp_path, monkeypatch)
-    file = tmp_path / "migrations/versions/0001_baseline_postgresql.sql"
+    file = tmp_path / "migrations/versions/0001_tables_postgresql.sql"
     file.write_text(file.read_text().replace("-- larger is more urgent", "-- it's another"))
     assert migrate(dsn).changed
     query = "select col_description('rowlease.queue'::regclass, 5)"

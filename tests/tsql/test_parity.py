@@ -85,7 +85,7 @@ def test_both_engines_have_the_same_public_routines() -> None:
 def test_one_role_owns_both_schemas() -> None:
     """With two owners, a routine could call an internal one only if its caller had the right."""
     grants = packaged_folder("sql") / "postgresql" / "grants.sql"
-    baseline = packaged_folder("migrations") / "versions" / "0001_baseline_sqlserver.sql"
+    baseline = packaged_folder("migrations") / "versions" / "0001_tables_sqlserver.sql"
     statements = {
         grants: "alter schema {} owner to rowlease_owner;",
         baseline: "alter authorization on schema::{} to rowlease_owner;",

@@ -230,7 +230,7 @@ def _config(**attributes: Any) -> Config:
 def run_script(revision: str) -> None:
     """Execute the SQL script beside a revision's file. Only the revision calls this.
 
-    Beside `0001_baseline.py` are `0001_baseline_postgresql.sql` and `0001_baseline_sqlserver.sql`.
+    Beside `0001_tables.py` are `0001_tables_postgresql.sql` and `0001_tables_sqlserver.sql`.
     As in sqlcmd, a T-SQL script is executed in batches, each of which ends in a line `go`.
 
     Args:
