@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError
 from rowlease.spark import session
+from rowlease.spark.jdbc import as_our_error
 from rowlease.spark.jdbc_drivers import (
     POSTGRESQL,
     SQLSERVER,
@@ -132,3 +133,10 @@ def test_the_session_works_in_utc_on_this_machine_only(spark: Any) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
     assert spark.sparkContext.uiWebUrl is None
+
+
+def test_a_session_without_the_driver_is_an_error_that_names_the_package() -> None:
+    thrown = RuntimeError("java.lang.ClassNotFoundException: org.postgresql.Driver")
+    error = as_our_error(thrown, "postgresql://localhost/any", "the rows could not be staged")
+    assert isinstance(error, ConfigError)
+    assert f"start it with --packages {POSTGRESQL.package} (" in str(error)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from click.testing import CliRunner
 from rowlease.cli import cli
 from rowlease.spark.jdbc import connection_options
 from rowlease.store import Store
+from tests.commands import in_test
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 #: The tasks that the page imports.
@@ -40,6 +44,38 @@ def mails(spark: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return frame
 
 
+def test_the_first_load_runs(
+    spark: Any,
+    dsn: str,
+    sql: Sql,
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ROWLEASE_DSN", dsn)
+    commands, java, *_ = blocks(repository, "")
+    tasks, program, *_ = blocks(repository, "python")
+    (tmp_path / "mails.py").write_text(tasks)
+    install, create = commands.splitlines()
+    assert install == "pip install '.[spark,embedded]'"
+    rowlease = in_test(tmp_path)
+    ran = rowlease(*shlex.split(create)[1:], ROWLEASE_DSN=dsn)
+    assert ran.returncode == 0, ran.stderr
+    exec(program, {})
+    assert "num_enqueued=1000" in capfd.readouterr().out
+    ran = rowlease("worker", "mails", "--burst", "--executor", "thread", ROWLEASE_DSN=dsn)
+    assert ran.returncode == 0, ran.stderr
+    exec(program, {})
+    printed = capfd.readouterr().out
+    assert "REPEAT" in printed
+    assert "|Complete| 1000|" in printed
+    assert re.search(r"\|\d+@example.com\|", printed)
+    script = f'{java}"$JAVA_HOME/bin/java" -version'
+    home = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", script], check=True, env={**os.environ, **home})
+
+
 def test_the_programs_run(
     spark: Any, dsn: str, sql: Sql, mails: Any, repository: Path, tmp_path: Path
 ) -> None:
@@ -60,7 +96,7 @@ def test_the_programs_run(
         ((count,),) = sql("select count(*) from rowlease.requests where status = 'Pending'")
         return int(count)
 
-    whole, written, streamed, sink, read, pool, inbox = blocks(repository, "python")
+    _, _, whole, written, streamed, sink, read, pool, inbox = blocks(repository, "python")
     for program, clicks in (
         (whole, None),
         (written, None),
@@ -87,7 +123,7 @@ def test_the_programs_run(
 
 
 def test_the_commands_run(dsn: str, sql: Sql, mails: Any, repository: Path) -> None:
-    enqueued, submitted, report, demo = blocks(repository, "")
+    _, _, enqueued, submitted, report, demo = blocks(repository, "")
     assert "spark-submit" in submitted, "tests/spark/test_spark_submit.py runs this one"
     for command in (enqueued, report, demo):
         program, *arguments = shlex.split(command, comments=True)

@@ -109,7 +109,8 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
         if driver.class_name in str(error):
             return ConfigError(
                 f"{doing}: this Spark session has no {driver.database} JDBC driver; start it with "
-                "rowlease.spark.local_session, or with spark.jars or spark.jars.packages set"
+                f"--packages {driver.package} (in a program: the setting spark.jars.packages), or "
+                "with rowlease.spark.local_session"
             )
         return None
     ours = jdbc_error(dsn, *found)
