@@ -23,8 +23,8 @@ insert into rowlease.queue (
   queue_name, kind, status, priority, requested_time, due_time, max_attempts, payload, locked_by,
   locked_time, lock_expires_time, lock_token, num_attempts)
 select 'default', 'noop', 'Processing', 9, now() - interval '1 hour', now() - interval '1 hour', 5,
-       '{"n":1}', 'another', now(), now() + interval '1 day', 1, 1
-  from generate_series(1, %s)
+       '{"n":1}', 'another', now(), now() + interval '1 day' + place * interval '1 ms', 1, 1
+  from generate_series(1, %s) place
 """
 DEAD = """
 insert into rowlease.queue (

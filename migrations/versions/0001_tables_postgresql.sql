@@ -306,6 +306,7 @@ create table rowlease.load (
 );
 -- Few loads are not promoted, but the table of all loads only grows.
 create index load_staging on rowlease.load (reported_time) where status = 'Staging';
+create index load_started on rowlease.load (started_time);
 create index load_stream on rowlease.load (promoted_time)
   where columns like 'query %' and not in_lane;
 create index load_in_lane on rowlease.load (queue_name) where in_lane;
@@ -487,6 +488,7 @@ create table rowlease.batch (
   constraint batch_pkey primary key (batch_id),
   constraint names_end_in_no_blank check (batch_id not like '% ')
 );
+create index batch_created on rowlease.batch (created_time);
 create index batch_idle on rowlease.batch (batch_id) where num_live = 0 and finished_time is null;
 create index batch_finished on rowlease.batch (finished_time) where num_live = 0 and num_failed = 0;
 

@@ -270,6 +270,8 @@ go
 -- Few loads are not promoted, but the table of all loads only grows.
 create index load_staging on rowlease.[Load] (ReportedTime) where Status = 'Staging';
 go
+create index load_started on rowlease.[Load] (StartedTime);
+go
 create table rowlease.Schedule (
   ScheduleName    nvarchar(200) collate Latin1_General_100_BIN2 not null,
   Cron            nvarchar(200) collate Latin1_General_100_BIN2 not null,
@@ -432,6 +434,8 @@ create table rowlease.Batch (
   FinishedTime datetime2(6)  null,
   constraint batch_pkey primary key clustered (BatchId) with (allow_page_locks = off)
 );
+go
+create index batch_created on rowlease.Batch (CreatedTime) with (allow_page_locks = off);
 go
 create index batch_idle on rowlease.Batch (BatchId) where NumLive = 0 and FinishedTime is null
   with (allow_page_locks = off);

@@ -198,6 +198,27 @@ def test_loads_say_since_when_their_run_is_silent(store: Session, clock: Clock) 
     ]
 
 
+@pytest.mark.only_on("postgresql", why="what a call costs is counted in PostgreSQL's statistics")
+def test_the_newest_loads_and_batches_are_found_by_an_index(store: PostgresSession) -> None:
+    store.execute(
+        "insert into rowlease.load (load_id, status, num_rows, num_enqueued, started_time,"
+        " reported_time, promoted_time) select n, 'Promoted', 1, 1, t.at, t.at, t.at"
+        " from generate_series(1, 5000) n,"
+        " lateral (select rowlease.now() + n * interval '1 s') t(at)"
+    )
+    store.execute(
+        "insert into rowlease.batch (batch_id, num_requests, num_complete, created_time)"
+        " select load_id, 1, 1, started_time from rowlease.load"
+    )
+    store.execute("analyze rowlease.load")
+    store.execute("analyze rowlease.batch")
+    for listed in (store.list_loads, store.list_batches):
+        cost = store.measured(lambda listed=listed: listed(limit=10))  # type: ignore[misc]
+        names = [getattr(row, "load_id", None) or row.batch_id for row in cost.value]
+        assert names == [str(n) for n in range(5000, 4990, -1)]
+        assert cost.total <= 50, cost.pages
+
+
 def test_schedules_say_what_became_of_their_last_request(store: Session) -> None:
     store.put_schedule("s", "0 * * * *", "tidy")
     columns = "schedule_name", "paused", "next_time", "last_request_id", "last_status"
@@ -226,3 +247,47 @@ def test_throughput_counts_the_minutes_of_the_last_hour(store: Session, clock: C
     assert second == (begin + timedelta(minutes=1), 1, 0, 66_000, 0)
     clock.advance(minutes=59)
     assert [row[0] for row in seen(store, "throughput", "minute")] == [second[0]]
+
+
+@pytest.mark.only_on("postgresql", why="a hundred thousand rows are inserted by its own function")
+def test_throughput_reads_no_more_than_is_needed(store: PostgresSession, clock: Clock) -> None:
+    """Of a database that finishes millions in an hour it shows the newest minutes."""
+    (request,) = store.put()
+    store.complete(store.claim())
+    columns = "queue_name, kind, status, priority, requested_time, due_time, max_attempts, payload"
+    for minute, count in ((0, 10), (1, 99_995), (2, 10)):
+        store.execute(
+            f"insert into rowlease.queue_history (request_id, completion_time, {columns})"
+            f" select request_id + n, completion_time - interval '{minute} minutes',"
+            f" queue_name, kind, 'Cancelled', priority, requested_time, due_time, max_attempts,"
+            f" payload from rowlease.queue_history, generate_series(1, {count}) n"
+            f" where status = 'Complete'"
+        )
+    counts = seen(store, "throughput", "minute", "num_complete", "num_cancelled")
+    assert [row[1:] for row in counts] == [(0, 99_995), (1, 10)]
+    store.remove("queue_history", status="Complete")
+    store.execute("delete from rowlease.queue_history where request_id > 20000")
+    counts = seen(store, "throughput", "minute", "num_complete", "num_cancelled")
+    assert [row[2] for row in counts] == [10, 20_000 - request, 10]
+
+
+@pytest.mark.only_on("postgresql", why="ten thousand leases are inserted by its own function")
+def test_leased_and_overdue_have_the_leases_that_end_first(
+    store: PostgresSession, clock: Clock
+) -> None:
+    store.put()
+    (held,) = store.claim()
+    copied = (
+        "queue_name, kind, status, priority, requested_time, due_time, max_attempts, payload,"
+        " locked_by, locked_time, lock_token, num_attempts"
+    )
+    store.execute(
+        f"insert into rowlease.queue (lock_expires_time, {copied})"
+        f" select lock_expires_time + n * interval '1 ms', {copied}"
+        f" from rowlease.queue, generate_series(1, 10002) n"
+    )
+    clock.advance(minutes=10)
+    for view in ("leased", "overdue"):
+        times = [time for (time,) in seen(store, view, "lock_expires_time")]
+        assert (len(times), times[0]) == (10_000, held.lock_expires_time)
+        assert times[-1] - times[0] == timedelta(milliseconds=9999)

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from rowlease.client.find_requests import find
 from rowlease.dashboard import Dashboard, pages
-from rowlease.filters.language import parse
 from rowlease.model import Failure, Found, NewRequest
 from rowlease.store import Store
 from tests.dashboard.conftest import Browser, Visit
@@ -271,12 +271,8 @@ def test_a_search_that_has_found_nothing_yet_continues_by_itself(
     store: Store, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each page ends in time, and a search through millions of requests needs no visitor."""
-
-    def two_at_a_time(store: Store, text: str, limit: int, after: int | None, given: Any) -> Found:
-        return store.find_requests(limit=limit, after=after, look=2, **parse(text))
-
     monkeypatch.setattr(pages, "SEARCH", 0.0)
-    monkeypatch.setattr(pages, "find", two_at_a_time)
+    monkeypatch.setattr(pages, "FIRST_LOOK", 2)
     enqueued(store, *["{}"] * 5)
     enqueued(store, "{}", dedup_key="one")
     enqueued(store, *["{}"] * 5)
@@ -286,6 +282,37 @@ def test_a_search_that_has_found_nothing_yet_continues_by_itself(
         path, pages_read = html.unescape(found[1]), pages_read + 1
     assert pages_read == 2
     assert plain(browser.get(path)).count("resize") == 1
+
+
+def test_a_search_reads_more_at_each_step(
+    store: Store, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of the newest requests reads few; one of rare requests takes few steps."""
+    looked = []
+
+    def noted(*given: Any) -> Found:
+        looked.append(given[-1])
+        return find(*given)
+
+    monkeypatch.setattr(pages, "SEARCH", 60.0)
+    monkeypatch.setattr(pages, "FIRST_LOOK", 2)
+    monkeypatch.setattr(pages, "LOOK", 4)
+    monkeypatch.setattr(pages, "find", noted)
+    enqueued(store, *["{}"] * 11)
+    assert "No request matches" in plain(browser.get("/requests?filter=dedup:one"))
+    assert looked == [2, 4, 4, 4]
+
+
+def test_batches_show_how_much_is_done(store: Store, browser: Browser) -> None:
+    store.enqueue_many("default", [NewRequest(kind="resize")] * 3, batch_id="May <1>")
+    held = store.dequeue("host:1:ab", ["default"], 2).requests
+    store.complete(held[:1])
+    store.fail(held[1:], [Failure("no answer", dead=True)])
+    page = browser.get("/loads")
+    assert re.search(r"May <1> ◷ Open 2 3 1 1 1 0 ", plain(page)), plain(page)
+    link = "/requests?filter=load%3A%22May%20%3C1%3E%22%20status%3Afailed"
+    assert link in page.text
+    assert plain(browser.get(link)).count("✕ Failed default resize") == 1
 
 
 def test_a_field_that_is_not_a_text_of_the_request_is_not_found(

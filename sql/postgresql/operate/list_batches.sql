@@ -5,7 +5,8 @@
 -- errors:   none
 -- locks:    none
 -- why:      it returns the rows of the view batches. A program that waits for a batch reads it
---           repeatedly; a plan for any parameters would read all batches for one.
+--           repeatedly; a plan for any parameters would read all batches for one. An index has batches in
+--           the order of time, so that counts are added up only for those that are returned.
 create or replace function rowlease.list_batches(p_batch_id text default null, p_limit integer default 100)
 returns table (batch_id text, num_requests bigint, num_live bigint, num_complete bigint,
                num_failed bigint, num_cancelled bigint, created_time timestamptz,
@@ -19,8 +20,9 @@ begin
   return query
     select b.batch_id::text, b.num_requests, b.num_live, b.num_complete, b.num_failed,
            b.num_cancelled, b.created_time, b.finished_time
-      from rowlease.batches b
-     where p_batch_id is null or b.batch_id = p_batch_id
-     order by b.created_time desc, b.batch_id
-     limit p_limit;
+      from (select n.batch_id from rowlease.batch n
+             where p_batch_id is null or n.batch_id = p_batch_id
+             order by n.created_time desc, n.batch_id limit p_limit) f
+      join rowlease.batches b on b.batch_id = f.batch_id
+     order by b.created_time desc, b.batch_id;
 end $$;

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
-from rowlease.client.find_requests import find
+from rowlease.client.find_requests import LOOK, find
 from rowlease.dashboard import charts, formats, samples
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
@@ -25,6 +25,8 @@ from rowlease.worker.time_limits import WORKER_SILENT
 LISTED = 50
 #: Seconds after which the search for a page's requests is interrupted. The next page continues it.
 SEARCH = 0.1
+#: The number of requests of each table that the first step of a search reads; the next read more.
+FIRST_LOOK = 500
 #: The maximum number of rows of the other tables.
 ROWS = 100
 #: Seconds for which the findings of the whole database are kept.
@@ -172,7 +174,11 @@ def schedules(view: View) -> dict[str, Any]:
 
 
 def loads(view: View) -> dict[str, Any]:
-    return {"loads": view.store.list_loads(limit=ROWS), "most": ROWS}
+    return {
+        "loads": view.store.list_loads(limit=ROWS),
+        "batches": view.store.list_batches(limit=ROWS),
+        "most": ROWS,
+    }
 
 
 def audit(view: View) -> dict[str, Any]:
@@ -228,9 +234,11 @@ def _search(view: View, text: str) -> Found:
     """The newest requests that match: a page, or as many as are found in the time of a page."""
     after = _number(view.query["after"]) if "after" in view.query else None
     ends = monotonic() + SEARCH
-    found = find(view.store, text, LISTED, after, {})
+    look = FIRST_LOOK
+    found = find(view.store, text, LISTED, after, {}, look)
     while found.after is not None and len(found.requests) < LISTED and monotonic() < ends:
-        more = find(view.store, text, LISTED - len(found.requests), found.after, {})
+        look = min(look * 3, LOOK)
+        more = find(view.store, text, LISTED - len(found.requests), found.after, {}, look)
         found = Found(found.requests + more.requests, more.after)
     return found
 
