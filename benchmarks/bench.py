@@ -41,6 +41,7 @@ RUNS = {
     "churn": ("churn.py --requests 500000", "churn.py"),
     "cores": ("cores.py --tasks 500 --runs 2", "cores.py"),
     "spark": ("spark.py --rows 200000 --runs 1", "spark.py"),
+    "read": ("read.py --rows 100000 --runs 2", "read.py"),
     "promote": ("promote.py --rows 50000 --waiting 200000 --runs 1", "promote.py"),
     "big_load": ("big_load.py --rows 300000", "big_load.py"),
     "startup": ("startup.py --runs 10", "startup.py"),

@@ -1,6 +1,6 @@
 """How fast does a DataFrame become requests, and what does "exactly once" cost?
 
-    python -m benchmarks.spark [--rows 1000000] [--runs 3] [--keys] [--dsn postgresql://...]
+    python -m benchmarks.spark [--rows 1000000] [--runs 5] [--keys] [--no-limits] [--dsn ...]
 
 The same rows, cached in Spark's memory, are written in each way in turn; before each the tables are
 emptied and a checkpoint is made. "Plain append" is what Spark offers by itself: tuned JDBC straight
@@ -99,15 +99,19 @@ def copied(file: IO[bytes], dsn: str) -> None:
             copy.write(block)
 
 
-def ways(frame: Any, dsn: str, keys: bool, file: IO[bytes]) -> dict[str, Callable[[], Any]]:
-    """The ways to write the rows, by name."""
+def ways(frame: Any, dsn: str, keys: bool, file: IO[bytes] | None) -> dict[str, Callable[[], Any]]:
+    """The ways to write the rows, by name. The limits need the file."""
     columns: dict[str, Any] = {"kind": "k", "priority": "priority", "payload": "payload"}
     if keys:
         columns["dedup_key"] = "dedup_key"
-    return {
+    found: dict[str, Callable[[], Any]] = {
         PLAIN: lambda: appended(frame, dsn, "rowlease.queue"),
         JDBC: lambda: enqueue(frame, dsn, queue="default", **columns),
         COPY: lambda: written(frame, dsn, keys),
+    }
+    if file is None:
+        return found
+    return found | {
         "limit: plain append, no indexes": lambda: appended(frame, dsn, "rowlease.bare"),
         "limit: COPY by psycopg into the queue": lambda: copied(file, dsn),
     }
@@ -130,8 +134,9 @@ def seconds(sql: psycopg.Connection, way: Callable[[], Any], count: int) -> floa
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--runs", type=int, default=3, help="of which the median counts")
+    parser.add_argument("--runs", type=int, default=5, help="of which the median counts")
     parser.add_argument("--keys", action="store_true", help="give each row a dedup key")
+    parser.add_argument("--no-limits", action="store_true", help="only the ways to enqueue")
     add_dsn(parser)
     given = parser.parse_args()
     with ExitStack() as stack:
@@ -146,7 +151,7 @@ def main() -> int:
             "create table rowlease.bare (like rowlease.queue including all excluding indexes)"
         )
         frame = rows(spark, given.rows, given.keys)
-        file = stack.enter_context(rendered(frame))
+        file = None if given.no_limits else stack.enter_context(rendered(frame))
         took: dict[str, list[float]] = {}
         for _ in range(given.runs + 1):
             for name, way in ways(frame, dsn, given.keys, file).items():
