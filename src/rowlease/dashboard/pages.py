@@ -233,8 +233,7 @@ def _is_alive(worker: WorkerState) -> bool:
 def _search(view: View, text: str) -> Found:
     """The newest requests that match: a page, or as many as are found in the time of a page."""
     after = _number(view.query["after"]) if "after" in view.query else None
-    ends = monotonic() + SEARCH
-    look = FIRST_LOOK
+    ends, look = monotonic() + SEARCH, FIRST_LOOK
     found = find(view.store, text, LISTED, after, {}, look)
     while found.after is not None and len(found.requests) < LISTED and monotonic() < ends:
         look = min(look * 3, LOOK)
