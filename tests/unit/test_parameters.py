@@ -170,6 +170,15 @@ def test_a_value_that_does_not_fit_the_annotation_is_refused_by_both_sides(
             kept.run(json.dumps({"value": value}))
 
 
+def test_a_payload_with_a_name_that_the_task_does_not_have_is_refused() -> None:
+    @task
+    def resize(image: str, width: int = 100) -> None: ...
+
+    assert resize.parameters.arguments('{"image": "a.png"}') == ([], {"image": "a.png"})
+    with pytest.raises(WrongArguments, match="unexpected keyword argument 'heigth'"):
+        resize.parameters.arguments('{"image": "a.png", "heigth": 3}')
+
+
 def test_what_the_caller_leaves_out_is_not_written() -> None:
     @task
     def resize(image: str, size: Size = Size(1), *, colour: str = "grey") -> str:
