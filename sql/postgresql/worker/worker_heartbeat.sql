@@ -1,4 +1,4 @@
--- worker_heartbeat: register a worker, or record that it is alive and what it is doing.
+-- worker_heartbeat: register a worker, or record that it is alive, with its load.
 -- params:   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
 --           p_slots integer, p_busy integer, p_consumer_priority integer, p_kinds text[] (the
 --           kinds that it knows; null: perhaps all)

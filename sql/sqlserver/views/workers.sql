@@ -1,4 +1,4 @@
--- workers: a view of the workers: what they do, and whether they are alive.
+-- workers: a view of the workers, with their load and their last heartbeat.
 -- params:   none
 -- returns:  worker_id, host, pid, version, queue_names, kinds, slots, busy, consumer_priority,
 --           started_time, heartbeat_time, alive (a heartbeat within 30 s), silent_seconds (since the

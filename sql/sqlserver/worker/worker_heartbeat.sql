@@ -1,4 +1,4 @@
--- worker_heartbeat: register a worker, or record that it is alive and what it is doing.
+-- worker_heartbeat: register a worker, or record that it is alive, with its load.
 -- params:   p_worker_id nvarchar(400), p_host nvarchar(400), p_pid int, p_version nvarchar(400),
 --           p_queue_names nvarchar(max), p_slots int, p_busy int, p_consumer_priority int, p_kinds
 --           nvarchar(max) (the kinds that it knows; null: perhaps all)

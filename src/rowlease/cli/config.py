@@ -22,7 +22,7 @@ from rowlease.config import (
 )
 from rowlease.errors import ConfigError
 
-#: What `show` prints in place of a secret.
+#: The text that `show` prints in place of a secret.
 MASK = "***"
 SECRET = ("token", "password", "secret")
 #: The environment variables that are no options.
@@ -68,7 +68,7 @@ def defaults(root: click.Group) -> dict[str, Any]:
 
 
 def place_of_error(error: click.BadParameter) -> str:
-    """Where a wrong value comes from, if not from an argument."""
+    """The place that a wrong value comes from, unless it is an argument."""
     if error.ctx is None or error.param is None:
         return ""
     source = error.ctx.get_parameter_source(error.param.name or "")

@@ -22,7 +22,7 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(str(error)) from None
 
 
-#: How help texts show a time.
+#: The form of a time in help texts.
 TIME = "2026-11-22T18:00, in UTC"
 
 

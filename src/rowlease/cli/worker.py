@@ -222,7 +222,7 @@ def run_supervised(
     """Run one worker of a supervisor, and send reports to the supervisor.
 
     Args:
-        is_counted: whether to send what the worker counts, too.
+        is_counted: whether to send the worker's counts, too.
     """
     from rowlease.event_log import logged_events
     from rowlease.metrics.worker_metrics import count_events

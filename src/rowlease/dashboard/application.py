@@ -44,7 +44,7 @@ from rowlease.errors import (
 )
 from rowlease.store import open_store
 
-#: How long a call to the database may take before the page says that there was no answer.
+#: The time limit of a call to the database. Then the page says that there was no answer.
 PATIENCE = timedelta(seconds=20)
 #: The maximum number of pages made at the same time, and the maximum that wait for their turn.
 AT_ONCE, WAITING = 8, 64

@@ -65,7 +65,7 @@ class Chart(NamedTuple):
 
 
 def depth_chart(samples: list[Sample], queue: str | None = None) -> Chart:
-    """How many requests wait, a layer for each priority, the most urgent at the bottom."""
+    """The number of waiting requests, a layer for each priority, the most urgent at the bottom."""
     counts = [sample.pending(queue) for sample in samples]
     priorities = sorted({one for count in counts for one in count}, reverse=True)
     sums = [0.0] * len(counts)

@@ -19,7 +19,7 @@ from rowlease.store import Reading
 INTERVAL = 5.0
 #: The number of samples that are kept: 15 minutes.
 KEPT = 180
-#: The findings of the queues are looked for with every twelfth sample: once a minute.
+#: Every twelfth sample also looks for findings of the queues: once a minute.
 BETWEEN_FINDINGS = 12
 #: The maximum number of completed requests whose waits a sample reads.
 LOOK = 2000

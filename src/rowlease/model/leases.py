@@ -1,4 +1,4 @@
-"""Leases: what a claim returns, and what a worker reports about the requests that it holds."""
+"""Leases: the result of a claim, and the reports of a worker about its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a call ended for one request."""
+"""The outcome of a call for one request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """How a call ended for one request. Outcomes are expected, so they are not exceptions."""
+    """The outcome of a call for one request. Outcomes are expected, so they are not exceptions."""
 
     OK = "ok"
     #: An earlier call had the same token, receipt or load id. This call did nothing.

@@ -87,7 +87,7 @@ class DeadLetterGroup(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """How long requests waited and ran, in the column order of the routine `measure_waits`.
+    """The waits and runs of requests, in the column order of the routine `measure_waits`.
 
     Attributes:
         queue_name: the queue; None for all queues together.

@@ -99,6 +99,6 @@ def registered(sc: Any, settled: float) -> list[int]:
 
 
 def changed_at(executor: Any) -> float:
-    """When an executor was added or removed, in seconds since 1970 by the driver's clock."""
+    """The time when an executor was added or removed, since 1970 by the driver's clock."""
     gone = executor.removeTime()
     return float((gone.get() if gone.isDefined() else executor.addTime()).getTime()) / 1000

@@ -43,7 +43,7 @@ NEW_CHECKPOINT = (
 
 @dataclass
 class Part(WriterCommitMessage):
-    """What a task reports to the driver.
+    """The report of a task to the driver.
 
     Attributes:
         run_number: the number of the run; None if the load was already promoted, so that nothing

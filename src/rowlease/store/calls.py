@@ -93,7 +93,7 @@ class Calls(ABC):
     finished: SharedListener
     #: Wakes callers that wait for room in a queue. The key is the queue's name.
     room: SharedListener
-    #: How long a call may take by default.
+    #: The default time limit of a call.
     _call_timeout: timedelta
     #: The deadline that `within` has set for all calls; None means the defaults.
     _timeout: timedelta | None = None

@@ -69,4 +69,4 @@ class LockObserver(Observer):
 
     @abstractmethod
     def num_escalations(self) -> int:
-        """How often locks became a lock on a whole table of ours since the server started."""
+        """The number of locks that became a lock on a whole table since the server started."""

@@ -133,7 +133,7 @@ class Reading(Calls):
     def measure_waits(
         self, *, within: timedelta = timedelta(minutes=1), look: int = 2000
     ) -> list[Waits]:
-        """How long requests have waited and run: all queues together, then each queue.
+        """The waits and runs of requests: all queues together, then each queue.
 
         Args:
             within: only requests that were completed within this time.

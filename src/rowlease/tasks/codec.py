@@ -75,7 +75,7 @@ def encode(value: Any) -> str:
 
 
 def _levels(written: bytes) -> int:
-    """How deep lists and objects are nested in JSON text."""
+    """The depth of nested lists and objects in JSON text."""
     without_strings = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", written)
     steps = (each in b"[{" or -1 for each in re.findall(rb"[][{}]", without_strings))
     return max(accumulate(steps), default=0)

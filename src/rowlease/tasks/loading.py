@@ -18,7 +18,7 @@ from rowlease.queue_settings import Queue
 from rowlease.tasks.requests import DEFAULT_QUEUE
 from rowlease.tasks.task import Registry, Task
 
-#: Where a child process finds a task: the module of its function ("" means the script), the
+#: The place of a task, for child processes: the module of its function ("" means the script), the
 #: qualified name of the function in the module, and the name of the task.
 Place = tuple[str, str, str]
 #: The forms in which a caller may give tasks: a path for `load_tasks`, one or several tasks, or a

@@ -14,7 +14,7 @@ SHOWN = (
     ("↑↓", "select"), ("⏎", "open"), ("←", "back"), ("q", "quit"), ("/", "find"), ("e", "errors"),
     ("s", "schedules"), ("l", "loads"), ("<>", "sort"), ("r", "reverse"),
 )  # fmt: skip
-#: How many rows the keys PageUp and PageDown move.
+#: The number of rows by which PageUp and PageDown move.
 PAGE = 10
 
 

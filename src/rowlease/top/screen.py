@@ -50,7 +50,7 @@ def watch(store: Store, console: Console) -> None:
 
 
 class Screen:
-    """The current page, and what the database returned for it."""
+    """The current page, and its values from the database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store.within(CALL_TIMEOUT)

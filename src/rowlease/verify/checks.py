@@ -1,4 +1,4 @@
-"""The checks: each is a function that returns what it saw, or raises Broken."""
+"""The checks: each is a function that returns its observation, or raises Broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes how an attempt ended, and converts a task's exception to a `Failure`."""
+"""Describes the end of an attempt, and converts a task's exception to a `Failure`."""
 
 from __future__ import annotations
 

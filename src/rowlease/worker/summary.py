@@ -1,4 +1,4 @@
-"""Counts what a worker has done in one run."""
+"""Counts the requests and outcomes of a worker in one run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Counts:
 
 
 class Summary(NamedTuple):
-    """What a worker did in one run.
+    """The summary of one run of a worker.
 
     Attributes:
         claimed: requests claimed.

@@ -49,7 +49,7 @@ CALL_SILENT = 2 * HEARTBEAT
 #: a worker's call is two minutes. A call that takes longer has escaped its deadline, and a restart
 #: helps.
 CALL_STUCK = 180.0
-#: How long a worker tolerates refusals after its first successful call. An operator has this time
+#: The time for which a worker tolerates refusals after its first success. An operator has this time
 #: to grant a revoked right again or to create a dropped routine again.
 REFUSAL_TOLERATED = 60.0
 

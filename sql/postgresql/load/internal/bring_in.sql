@@ -3,8 +3,8 @@
 -- returns:  void
 -- errors:   none
 -- locks:    none
--- why:      operate and a lowered maximum work on queue alone, and move what they need there
---           first. A floor of a claimer may be above these requests, so they are marked as
+-- why:      operate and a lowered maximum work on queue alone, and first move the requests that they
+--           need there. A floor of a claimer may be above these requests, so they are marked as
 --           returned. Their depth stays as it is. Only rows of promoted loads are requests.
 create or replace function rowlease_internal.bring_in(p_rows tid[]) returns void
 language plpgsql

@@ -8,18 +8,17 @@
 --           own locks, without waiting; rows of queue, exclusive, skipping locked ones
 -- why:      the plain way to claim. It is for queues with strict order, without groups, in-flight
 --           limit, rate or consumer priorities, and with no expired lease, due Scheduled request or
---           priority above the maximum to handle first. One statement (look) reads a queue's
---           settings and probes its indexes, one finds the first requests of the queue, one leases
---           what was found. If a queue is not plain, or another session has the lock of a request,
+--           priority above the maximum to handle first. One statement (look) reads a queue's settings
+--           and probes its indexes, one finds the first requests of the queue, one leases these
+--           requests. If a queue is not plain, or another session has the lock of a request,
 --           lease_carefully claims instead. Hints are only hints: two claims are kept apart by the
 --           lock on the request's id, and by the update, which checks the status again. A session
---           whose context has rowlease_claim_locks = off does not take these locks, so their cost
---           can be measured. A token grows by a random number up to 2^32: after a failover or a
---           restore, a claim that was lost and a new claim of the same id have different tokens.
---           Requests past the first p_slots (default: p_limit) are prefetched: they have not
---           started. The ids are returned as xml because not every T-SQL engine has nvarchar(max)
---           output; SQL Server keeps a plan for each session of a procedure that writes into its
---           caller's #table.
+--           whose context has rowlease_claim_locks = off does not take these locks, so their cost can
+--           be measured. A token grows by a random number up to 2^32: after a failover or a restore,
+--           a claim that was lost and a new claim of the same id have different tokens. Requests past
+--           the first p_slots (default: p_limit) are prefetched: they have not started. The ids are
+--           returned as xml because not every T-SQL engine has nvarchar(max) output; SQL Server keeps
+--           a plan for each session of a procedure that writes into its caller's #table.
 create or alter procedure rowlease_internal.lease
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int,
   @p_lease_ms bigint, @p_leased xml output, @p_more bit output, @p_wait_ms bigint output

@@ -1,7 +1,7 @@
 -- try_lock: take an application lock until the transaction ends, if it is free.
 -- params:   p_name nvarchar(255), p_granted bit output, p_wait_ms int
 -- returns:  p_granted -- 0: another session has held the lock for p_wait_ms
--- errors:   51012 the lock cannot be taken, whoever holds it: the call was cancelled, or is not allowed
+-- errors:   51012 the lock cannot be granted to this call: the call was cancelled, or is not allowed
 -- locks:    the application lock, without waiting unless p_wait_ms is given
 -- why:      a caller that never waits cannot be part of a deadlock. take_lock explains which role
 --           owns the lock.

@@ -13,7 +13,7 @@ from rowlease.worker.summary import Counts
 
 #: `repeat` means that the database got the outcome in an earlier call whose answer was lost.
 ACCEPTED = (Outcome.OK, Outcome.REPEAT)
-#: How many unknown kinds are remembered, so that each is emitted once. Producers may make up any
+#: The number of unknown kinds that are remembered, to emit each once. Producers may make up any
 #: number of names.
 REMEMBERED_KINDS = 1000
 
