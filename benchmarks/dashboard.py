@@ -1,4 +1,4 @@
-"""How long does a page of the dashboard take, with many requests in the database?
+"""How long do a page of the dashboard and a scrape of the exporter take, with many requests?
 
     python -m benchmarks.dashboard [--requests 1000000] [--times 40] [--dsn postgresql://...]
                                    [--keep pages10m]
@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 
 import httpx
 import psycopg
@@ -29,7 +30,8 @@ from benchmarks.filling import fill
 from benchmarks.servers import add_dsn, as_in_use, database, described, server
 from benchmarks.tables import Goal, Table, at_most, finish
 from rowlease.dashboard import Dashboard
-from rowlease.store import migrate
+from rowlease.metrics.exporter import DatabaseMetrics
+from rowlease.store import migrate, open_store
 
 #: The number of requests that failed for good, and of those that run.
 DEAD, RUNNING = 20_000, 50_000
@@ -108,11 +110,15 @@ def main() -> int:
         printed = described(place)
         with closing(Dashboard(dsn)) as made:
             found = asyncio.run(measured(made, dsn, given.times))
+        scrapes = scraped(dsn, given.times)
     rows, goals = [], list[Goal]()
     for name, seconds in found.items():
         median, late = statistics.median(seconds), statistics.quantiles(seconds, n=20)[-1]
         rows.append([name, f"{median * 1000:.1f} ms", f"{late * 1000:.1f} ms"])
         goals.append(at_most(f"{name}, p95", 200, late * 1000, " ms"))
+    median, late = statistics.median(scrapes), statistics.quantiles(scrapes, n=20)[-1]
+    rows.append(["a scrape of the exporter", f"{median * 1000:.1f} ms", f"{late * 1000:.1f} ms"])
+    goals.append(at_most("a scrape of the exporter, p95", 50, late * 1000, " ms"))
     title = f"Time of a page with {given.requests:,} requests, {given.times} times each"
     notes = ["A search that finds nothing in a tenth of a second shows a link that continues it."]
     return finish(Table(title, printed, ["page", "median", "p95"], rows, goals, notes))
@@ -181,6 +187,18 @@ async def measured(made: Dashboard, dsn: str, times: int) -> dict[str, list[floa
                     found[name].append(time.perf_counter() - begun)
             print(f"turn {turn} of {times}", file=sys.stderr)
     return found
+
+
+def scraped(dsn: str, times: int) -> list[float]:
+    """The seconds that each scrape took, without the cache of the exporter."""
+    found = []
+    with closing(open_store(dsn)) as store:
+        metrics = DatabaseMetrics(store, timedelta(0))
+        for _ in range(times + 1):
+            begun = time.perf_counter()
+            assert len(list(metrics.collect())) > 10
+            found.append(time.perf_counter() - begun)
+    return found[1:]
 
 
 if __name__ == "__main__":

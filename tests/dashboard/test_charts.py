@@ -63,8 +63,17 @@ def test_a_restored_database_has_no_negative_rate() -> None:
 
 def test_waits_are_on_a_logarithmic_axis() -> None:
     chart = charts.wait_chart([sample(0, {}, 1), sample(5, {}, 2)])
-    assert [label for _, label in chart.grid] == ["1 ms", "10 ms", "100 ms", "1.0s", "10s"]
+    assert [label for _, label in chart.grid] == ["1 ms", "10 ms", "100 ms", "1s", "10s"]
     assert [one.now for one in chart.series] == ["5 ms", "50 ms", "5.0s"]
+
+
+def test_the_axis_of_waits_begins_near_the_shortest_wait() -> None:
+    """Waits of a quarter of an hour are not drawn at the top of an axis from a millisecond."""
+    waits = Waits(None, 1, 900_000, 1_000_000, 1_100_000, 1, 1, 1)
+    chart = charts.wait_chart([sample(n, {})._replace(waits={None: waits}) for n in (0, 5)])
+    assert [label for _, label in chart.grid] == ["10s", "100s", "17m", "2.8h"]
+    assert [y for y, _ in chart.grid] == pytest.approx([100, 200 / 3, 100 / 3, 0])
+    assert [one.now for one in chart.series] == ["15m 0s", "16m 40s", "18m 20s"]
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(0, 60), (10, 60), (100, 20), (10_000, 5)])

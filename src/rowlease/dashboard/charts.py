@@ -18,6 +18,8 @@ WIDTH, HEIGHT = 600.0, 100.0
 FEWEST = 24
 #: The number of rows of the table below a chart, which shows some of its values.
 ROWS = 12
+#: The labels of a logarithmic axis: 1 ms, 10 ms and so on.
+DECADES = ("1 ms", "10 ms", "100 ms", "1s", "10s", "100s", "17m", "2.8h", "28h", "12d", "116d")
 
 Values = Sequence[float | None]
 
@@ -84,7 +86,8 @@ def depth_chart(samples: list[Sample], queue: str | None = None) -> Chart:
         for priority, values, below, above in layers
     ]  # fmt: skip
     return _chart(
-        "depth", "Waiting, by priority", "nothing has been waiting", found, top, number, samples,
+        "depth", "Waiting, by priority", "nothing has been waiting", found,
+        _grid(top, number), number, samples,
         [values for _, values, *_ in layers],
     )  # fmt: skip
 
@@ -115,15 +118,17 @@ def wait_chart(samples: list[Sample], queue: str | None = None) -> Chart:
         "p99": (figures.waits(samples, lambda one: one.wait_p99_ms, queue), "line-3"),
     }
     found = [value for values, _ in lines.values() for value in values if value is not None]
-    top = 10.0 ** max(1, math.ceil(math.log10(max(found, default=1) or 1)))
-    scale = _logarithmic(top)
+    last = min(max(1, math.ceil(math.log10(max(found, default=1) or 1))), len(DECADES) - 1)
+    first = max(0, min(math.floor(math.log10(min(found, default=1) or 1)), last - 3))
+    scale = _logarithmic(first, last)
     series = [
         Series(name, line(values, scale), mark, "", milliseconds(_last(values)))
         for name, (values, mark) in lines.items()
     ]
     return _chart(
         "waits", "Wait before the start", "nothing has been completed", series if found else [],
-        top, milliseconds, samples, [values for values, _ in lines.values()], scale,
+        [(scale(10.0**n), DECADES[n]) for n in range(first, last + 1)],
+        milliseconds, samples, [values for values, _ in lines.values()],
     )  # fmt: skip
 
 
@@ -173,7 +178,8 @@ def _lines(
         for key, (values, mark) in lines.items()
     ]
     every = [values for values, _ in lines.values()]
-    return _chart(name, title, empty, series if found else [], top, written, samples, every)
+    shown = series if found else []
+    return _chart(name, title, empty, shown, _grid(top, written), written, samples, every)
 
 
 def _chart(
@@ -181,15 +187,11 @@ def _chart(
     title: str,
     empty: str,
     series: list[Series],
-    top: float,
+    grid: list[tuple[float, str]],
     written: Callable[..., str],
     samples: list[Sample],
     values: Sequence[Values],
-    scale: Callable[[float], float] | None = None,
 ) -> Chart:
-    labels = [top, top / 2, 0] if scale is None else [10.0**n for n in range(9) if 10.0**n <= top]
-    shown = scale or _linear(top)
-    grid = [(shown(label), written(_whole(label))) for label in labels]
     chosen = list(range(len(samples) - 1, -1, -max(1, len(samples) // ROWS)))[:ROWS]
     rows = [(samples[at].time, [written(each[at]) for each in values]) for at in chosen]
     return Chart(
@@ -224,6 +226,13 @@ def _linear(top: float) -> Callable[[float], float]:
     return lambda value: HEIGHT * (1 - value / top)
 
 
-def _logarithmic(top: float) -> Callable[[float], float]:
-    decades = math.log10(top)
-    return lambda value: HEIGHT * (1 - math.log10(max(value, 1)) / decades)
+def _grid(top: float, written: Callable[..., str]) -> list[tuple[float, str]]:
+    """The place and the text of each line of a linear axis."""
+    scale = _linear(top)
+    return [(scale(value), written(_whole(value))) for value in (top, top / 2, 0)]
+
+
+def _logarithmic(first: int, last: int) -> Callable[[float], float]:
+    """The place of a value on an axis from 10 to the power of `first` to that of `last`."""
+    lowest = 10.0**first
+    return lambda value: HEIGHT * (1 - math.log10(max(value, lowest) / lowest) / (last - first))
