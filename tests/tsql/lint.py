@@ -74,8 +74,6 @@ CALLERS_TABLES = {
         "purge_found",
         "would_be",
     },
-    "#held": {"complete_held", "fail_held", "take_held"},
-    "#kinds": {"note_unknown"},
     "#leased": {"claim_carefully", "dequeue_one", "note_starts"},
     "#touched": {"copy_finished", "do_verb", "revive_found", "would_be"},
 }

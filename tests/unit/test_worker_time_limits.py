@@ -16,9 +16,9 @@ from rowlease.worker.host.health_reporter import interval_of
 LONGEST_BEAT_PAUSE = time_limits.HEARTBEAT * (1 + time_limits.HEARTBEAT_SPREAD)
 #: The routines that check the age of a worker's last call, and the time limit that they use.
 SILENCES = {
-    "finish/internal/note_unknown.sql": {time_limits.WORKER_GONE},
+    "finish/internal/{unknown}.sql": {time_limits.WORKER_GONE},
     "operate/internal/explain_workers.sql": {time_limits.WORKER_GONE, time_limits.CLAIMED_LATELY},
-    "dequeue/internal/{}.sql": {time_limits.CLAIMED_LATELY},
+    "dequeue/internal/{held_back}.sql": {time_limits.CLAIMED_LATELY},
 }
 
 
@@ -75,15 +75,26 @@ def test_the_time_limit_of_a_call_leaves_time_of_the_lease(share: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("engine", "held_back", "pattern"),
+    ("engine", "unknown", "held_back", "pattern"),
     [
-        ("postgresql", "is_held_back", r"heartbeat_time > p_now - interval '(\d+) seconds'"),
-        ("sqlserver", "dequeue_one", r"HeartbeatTime > dateadd\(second, -(\d+), @p_now\)"),
+        (
+            "postgresql",
+            "note_unknown",
+            "is_held_back",
+            r"heartbeat_time > p_now - interval '(\d+) seconds'",
+        ),
+        (
+            "sqlserver",
+            "unknown_kinds",
+            "dequeue_one",
+            r"HeartbeatTime > dateadd\(second, -(\d+), @p_now\)",
+        ),
     ],
 )
 def test_the_routines_have_the_same_time_limits(
-    engine: str, held_back: str, pattern: str, repository: Path
+    engine: str, unknown: str, held_back: str, pattern: str, repository: Path
 ) -> None:
     for file, seconds in SILENCES.items():
-        text = (repository / "sql" / engine / file.format(held_back)).read_text(encoding="utf-8")
+        path = repository / "sql" / engine / file.format(unknown=unknown, held_back=held_back)
+        text = path.read_text(encoding="utf-8")
         assert {float(found) for found in re.findall(pattern, text)} == seconds, file

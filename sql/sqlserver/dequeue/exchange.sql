@@ -23,23 +23,22 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @done nvarchar(max), @ids nvarchar(max), @tokens nvarchar(max), @leased xml, @more bit;
+declare @done nvarchar(max), @ids nvarchar(max), @tokens nvarchar(max), @held xml, @leased xml,
+        @more bit;
 declare @wait_ms bigint;
 declare @reported table (Part int not null, Place int not null, RequestId bigint,
                          Outcome varchar(20) not null, Dead bit, primary key (Part, Place));
-create table #held (RequestId bigint not null primary key);
 begin transaction;
 if exists (select 1 from openjson(@p_complete_ids)) and exists (select 1 from openjson(@p_fail_ids))
 begin
   set @ids = stuff(@p_fail_ids, 1, 1, left(@p_complete_ids, len(@p_complete_ids) - 1) + N',');
   set @tokens = stuff(@p_fail_tokens, 1, 1, left(@p_complete_tokens, len(@p_complete_tokens) - 1) + N',');
-  exec rowlease_internal.take_held @ids, @tokens;
+  exec rowlease_internal.take_held @ids, @tokens, @held output;
 end;
 if exists (select 1 from openjson(@p_complete_ids))
 begin
-  exec rowlease_internal.complete_held @p_complete_ids, @p_complete_tokens, @p_results;
-  set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']'
-                 from #held as h);
+  exec rowlease_internal.complete_held @p_complete_ids, @p_complete_tokens, @p_results, @held output;
+  set @done = cast(@held as nvarchar(max));
   insert into @reported (Part, Place, RequestId, Outcome)
   select 1, o.place, o.request_id, o.outcome
     from rowlease_internal.lease_outcomes(@p_complete_ids, @p_complete_tokens, @done) as o;
@@ -47,9 +46,8 @@ end;
 if exists (select 1 from openjson(@p_fail_ids))
 begin
   exec rowlease_internal.fail_held @p_fail_ids, @p_fail_tokens, @p_errors, @p_retries_ms, @p_dead,
-                                   @p_error_types, @p_tracebacks;
-  set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']'
-                 from #held as h);
+                                   @p_error_types, @p_tracebacks, @held output;
+  set @done = cast(@held as nvarchar(max));
   insert into @reported (Part, Place, RequestId, Outcome, Dead)
   select 2, o.place, o.request_id, o.outcome, o.dead
     from rowlease_internal.settled_outcomes(@p_fail_ids, @p_fail_tokens, @done) as o;

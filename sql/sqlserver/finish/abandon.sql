@@ -12,15 +12,14 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now();
-declare @done nvarchar(max), @groups nvarchar(max), @cancelled nvarchar(max);
+declare @held xml, @done nvarchar(max), @groups nvarchar(max), @cancelled nvarchar(max);
 declare @judged table (RequestId bigint not null primary key, Counts bit not null, IsDead bit not null,
                        CancelRequested bit not null);
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens;
-create table #held (RequestId bigint not null primary key);
 begin transaction;
-exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens;
-set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens, @held output;
+set @done = cast(@held as nvarchar(max));
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@p_request_ids) as g for json path);
 insert into @judged (RequestId, Counts, IsDead, CancelRequested)
@@ -28,8 +27,9 @@ select q.RequestId, case when q.NumAbandons >= 9 then 1 else 0 end,
        case when q.NumAbandons >= 9 and q.NumAttempts >= q.MaxAttempts and q.CancelRequested = 0
             then 1 else 0 end,
        q.CancelRequested
-  from #held as h
-  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId;
+  from openjson(@done) as h
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+    on q.RequestId = cast(h.value as bigint);
 insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, Pending, Failed)
 select q.QueueName, q.Priority, q.LoadId, -count(*), sum(1 - j.IsDead), sum(0 + j.IsDead)
   from @judged as j

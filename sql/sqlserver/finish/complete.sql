@@ -15,12 +15,11 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @done nvarchar(max);
+declare @done nvarchar(max), @held xml;
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
-create table #held (RequestId bigint not null primary key);
 begin transaction;
-exec rowlease_internal.complete_held @p_request_ids, @p_lock_tokens, @p_results;
-set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+exec rowlease_internal.complete_held @p_request_ids, @p_lock_tokens, @p_results, @held output;
+set @done = cast(@held as nvarchar(max));
 insert into @answer (Place, RequestId, Outcome)
 select o.place, o.request_id, o.outcome
   from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;

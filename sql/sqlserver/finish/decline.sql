@@ -17,35 +17,43 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @done nvarchar(max), @groups nvarchar(max);
-declare @cancelled nvarchar(max);
+declare @taken xml, @cancelled nvarchar(max);
+declare @held table (RequestId bigint not null primary key);
 declare @judged table (RequestId bigint not null primary key, IsDead bit not null,
                        CancelRequested bit not null, DelayMs bigint, Error nvarchar(max));
+declare @kinds table (QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
+                      Kind nvarchar(200) collate Latin1_General_100_BIN2 not null,
+                      UnknownSince datetime2(6) not null, DelayMs bigint not null,
+                      Verdict nvarchar(1000), primary key (QueueName, Kind));
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null,
                        Dead bit not null);
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_errors;
-create table #held (RequestId bigint not null primary key);
-create table #kinds (QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
-                     Kind nvarchar(200) collate Latin1_General_100_BIN2 not null,
-                     DelayMs bigint, Verdict nvarchar(1000), primary key (QueueName, Kind));
 begin transaction;
 exec rowlease_internal.take_lock N'rowlease:kinds';
-exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens;
-set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens, @taken output;
+set @done = cast(@taken as nvarchar(max));
+insert into @held (RequestId) select cast(i.value as bigint) from openjson(@done) as i;
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@p_request_ids) as g for json path);
-insert into #kinds (QueueName, Kind)
-select distinct q.QueueName, q.Kind
-  from #held as h
-  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId;
-exec rowlease_internal.note_unknown @now;
+insert into @kinds (QueueName, Kind, UnknownSince, DelayMs, Verdict)
+select k.queue_name, k.kind, k.unknown_since, k.delay_ms, k.verdict
+  from rowlease_internal.unknown_kinds(@done, @now) as k;
+update u set UnknownSince = k.UnknownSince, DeclinedTime = @now
+  from rowlease.UnknownKind as u
+  join @kinds as k on k.QueueName = u.QueueName and k.Kind = u.Kind;
+insert into rowlease.UnknownKind (QueueName, Kind, UnknownSince, DeclinedTime)
+select k.QueueName, k.Kind, k.UnknownSince, @now
+  from @kinds as k
+ where not exists (select 1 from rowlease.UnknownKind as u
+                    where u.QueueName = k.QueueName and u.Kind = k.Kind);
 insert into @judged (RequestId, IsDead, CancelRequested, DelayMs, Error)
 select q.RequestId, case when k.Verdict is not null and q.CancelRequested = 0 then 1 else 0 end,
        q.CancelRequested, k.DelayMs, coalesce(k.Verdict, left(e.value, 8000))
   from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
-  join #held as h on h.RequestId = g.request_id
+  join @held as h on h.RequestId = g.request_id
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
     on q.RequestId = g.request_id and q.LockToken = g.lock_token
-  join #kinds as k on k.QueueName = q.QueueName and k.Kind = q.Kind
+  join @kinds as k on k.QueueName = q.QueueName and k.Kind = q.Kind
   left join openjson(@p_errors) as e on cast(e.[key] as int) = g.place
  where not exists (select 1 from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as o
                     where o.request_id = g.request_id and o.lock_token = g.lock_token

@@ -16,14 +16,13 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @done nvarchar(max);
+declare @done nvarchar(max), @held xml;
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null,
                        Dead bit not null);
-create table #held (RequestId bigint not null primary key);
 begin transaction;
 exec rowlease_internal.fail_held @p_request_ids, @p_lock_tokens, @p_errors, @p_retries_ms, @p_dead,
-                                 @p_error_types, @p_tracebacks;
-set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+                                 @p_error_types, @p_tracebacks, @held output;
+set @done = cast(@held as nvarchar(max));
 insert into @answer (Place, RequestId, Outcome, Dead)
 select o.place, o.request_id, o.outcome, o.dead
   from rowlease_internal.settled_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;

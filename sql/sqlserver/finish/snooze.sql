@@ -18,15 +18,16 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now();
 declare @lengths nvarchar(max) = coalesce(@p_delays_ms, N'[]');
-declare @done nvarchar(max), @groups nvarchar(max), @cancelled nvarchar(max);
+declare @taken xml, @done nvarchar(max), @groups nvarchar(max), @cancelled nvarchar(max);
+declare @held table (RequestId bigint not null primary key);
 declare @judged table (RequestId bigint not null primary key, DelayMs bigint not null,
                        Reason nvarchar(max), CancelRequested bit not null);
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null);
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @lengths, @p_reasons;
-create table #held (RequestId bigint not null primary key);
 begin transaction;
-exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens;
-set @done = (select N'[' + string_agg(cast(h.RequestId as nvarchar(max)), N',') + N']' from #held as h);
+exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens, @taken output;
+set @done = cast(@taken as nvarchar(max));
+insert into @held (RequestId) select cast(i.value as bigint) from openjson(@done) as i;
 insert into @judged (RequestId, DelayMs, Reason, CancelRequested)
 select q.RequestId,
        case when cast(m.value as bigint) > 315360000000 then 315360000000  -- ten years
@@ -36,7 +37,7 @@ select q.RequestId,
           from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as p
           join rowlease.Queue as h with (forceseek (queue_pkey (RequestId)))
             on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
-  join #held as i on i.RequestId = g.request_id
+  join @held as i on i.RequestId = g.request_id
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.request_id
   left join openjson(@p_delays_ms) as m on cast(m.[key] as int) = g.place
   left join openjson(@p_reasons) as r on cast(r.[key] as int) = g.place

@@ -1,11 +1,13 @@
 -- complete_held: finish leased requests; shared by complete and exchange.
--- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_results nvarchar(max)
--- returns:  the ids that this call has finished in the caller's table #held
+-- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_results nvarchar(max),
+--           p_held xml output
+-- returns:  p_held -- the ids that this call has finished, as take_held
 -- errors:   RL001 arrays of different lengths; 51011 a result that is not JSON
 -- locks:    as take_held
 -- why:      see complete.
 create or alter procedure rowlease_internal.complete_held
-  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_results nvarchar(max)
+  @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_results nvarchar(max),
+  @p_held xml output
 as
 set nocount on;
 set xact_abort on;
@@ -20,13 +22,14 @@ select g.place, g.request_id, g.lock_token, r.value
   left join openjson(@p_results) as r on cast(r.[key] as int) = g.place;
 if exists (select 1 from @given as g where rowlease_internal.is_json(g.Result) = 0)
   throw 51011, N'the payload or result is not JSON', 1;
-exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens;
+exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens, @p_held output;
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@p_request_ids) as g for json path);
 insert into @done (RequestId, Result)
 select q.RequestId, max(g.Result)
-  from #held as h
-  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId
+  from openjson(cast(@p_held as nvarchar(max))) as h
+  join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
+    on q.RequestId = cast(h.value as bigint)
   join @given as g on g.RequestId = q.RequestId and g.LockToken = q.LockToken
  group by q.RequestId;
 insert into rowlease.QueueHistory (

@@ -1,8 +1,8 @@
 -- fail_held: report failed attempts; shared by fail and exchange.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_errors nvarchar(max),
 --           p_retries_ms nvarchar(max), p_dead nvarchar(max), p_error_types nvarchar(max),
---           p_tracebacks nvarchar(max)
--- returns:  the ids that this call has changed in the caller's table #held
+--           p_tracebacks nvarchar(max), p_held xml output
+-- returns:  p_held -- the ids that this call has changed, as take_held
 -- errors:   RL001 arrays of different lengths
 -- locks:    as take_held
 -- why:      see fail. A task may choose any delay; a date after the end of the calendar must not
@@ -10,18 +10,21 @@
 create or alter procedure rowlease_internal.fail_held
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_errors nvarchar(max),
   @p_retries_ms nvarchar(max), @p_dead nvarchar(max), @p_error_types nvarchar(max),
-  @p_tracebacks nvarchar(max)
+  @p_tracebacks nvarchar(max), @p_held xml output
 as
 set nocount on;
 set xact_abort on;
 declare @now datetime2(6) = rowlease.now(), @groups nvarchar(max), @cancelled nvarchar(max);
+declare @held table (RequestId bigint not null primary key);
 declare @judged table (
   RequestId bigint not null primary key, IsDead bit not null, CancelRequested bit not null,
   DelayMs bigint not null, Error nvarchar(max) not null, ErrorType nvarchar(max),
   Traceback nvarchar(max));
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_errors, @p_retries_ms, @p_dead,
                                     @p_error_types, @p_tracebacks;
-exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens;
+exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens, @p_held output;
+insert into @held (RequestId)
+select cast(i.value as bigint) from openjson(cast(@p_held as nvarchar(max))) as i;
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@p_request_ids) as g for json path);
 insert into @judged (RequestId, IsDead, CancelRequested, DelayMs, Error, ErrorType, Traceback)
@@ -41,7 +44,7 @@ select q.RequestId,
           from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as p
           join rowlease.Queue as h with (forceseek (queue_pkey (RequestId)))
             on h.RequestId = p.request_id and h.LockToken = p.lock_token) as g
-  join #held as i on i.RequestId = g.request_id
+  join @held as i on i.RequestId = g.request_id
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = g.request_id
   left join rowlease.QueueSettings as s on s.QueueName = q.QueueName
   left join openjson(@p_errors) as e on cast(e.[key] as int) = g.place
