@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.demo.source import Input, own_names, prepare
+from rowlease.demo.source import Input, own_names, prepare, spark_type
 from rowlease.errors import ConfigError
 
 ROWS = "id,at,name\n1,10:00:00,x\n2,,\n"
@@ -82,6 +82,29 @@ def test_only_the_first_rows_are_used(tmp_path: Path) -> None:
 
 def test_names_differ_as_spark_compares_them() -> None:
     assert own_names(["a", "A", "", "", "a_2", "b"]) == ["a", "A_2", "", "_2", "a_2_2", "b"]
+
+
+def test_types_that_spark_lacks_are_converted_at_every_depth() -> None:
+    import pyarrow as pa
+
+    time, wide, text = pa.time64("us"), pa.decimal256(39, 0), pa.string()
+    whole = [pa.int64(), pa.decimal256(38, 2), pa.timestamp("ns"), pa.dictionary(pa.int32(), text)]
+    assert [spark_type(each) for each in whole] == whole
+    converted = {
+        wide: text,
+        pa.float16(): pa.float32(),
+        pa.uuid(): pa.binary(16),
+        pa.json_(): text,
+        pa.dictionary(pa.int32(), time): text,
+        pa.list_(time): pa.list_(text),
+        pa.large_list(wide): pa.large_list(text),
+        pa.list_(time, 2): pa.list_(text, 2),
+        pa.map_(wide, pa.list_(time)): pa.map_(text, pa.list_(text)),
+        pa.struct({"a": pa.struct({"b": pa.float16()})}): pa.struct(
+            {"a": pa.struct({"b": pa.float32()})}
+        ),
+    }
+    assert {given: spark_type(given) for given in converted} == converted
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -51,6 +52,16 @@ def hostile() -> Any:
             "large": pa.array([2**64 - 1, None, 0, 1, 2], pa.uint64()),
             "binary": [b"\xff\x00", b"", None, b"text", b"\\x"],
             "nothing": pa.nulls(5),
+            "wide": pa.array(
+                [Decimal("1" * 50), Decimal(-3), None, *[Decimal(0)] * 2], pa.decimal256(76, 20)
+            ),
+            "narrow": pa.array([Decimal("1.25"), None, *[Decimal(0)] * 3], pa.decimal256(10, 2)),
+            "half": pa.array([1.5, float("nan"), None, 0, float("inf")], pa.float16()),
+            "duration": pa.array([dt.timedelta(-1, 1), None, *[dt.timedelta(0)] * 3]),
+            "uuid": pa.ExtensionArray.from_storage(
+                pa.uuid(), pa.array([uuid4().bytes, None, *[bytes(16)] * 3], pa.binary(16))
+            ),
+            "times": pa.array([[dt.time(1)], [None], None, [], []], pa.list_(pa.time64("us"))),
             "category": pa.array(["x", "y", None, "x", "y"]).dictionary_encode(),
             "list": pa.array([[1, None], [], None, [2], [3]]),
             "deep": pa.array(
@@ -100,6 +111,8 @@ def test_each_value_of_a_hostile_table_comes_back(
     (first,) = (each for each in requests if json.loads(each.payload)["row_id"] == 0)
     received = json.loads(first.payload)["row"]
     assert received["decimal"] == "12345678901234567890123456.789012345678"
+    assert received["wide"] == "1" * 50 + "." + "0" * 20
+    assert received["times"] == ["01:00:00.000000"]
     assert received["A.B_2"] == 0.1, "Spark does not tell A.B from a.b"
     assert dt.datetime.fromisoformat(received["utc"]) == FIRST.replace(tzinfo=dt.UTC)
 
@@ -138,14 +151,14 @@ def test_a_priority_that_is_none_is_refused(
         run_demo(dsn, source=path, priority=priority, output=tmp_path / "output")
 
 
-def test_a_column_that_spark_cannot_read_is_named(spark: Any, tmp_path: Path) -> None:
+def test_a_table_that_spark_cannot_read_is_named(spark: Any, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
     path = tmp_path / "a.parquet"
-    table = pa.table({"wide": pa.array([Decimal(1)], pa.decimal256(50, 0))})
-    pyarrow.parquet.write_table(table, path)
-    with pytest.raises(ConfigError, match=r"Spark cannot read the input a\.parquet: .*precision"):
+    alike = pa.array([{"n": 1, "N": 2}], pa.struct({"n": pa.int64(), "N": pa.int64()}))
+    pyarrow.parquet.write_table(pa.table({"alike": alike}), path)
+    with pytest.raises(ConfigError, match=r"Spark cannot read the input a\.parquet: .*ALREADY"):
         table_job(spark, prepare(path, None, tmp_path), None)
 
 

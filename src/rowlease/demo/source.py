@@ -17,6 +17,8 @@ from rowlease.errors import ConfigError
 
 #: The number of rows of a prepared file. Each core of Spark reads several files.
 ROWS_OF_FILE = 25_000
+#: The most digits of a decimal in Spark.
+SPARK_DIGITS = 38
 
 
 class Input(NamedTuple):
@@ -38,8 +40,8 @@ class Input(NamedTuple):
 def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
     """Write the rows of the input to files with row numbers.
 
-    Times of day become text, because Spark has no type for them, and nanoseconds are cut to
-    microseconds. A column without a name of its own gets a number behind its name.
+    Values whose type Spark does not have change theirs (see `spark_type`), and nanoseconds are cut
+    to microseconds. A column without a name of its own gets a number behind its name.
 
     Args:
         source: a CSV file (plain, .gz or .zip), or a file or folder of Parquet; None means
@@ -152,9 +154,42 @@ class Numbered:
         """The schema of the numbered rows."""
         import pyarrow as pa
 
-        types = [pa.string() if pa.types.is_time(each) else each for each in schema.types]
+        types = map(spark_type, schema.types)
         row = pa.struct(list(zip(own_names(schema.names), types, strict=True)))
         return pa.schema([("row_id", pa.int64()), ("row", row)])
+
+
+def spark_type(given: Any) -> Any:
+    """The Arrow type in which Spark can read values of a type from a Parquet file, at every depth.
+
+    Times of day and decimals of more than 38 digits become text, half floats become floats, and
+    UUIDs become bytes. All other types stay.
+    """
+    import pyarrow as pa
+
+    def inner(field: Any) -> Any:
+        return field.with_type(spark_type(field.type))
+
+    is_a = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        return spark_type(given.storage_type)
+    if is_a.is_dictionary(given):
+        return given if (value := spark_type(given.value_type)) == given.value_type else value
+    if is_a.is_time(given) or (is_a.is_decimal(given) and given.precision > SPARK_DIGITS):
+        return pa.string()
+    if is_a.is_float16(given):
+        return pa.float32()
+    if is_a.is_struct(given):
+        return pa.struct([inner(field) for field in given])
+    if is_a.is_map(given):
+        return pa.map_(inner(given.key_field), inner(given.item_field))
+    if is_a.is_list(given):
+        return pa.list_(inner(given.value_field))
+    if is_a.is_large_list(given):
+        return pa.large_list(inner(given.value_field))
+    if is_a.is_fixed_size_list(given):
+        return pa.list_(inner(given.value_field), given.list_size)
+    return given
 
 
 def own_names(names: Sequence[str]) -> list[str]:
