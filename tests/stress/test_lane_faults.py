@@ -44,7 +44,7 @@ LATE = """
      where not exists (select from rowlease.load l where l.run_number = r.run_number and l.in_lane)
 """
 Sql = Callable[..., list[tuple[Any, ...]]]
-pytestmark = pytest.mark.timeout(240 + TIMES * 120)
+pytestmark = pytest.mark.timeout(600 + TIMES * 120)
 
 
 class Died(Exception):

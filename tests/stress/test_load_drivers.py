@@ -44,7 +44,7 @@ LATE = """
 """
 Sql = Callable[..., list[tuple[Any, ...]]]
 Step = Callable[[], None]
-pytestmark = pytest.mark.timeout(180 + TIMES * 120)
+pytestmark = pytest.mark.timeout(600 + TIMES * 120)
 
 
 class Task:
