@@ -9,6 +9,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ import pytest
 import sqlalchemy as sa
 
 from rowlease.embedded.binaries import psql
+from rowlease.model import Failure, NewRequest
 from rowlease.store import psql_connection
 from rowlease.store.differences import read_catalogue
 from rowlease.store.routines import load_routines
+from rowlease.store.sqlserver.store import SqlServerStore
+from tests.contract import sqlserver
 from tests.test_docs import code_blocks
 from tests.tsql import scriptdom
 
@@ -153,3 +157,42 @@ def test_the_walk_on_sql_server_names_what_is_there(repository: Path, tmp_path: 
         text = (repository / "sql" / "sqlserver" / "views" / f"{view}.sql").read_text()
         for column in columns.split(", "):
             assert re.search(rf"\b{column}\b", text.partition("create or alter view")[2]), column
+
+
+@pytest.mark.skipif(sqlserver.missing() is not None, reason=sqlserver.missing() or "it is there")
+def test_every_command_of_the_walk_on_sql_server_runs(repository: Path) -> None:
+    """By the driver, on a server that speaks T-SQL; each answer has what was prepared."""
+    (block,) = code_blocks(repository / "docs" / "dba.md", "tsql")
+    with sqlserver.server() as place, sqlserver.database(place) as dsn:
+        with closing(SqlServerStore(dsn, "the walk")) as store:
+            store.configure_queue("mail", lease_seconds=900)
+            letters = [NewRequest(kind=kind) for kind in ("invoice", "letter", "invoice")]
+            store.enqueue_many("mail", letters)
+            held = store.dequeue("host1:71", ["mail"], 2).requests
+            store.fail(held[1:], [Failure("no such address", dead=True)])
+        answers: dict[str, list[list[Any]]] = {}
+        with closing(sqlserver.connect(dsn)) as connection:
+            for command in block.replace("4714", str(held[0].request_id)).splitlines():
+                cursor = connection.execute(command)
+                rows = [list(row) for row in (cursor.fetchall() if cursor.description else [])]
+                answers[re.findall(r" rowlease\.(\w+)", command)[0]] = rows
+    running, dead = (one.request_id for one in held)
+    assert len(answers) == len(block.splitlines()) - 2  # `operate` is called three times
+    assert [row[0] for row in answers["list_queues"]] == ["default", "mail"]
+    assert answers["DepthByPriority"] == [[0, 0, 1, 1, 1]]
+    assert [row[1] for row in answers["Ready"]] == ["invoice"]
+    assert answers["DeadLetters"] == [["letter", "no such address", 1, dead]]
+    assert [row[:3] for row in answers["Leased"]] == [[running, "invoice", "host1:71"]]
+    assert [row[0] for row in answers["explain"]] == ["running"]
+    assert [row[:2] for row in answers["diagnose"]] == [["no_worker", "mail"]]
+    assert answers["operate"][0][:2] == [running, "ok"]
+    assert json.loads(answers["configure_queue"][0][0])["max_in_flight"] == 20
+    assert answers["recount"] == []
+    assert [(row[0], row[3]) for row in answers["Operations"]] == [
+        ("configure_queue", 0),
+        ("break", 1),
+        ("reprioritise", 1),
+        ("pause", 0),
+        ("resume", 0),
+        ("configure_queue", 0),
+    ]
