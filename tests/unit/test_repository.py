@@ -19,11 +19,8 @@ import rowlease.testing
 PACKAGE = Path(rowlease.__file__).parent
 ROOT = Path(__file__).parents[2]
 
-MAX_LINES = 300
-#: Modules that may be longer, and the reason.
-LONG = {
-    "events.py": "a class for each event",
-}
+#: A module is split by idea, never to get below this. Longer ones have several ideas.
+MAX_LINES = 400
 #: Modules with SQL text, and why it is not a routine. All others call the store.
 WITH_SQL = {
     "store/comments.py": "reads the statements of the migrations",
@@ -135,7 +132,7 @@ def test_a_module_fits_on_a_few_pages() -> None:
     lengths = {
         name: len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in modules()
     }
-    assert {name for name, length in lengths.items() if length > MAX_LINES} == set(LONG), lengths
+    assert not [name for name, length in lengths.items() if length > MAX_LINES]
 
 
 def test_every_name_says_what_is_inside(repository: Path) -> None:
