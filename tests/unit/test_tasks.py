@@ -218,6 +218,13 @@ def test_tasks_are_collected_from_a_module(folder: Path, path: str, names: list[
         ("nowhere", ConfigError, "there is no module 'nowhere'; change to its folder"),
         ("nowhere.tasks", ConfigError, "there is no module 'nowhere'"),
         ("app.tasks", ConfigError, "there is no module 'app.tasks'|'app' is not a package"),
+        ("./app", ConfigError, "./app is a path; give the name of the module"),
+        ("app,other", ConfigError, "'app,other' is not the name of one module; .*import these"),
+        (
+            "app.two",
+            ConfigError,
+            "no module 'app.two'; to run two of the module app, write app:two",
+        ),
         ("app:three", ConfigError, "the module app has nothing named 'three'"),
         ("app:number", UnknownTask, "there is no task in app:number"),
         ("empty", UnknownTask, "there is no task in empty; decorate functions with @rowlease.task"),

@@ -63,5 +63,8 @@ class Batch:
                 return found
             left = ends - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f'the batch "{self.batch_id}" is not finished after {timeout}')
+                raise TimeoutError(
+                    f'the batch "{self.batch_id}" is not finished after {timeout}: '
+                    f"{found.num_live} of {found.num_requests} requests wait or run"
+                )
             yield from pause(min(POLL, left))

@@ -101,8 +101,11 @@ class Handle(Generic[R_co]):
                     look = NOTIFIED_READ_PAUSE if finished.is_listening else next(polls)
                     look = max(look, finished.num_waiting / READS_A_SECOND)
                     yield from pause(min(look, left), notified)
-        if _is_unfinished(found):
-            raise TimeoutError(f"request {self.request_id} is not finished after {timeout}")
+        if found is not None and _is_unfinished(found):
+            raise TimeoutError(
+                f"request {self.request_id} is not finished after {timeout}: it is {found.status}; "
+                f"`rowlease requests explain {self.request_id}` shows why"
+            )
         if found is None or found.status != "Complete":
             raise NoResult(
                 self.request_id, found and found.status, found.last_error if found else None

@@ -94,15 +94,25 @@ def import_named(name: str) -> ModuleType:
         raise ConfigError(
             f"{name} is a file; give the name of its module: {module}, or package.{module}"
         )
+    if "/" in name or name.startswith("."):
+        raise ConfigError(f"{name} is a path; give the name of the module: package.module")
+    if "," in name or " " in name:
+        raise ConfigError(
+            f"{name!r} is not the name of one module; to run the tasks of several modules, import "
+            "these tasks in one module"
+        )
     try:
         return importlib.import_module(name)
     except ConfigError:
         raise
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
-            raise ConfigError(
-                f"there is no module {error.name!r}; change to its folder, or set PYTHONPATH"
-            ) from error
+            parent, _, last = name.rpartition(".")
+            if error.name == name and hasattr(sys.modules.get(parent), last):
+                action = f"to run {last} of the module {parent}, write {parent}:{last}"
+            else:
+                action = "change to its folder, or set PYTHONPATH"
+            raise ConfigError(f"there is no module {error.name!r}; {action}") from error
         raise ConfigError(f"importing {name} failed: {error}{_place_of(error)}") from error
     except Exception as error:
         what = f"{type(error).__name__}: {error}{_place_of(error)}"
