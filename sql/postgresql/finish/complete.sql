@@ -36,7 +36,7 @@ begin
                      unnest(p_results) as result
                order by 1) g
        where q.request_id = any(array[g.id]) and q.lock_token = g.token and q.locked_by is not null
-      -- First what is read for all rows: a column is found by reading those before it.
+      -- Columns of all rows come first: to read a column, PostgreSQL reads those before it.
       returning q.request_id, q.queue_name, q.priority, q.group_key, q.kind, q.requested_time,
                 q.due_time, q.locked_by, q.locked_time, q.lock_expires_time, q.started_time,
                 q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes, q.num_abandons,
