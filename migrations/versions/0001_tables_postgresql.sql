@@ -69,60 +69,37 @@ insert into rowlease.queue_settings (queue_name) values ('default');
 -- Every request that waits or runs, and the dead letters.
 --
 -- Lengths are bounded because index keys hold these texts, and SQL Server allows 1,700 bytes a key.
--- Each statement that writes a row parses all CHECKs, so they are short: a lease has an owner, so
--- the others test for the owner and not for the status, and `least` ignores nulls.
+-- The index queue_illegal refuses rows that break a rule. Columns of fixed width that are never null
+-- come first: an update compares all columns of indexes, and finds these without reading the others.
 create table rowlease.queue (
   request_id        bigint       not null generated always as identity,  -- identifies the request, also in the history
-  queue_name        varchar(100) not null,            -- the queue
-  kind              varchar(200) not null,            -- the name of the task
-  status            varchar(10)  not null,            -- Scheduled, Pending, Processing, Failed; in the history Complete, Cancelled
-  priority          smallint     not null,            -- larger is more urgent
+  lock_token        bigint       not null default 0,  -- names the last claim; larger at every claim; 0: none yet
   requested_time    timestamptz  not null,            -- when it was enqueued
   due_time          timestamptz  not null,            -- not claimed before; also set by a retry's back-off
-  locked_by         varchar(200),                     -- the worker that holds the lease; in the history the last one
-  locked_time       timestamptz,                      -- when it was claimed
-  lock_expires_time timestamptz,                      -- when the lease ends unless it is renewed
-  started_time      timestamptz,                      -- when its task began to run
-  lock_token        bigint       not null default 0,  -- names the last claim; larger at every claim; 0: none yet
   num_attempts      integer      not null default 0,  -- attempts so far, counted at the claim
   max_attempts      integer      not null,            -- attempts before it becomes a dead letter
   num_crashes       integer      not null default 0,  -- leases that ran out after the task had started
   num_abandons      integer      not null default 0,  -- leases given up in a row; the tenth counts as an attempt
-  retry_base_ms     integer,                          -- the task's first back-off; null: the queue's
-  dedup_key         varchar(400),                     -- at most one live request of the queue has it
-  group_key         varchar(200),                     -- requests of a group run one at a time, in order
+  priority          smallint     not null,            -- larger is more urgent
   group_blocked     boolean      not null default false,  -- an earlier request of its group is not finished
   returned          boolean      not null default false,  -- it waits again after a claim
   cancel_requested  boolean      not null default false,  -- its worker is asked to stop it
+  queue_name        varchar(100) not null,            -- the queue
+  status            varchar(10)  not null,            -- Scheduled, Pending, Processing, Failed; in the history Complete, Cancelled
+  kind              varchar(200) not null,            -- the name of the task
+  locked_by         varchar(200),                     -- the worker that holds the lease; in the history the last one
+  locked_time       timestamptz,                      -- when it was claimed
+  lock_expires_time timestamptz,                      -- when the lease ends unless it is renewed
+  started_time      timestamptz,                      -- when its task began to run
+  completion_time   timestamptz,                      -- when it was finished, or became a dead letter
+  retry_base_ms     integer,                          -- the task's first back-off; null: the queue's
+  group_key         varchar(200),                     -- requests of a group run one at a time, in order
+  dedup_key         varchar(400),                     -- at most one live request of the queue has it
   load_id           varchar(100),                     -- the load that it came with
   payload           json,                             -- the arguments, JSON
   headers           json,                             -- values that travel beside the payload: a JSON object of strings
   last_error        text,                             -- of the last failed attempt
-  completion_time   timestamptz,                      -- when it was finished, or became a dead letter
-  constraint queue_pkey primary key (request_id),
-  constraint queue_status check (status = any('{Scheduled,Pending,Processing,Failed}'::text[])),
-  constraint queue_lease_has_owner check ((status = 'Processing') = (locked_by is not null)),
-  constraint queue_lease_is_whole check (
-    locked_by is null or (locked_time is not null and lock_expires_time is not null
-                          and lock_token >= 1 and num_attempts >= 1)),
-  constraint queue_only_a_lease_runs check (
-    locked_by is not null or (started_time is null and not cancel_requested)),
-  constraint queue_dead_letter_says_why check (
-    (status = 'Failed') = (completion_time is not null)
-    and (completion_time is null or last_error is not null)),
-  constraint queue_priority check (priority between 0 and 255),
-  constraint queue_counts check (
-    least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
-    and lock_token >= 0),
-  constraint queue_says_what check (kind <> '' and payload is not null),
-  constraint names_end_in_no_blank check (
-    kind not like '% ' and dedup_key not like '% ' and group_key not like '% '),
-  -- Nor 'infinity', which no client's calendar holds.
-  constraint queue_due check (
-    due_time between '0001-01-01 00:00+00' and '9999-12-31 00:00+00'),
-  constraint queue_group check (not group_blocked or group_key is not null),
-  constraint queue_only_waiting_have_a_place check (
-    (locked_by is null and completion_time is null) or not (group_blocked or returned))
+  constraint queue_pkey primary key (request_id)
 ) with (
   -- Every claim rewrites the row; free room in the page keeps the new version near the old.
   fillfactor = 85,
@@ -148,51 +125,108 @@ create index queue_group on rowlease.queue (queue_name, group_key, request_id)
 create unique index queue_group_in_flight on rowlease.queue (queue_name, group_key)
   where group_key is not null and status = 'Processing';
 
+-- The rules of a row of `queue`, by name. The cast of a name to this domain is an error, whose
+-- constraint has that name.
+create domain rowlease_internal.queue_rule as text
+  constraint names_end_in_no_blank check (value <> 'names_end_in_no_blank')
+  constraint queue_counts check (value <> 'queue_counts')
+  constraint queue_dead_letter_says_why check (value <> 'queue_dead_letter_says_why')
+  constraint queue_due check (value <> 'queue_due')
+  constraint queue_group check (value <> 'queue_group')
+  constraint queue_lease_has_owner check (value <> 'queue_lease_has_owner')
+  constraint queue_lease_is_whole check (value <> 'queue_lease_is_whole')
+  constraint queue_only_a_lease_runs check (value <> 'queue_only_a_lease_runs')
+  constraint queue_only_waiting_have_a_place check (value <> 'queue_only_waiting_have_a_place')
+  constraint queue_priority check (value <> 'queue_priority')
+  constraint queue_says_what check (value <> 'queue_says_what')
+  constraint queue_status check (value <> 'queue_status');
+-- An index that is always empty, because its condition is an error for a row that breaks a rule.
+--
+-- It does the work of CHECK constraints. PostgreSQL parses the CHECKs of a table again in each
+-- statement that writes a row; it keeps the conditions of indexes parsed (decision 84). As in a
+-- CHECK, a rule that is null holds. A lease has an owner, so most rules test for the owner and not
+-- for the status, and `least` ignores nulls.
+create index queue_illegal on rowlease.queue (request_id) where (
+  case
+    when not (kind not like '% ' and dedup_key not like '% ' and group_key not like '% ')
+      then 'names_end_in_no_blank'
+    when not (least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
+              and lock_token >= 0) then 'queue_counts'
+    when not ((status = 'Failed') = (completion_time is not null)
+              and (completion_time is null or last_error is not null))
+      then 'queue_dead_letter_says_why'
+    -- Nor 'infinity', which no client's calendar holds.
+    when not (due_time >= '0001-01-01 00:00+00' and due_time <= '9999-12-31 00:00+00')
+      then 'queue_due'
+    when not (not group_blocked or group_key is not null) then 'queue_group'
+    when not ((status = 'Processing') = (locked_by is not null)) then 'queue_lease_has_owner'
+    when not (locked_by is null or (locked_time is not null and lock_expires_time is not null
+                                    and lock_token >= 1 and num_attempts >= 1))
+      then 'queue_lease_is_whole'
+    when not (locked_by is not null or (started_time is null and not cancel_requested))
+      then 'queue_only_a_lease_runs'
+    when not ((locked_by is null and completion_time is null) or not (group_blocked or returned))
+      then 'queue_only_waiting_have_a_place'
+    when not (priority >= 0 and priority <= 255) then 'queue_priority'
+    when not (kind <> '' and payload is not null) then 'queue_says_what'
+    when not (status = any('{Scheduled,Pending,Processing,Failed}'::text[])) then 'queue_status'
+  end::rowlease_internal.queue_rule is not null);
+
 -- The finished requests, by day: `maintain` makes the partitions and drops old ones.
 create table rowlease.queue_history (
   request_id        bigint       not null,
-  queue_name        varchar(100) not null,
-  kind              varchar(200) not null,
-  status            varchar(10)  not null,
-  priority          smallint     not null,
+  lock_token        bigint       not null default 0,
   requested_time    timestamptz  not null,
   due_time          timestamptz  not null,
-  locked_by         varchar(200),
-  locked_time       timestamptz,
-  lock_expires_time timestamptz,
-  started_time      timestamptz,
-  lock_token        bigint       not null default 0,
   num_attempts      integer      not null default 0,
   max_attempts      integer      not null,
   num_crashes       integer      not null default 0,
   num_abandons      integer      not null default 0,
-  retry_base_ms     integer,
-  dedup_key         varchar(400),
-  group_key         varchar(200),
+  priority          smallint     not null,
   group_blocked     boolean      not null default false,
   returned          boolean      not null default false,
   cancel_requested  boolean      not null default false,
+  queue_name        varchar(100) not null,
+  status            varchar(10)  not null,
+  kind              varchar(200) not null,
+  locked_by         varchar(200),
+  locked_time       timestamptz,
+  lock_expires_time timestamptz,
+  started_time      timestamptz,
+  completion_time   timestamptz  not null,
+  retry_base_ms     integer,
+  group_key         varchar(200),
+  dedup_key         varchar(400),
   load_id           varchar(100),
   payload           json,
   headers           json,
   last_error        text,
-  completion_time   timestamptz,
-  result            json,  -- what the task returned, JSON
-  constraint queue_history_status check (status = any('{Complete,Cancelled}'::text[])),
-  constraint queue_history_completed check (completion_time is not null),
-  constraint queue_history_says_who check ((status = 'Complete') = (locked_by is not null)),
-  constraint queue_history_lease_is_whole check (
-    locked_by is null or (locked_time is not null and lock_expires_time is not null
-                          and lock_token >= 1 and num_attempts >= 1)),
-  constraint queue_history_only_complete_has_result check (locked_by is not null or result is null),
-  constraint queue_history_counts check (
-    least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
-    and lock_token >= 0)
+  result            json  -- what the task returned, JSON
 ) partition by range (completion_time);
 create index queue_history_request on rowlease.queue_history (request_id);
 -- For the last hour. Rows come in by completion time, so a summary of each 128 pages finds them.
 create index queue_history_completed on rowlease.queue_history using brin (completion_time)
   with (autosummarize = on);
+-- The rules of a row of the history, as those of `queue`.
+create domain rowlease_internal.queue_history_rule as text
+  constraint queue_history_counts check (value <> 'queue_history_counts')
+  constraint queue_history_lease_is_whole check (value <> 'queue_history_lease_is_whole')
+  constraint queue_history_only_complete_has_result
+    check (value <> 'queue_history_only_complete_has_result')
+  constraint queue_history_says_who check (value <> 'queue_history_says_who')
+  constraint queue_history_status check (value <> 'queue_history_status');
+create index queue_history_illegal on rowlease.queue_history (request_id) where (
+  case
+    when not (least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
+              and lock_token >= 0) then 'queue_history_counts'
+    when not (locked_by is null or (locked_time is not null and lock_expires_time is not null
+                                    and lock_token >= 1 and num_attempts >= 1))
+      then 'queue_history_lease_is_whole'
+    when not (locked_by is not null or result is null)
+      then 'queue_history_only_complete_has_result'
+    when not ((status = 'Complete') = (locked_by is not null)) then 'queue_history_says_who'
+    when not (status = any('{Complete,Cancelled}'::text[])) then 'queue_history_status'
+  end::rowlease_internal.queue_history_rule is not null);
 -- Finished requests of days without a partition of their own.
 create table rowlease.queue_history_default partition of rowlease.queue_history default;
 

@@ -23,6 +23,11 @@ begin
       from pg_proc p
      where p.pronamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)
        and p.proowner <> 'rowlease_owner'::regrole
+    union all
+    select format('domain %s', t.oid::regtype)
+      from pg_type t
+     where t.typnamespace = 'rowlease_internal'::regnamespace and t.typtype = 'd'
+       and t.typowner <> 'rowlease_owner'::regrole
   loop
     execute format('alter %s owner to rowlease_owner', v_object.name);
   end loop;

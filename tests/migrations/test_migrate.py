@@ -185,11 +185,17 @@ CHANGES = {
         None,
         "",
     ),
-    "alter table rowlease.queue drop constraint queue_status": (
-        "constraint rowlease.queue.queue_status",
-        "Scheduled",
+    "alter table rowlease.load drop constraint load_status": (
+        "constraint rowlease.load.load_status",
+        "Staging",
         None,
     ),
+    "alter domain rowlease_internal.queue_rule drop constraint queue_due": (
+        "domain rowlease_internal.queue_rule",
+        "queue_due",
+        "queue_status",
+    ),
+    "drop index rowlease.queue_illegal": ("index rowlease.queue_illegal", "queue_due", None),
     "drop index rowlease.queue_failed": ("index rowlease.queue_failed", "btree", None),
     "alter table rowlease.queue disable trigger fill_request": (
         "trigger rowlease.queue.fill_request",

@@ -59,6 +59,18 @@ QUERIES = (
       join pg_namespace n on n.oid = r.relnamespace
      where n.nspname = any(%(schemas)s) and c.contype <> 'n' and r.relname !~ %(daily)s""",
     """
+    select 'domain', n.nspname || '.' || t.typname,
+           concat_ws(' ', 'owner ' || pg_get_userbyid(t.typowner),
+                     format_type(t.typbasetype, t.typtypmod),
+                     case when t.typnotnull then 'not null' end,
+                     'default ' || t.typdefault,
+                     (select string_agg(c.conname || ' ' || pg_get_constraintdef(c.oid)
+                                        || case when c.convalidated then '' else ' not valid' end,
+                                        ' ' order by c.conname)
+                        from pg_constraint c where c.contypid = t.oid and c.contype <> 'n'))
+      from pg_type t join pg_namespace n on n.oid = t.typnamespace
+     where n.nspname = any(%(schemas)s) and t.typtype = 'd'""",
+    """
     select 'index', n.nspname || '.' || c.relname,
            pg_get_indexdef(i.indexrelid) || case when i.indisvalid then '' else ' invalid' end
       from pg_index i
