@@ -189,9 +189,10 @@ def measure(way: str, dsn: str, count: int, rate: float, heap: str) -> Found:
         watcher = Watcher(dsn)
         watcher.start()
         started = time.time()
-        command = [sys.executable, __file__, "--load", way, "--dsn", dsn, "--rows", str(count),
-                   "--heap", heap]  # fmt: skip
-        driver = stack.enter_context(subprocess.Popen(command))
+        command = [sys.executable, "-m", "benchmarks.big_load", "--load", way, "--dsn", dsn,
+                   "--rows", str(count), "--heap", heap]  # fmt: skip
+        here = Path(__file__).parents[1]
+        driver = stack.enter_context(subprocess.Popen(command, cwd=here))
         #: For each tenth of the rows, the most resident memory while it was staged.
         memory: dict[int, int] = {}
         while driver.poll() is None:
