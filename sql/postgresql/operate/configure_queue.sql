@@ -25,7 +25,8 @@ begin
                     where a.attrelid = 'rowlease.queue_settings'::regclass and a.attnum > 0
                       and a.attname not in ('queue_name', 'consumer_priorities'));
   if found then
-    raise exception using errcode = 'RL010', message = format('queue_settings has no setting "%s"', v_unknown);
+    raise exception using errcode = 'RL010', message = format(
+      'there is no setting "%s"; the settings are the columns of queue_settings', v_unknown);
   end if;
   insert into rowlease.queue_settings (queue_name) values (p_queue_name) on conflict do nothing;
   insert into rowlease.gate (queue_name) values (p_queue_name) on conflict do nothing;

@@ -25,7 +25,8 @@ select top (1) @unknown = j.[key] from openjson(@p_settings) as j
    'keep_history', 'retention_days', 'unknown_kind_seconds', 'rate', 'group_rate');
 if @unknown is not null
 begin
-  set @says = concat(N'queue_settings has no setting "', @unknown, N'"');
+  set @says = concat(N'there is no setting "', @unknown,
+                     N'"; the settings are the columns of queue_settings');
   throw 51010, @says, 1;
 end;
 if exists (select 1 from openjson(@p_settings) as j
