@@ -179,6 +179,16 @@ def test_a_payload_with_a_name_that_the_task_does_not_have_is_refused() -> None:
         resize.parameters.arguments('{"image": "a.png", "heigth": 3}')
 
 
+def test_an_option_among_the_arguments_is_named() -> None:
+    @task
+    def resize(image: str) -> None: ...
+
+    with pytest.raises(
+        WrongArguments, match=r"'priority'; an option is set by with_options\(priority=…\)$"
+    ):
+        resize.request("a.png", priority=5)  # type: ignore[call-arg]
+
+
 def test_what_the_caller_leaves_out_is_not_written() -> None:
     @task
     def resize(image: str, size: Size = Size(1), *, colour: str = "grey") -> str:

@@ -21,7 +21,7 @@ from typing import (
     overload,
 )
 
-from rowlease.errors import ConfigError, InvalidRequest, UnknownTask
+from rowlease.errors import ConfigError, InvalidRequest, UnknownTask, WrongArguments
 from rowlease.tasks import codec
 from rowlease.tasks.cron import cron_for
 from rowlease.tasks.parameters import Parameters
@@ -138,7 +138,14 @@ class Task(TaskSettings, Generic[P, R]):
         for name in ("queue", "priority", "max_attempts", "retry_base"):
             if given.get(name) is None:
                 given[name] = getattr(self, name)
-        payload = self.parameters.payload(args, kwargs)
+        try:
+            payload = self.parameters.payload(args, kwargs)
+        except WrongArguments as error:
+            for option in OPTIONS & kwargs.keys():
+                if str(error).endswith(f"unexpected keyword argument {option!r}"):
+                    advice = f"an option is set by with_options({option}=…)"
+                    raise WrongArguments(f"{error}; {advice}") from error
+            raise
         return make_request(
             self.name, payload, self.parameters.result, cast("RequestOptions", given)
         )
