@@ -64,9 +64,12 @@ create table rowlease.QueueSettings (
 go
 insert into rowlease.QueueSettings (QueueName) values (N'default');
 go
+-- The ids of requests, in Queue and in Lane.
+create sequence rowlease.RequestIds as bigint start with 1 increment by 1 cache 1000;
+go
 -- Every request that waits or runs, and the dead letters.
 create table rowlease.Queue (
-  RequestId       bigint        identity(1, 1) not null,
+  RequestId       bigint        not null default (next value for rowlease.RequestIds),
   QueueName       nvarchar(100) collate Latin1_General_100_BIN2 not null,
   Kind            nvarchar(200) collate Latin1_General_100_BIN2 not null,
   Status          varchar(10)   collate Latin1_General_100_BIN2 not null,
@@ -239,6 +242,41 @@ go
 -- A bulk copy of 10,000 rows would lock the whole table, and stop every other load.
 alter table rowlease.Staging set (lock_escalation = disable);
 go
+-- The rows of loads without keys, groups and due times, which are requests once their load is promoted.
+--
+-- A bulk copy passes over CHECKs, so the trigger end_part has their conditions.
+create table rowlease.Lane (
+  RunNumber bigint        not null,
+  Priority  smallint      not null,
+  Part      bigint        not null,
+  RequestId bigint        not null default (next value for rowlease.RequestIds),
+  Kind      nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  Payload   nvarchar(max) not null,
+  Headers   nvarchar(max) null,
+  constraint lane_pkey primary key clustered (RunNumber, Priority, Part, RequestId)
+    with (allow_page_locks = off)
+);
+go
+alter table rowlease.Lane set (lock_escalation = disable);
+go
+-- How many rows a part of a run has in the lane, by priority. Written with the rows, in one
+-- transaction. promote sums them up, and need not read the lane.
+create table rowlease.LanePart (
+  RunNumber bigint   not null,
+  Priority  smallint not null,
+  Part      bigint   not null,
+  NumRows   bigint   not null,
+  FirstId   bigint   not null,
+  LastId    bigint   not null,
+  constraint lane_part_pkey primary key clustered (RunNumber, Priority, Part)
+    with (allow_page_locks = off),
+  constraint lane_part_counts check (NumRows >= 1 and FirstId <= LastId)
+);
+go
+create index lane_part_of_run on rowlease.LanePart (RunNumber, Part) with (allow_page_locks = off);
+go
+alter table rowlease.LanePart set (lock_escalation = disable);
+go
 create table rowlease.[Load] (
   LoadId        nvarchar(100) collate Latin1_General_100_BIN2 not null,
   QueueName     nvarchar(100) collate Latin1_General_100_BIN2 null,
@@ -252,6 +290,9 @@ create table rowlease.[Load] (
   NumEnqueued   bigint        not null default 0,
   NumDuplicates bigint        not null default 0,
   NumClamped    bigint        not null default 0,
+  InLane        bit           not null default 0,
+  Place         bigint        null,
+  MaxAttempts   int           null,
   StartedTime   datetime2(6)  not null,
   ReportedTime  datetime2(6)  not null,
   PromotedTime  datetime2(6)  null,
@@ -263,6 +304,8 @@ create table rowlease.[Load] (
   constraint load_promoted check (
     (Status = 'Promoted' and PromotedTime is not null)
     or (Status <> 'Promoted' and PromotedTime is null)),
+  constraint load_in_lane check (
+    InLane = 0 or (Status = 'Promoted' and Place is not null and MaxAttempts is not null)),
   constraint load_counts check (
     NumEnqueued >= 0 and NumDuplicates >= 0 and NumRows >= NumEnqueued)
 );
@@ -271,6 +314,11 @@ go
 create index load_staging on rowlease.[Load] (ReportedTime) where Status = 'Staging';
 go
 create index load_started on rowlease.[Load] (StartedTime);
+go
+create index load_in_lane on rowlease.[Load] (QueueName) include (InLane) where InLane = 1;
+go
+-- Rows of the lane name their load by the number of its run.
+create unique index load_run on rowlease.[Load] (RunNumber) where RunNumber > 0;
 go
 create table rowlease.Schedule (
   ScheduleName    nvarchar(200) collate Latin1_General_100_BIN2 not null,

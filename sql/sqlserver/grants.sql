@@ -7,6 +7,8 @@
 --           tables because everything has one owner (ownership chaining), and no role can use what
 --           is not granted here.
 grant select, insert on rowlease.Inbox to rowlease_producer;
+grant select, insert on rowlease.LoadInbox to rowlease_producer;
+grant insert on rowlease.Lane to rowlease_producer;
 grant select, insert on rowlease.StagingInbox to rowlease_producer;
 grant insert on rowlease.Staging to rowlease_producer;
 grant execute on rowlease.schema_version
@@ -105,6 +107,8 @@ grant select on rowlease.QueueSettings to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueDepth to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueWaiter to rowlease_reader, rowlease_operator;
 grant select on rowlease.Staging to rowlease_reader, rowlease_operator;
+grant select on rowlease.Lane to rowlease_reader, rowlease_operator;
+grant select on rowlease.LanePart to rowlease_reader, rowlease_operator;
 grant select on rowlease.[Load] to rowlease_reader, rowlease_operator;
 grant select on rowlease.Progress to rowlease_reader, rowlease_operator;
 grant select on rowlease.Schedule to rowlease_reader, rowlease_operator;

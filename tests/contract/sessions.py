@@ -27,11 +27,9 @@ from tests.conftest import in_database, scratch_database
 T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
-          "queue_waiter", "queue_settings", "schedule", "unknown_kind",
+          "lane", "lane_part", "queue_waiter", "queue_settings", "schedule", "unknown_kind",
           "progress", "attempt", "rate_start", "operation", "requeued",
           "batch", "batch_wait")  # fmt: skip
-#: Where the rows of loads are that wait in a lane: PostgreSQL alone has one.
-LANES = ("lane", "lane_part")
 
 #: For a parameter that is a time of PostgreSQL's calendar and of no other.
 INFINITY = pytest.mark.only_on("postgresql", why="the only one that has an infinite time")
@@ -189,6 +187,16 @@ class Session(Store):
     @abstractmethod
     def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows of a load as Spark does; what a row does not say is null."""
+
+    @abstractmethod
+    def lay(
+        self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]], part: int = 0
+    ) -> None:
+        """Write a part of a load into the lane as Spark does, all of it or nothing."""
+
+    @abstractmethod
+    def end_part(self) -> None:
+        """Do now what the commit of the open transaction would do with its parts of loads."""
 
     @abstractmethod
     def acting_as(self, role: str) -> AbstractContextManager[None]:
@@ -431,7 +439,7 @@ class PostgresSession(PostgresStore, Session):
         self.raw.execute("select setseed(0)")
         self._resets += 1
         if self._resets % 200 == 0:  # what was deleted is in the way of those that look
-            self.raw.execute("vacuum " + ", ".join(f"rowlease.{t}" for t in (*TABLES, *LANES)))
+            self.raw.execute("vacuum " + ", ".join(f"rowlease.{t}" for t in TABLES))
 
     def row(self, request_id: int) -> dict[str, Any]:
         with self._observer.cursor(row_factory=dict_row) as cursor:
@@ -482,7 +490,6 @@ class PostgresSession(PostgresStore, Session):
     def lay(
         self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]], part: int = 0
     ) -> None:
-        """Write a part of a load into the lane as Spark does, all of it or nothing."""
         columns = ", ".join([*LANE, "headers"])
         with (
             self.connection() as sql,
@@ -494,6 +501,9 @@ class PostgresSession(PostgresStore, Session):
                     [run_number, part, not place, row.get("priority", 0), row.get("kind", "a"),
                      row.get("payload", "{}"), row.get("headers")]
                 )  # fmt: skip
+
+    def end_part(self) -> None:
+        self.execute("set constraints rowlease.end_part immediate")
 
     def hold_gate(self, queue: str) -> None:
         self.execute("select from rowlease.gate where queue_name = %s for update", (queue,))
@@ -675,6 +685,6 @@ EMPTIED: dict[str, Callable[[str], None]] = {"postgresql": _empty_postgresql}
 
 
 def _empty(connection: psycopg.Connection) -> None:
-    deletes = "; ".join(f"delete from rowlease.{table}" for table in (*TABLES, *LANES))
+    deletes = "; ".join(f"delete from rowlease.{table}" for table in TABLES)
     default = "insert into rowlease.queue_settings (queue_name) values ('default')"
     connection.execute(f"do $$ begin {deletes}; {default}; end $$")

@@ -18,7 +18,6 @@ from tests.contract.sessions import Clock, PostgresSession, Session
 
 Another = Callable[[], Session]
 HOUR = timedelta(hours=1)
-only_on_lane = pytest.mark.only_on("postgresql", why="there alone is a lane")
 DEAD = Failure("broken", dead=True)
 
 
@@ -492,8 +491,7 @@ def test_a_load_is_a_batch_from_its_promotion_on(store: Session) -> None:
     assert (counts(store, "l"), store.claim()[0].request_id) == ((2, 0, 2, 0, 0), waits)
 
 
-@only_on_lane
-def test_a_load_in_the_lane_is_a_batch(store: PostgresSession) -> None:
+def test_a_load_in_the_lane_is_a_batch(store: Session) -> None:
     store.lay("l", store.begun("l"), [{"kind": "member"}] * 3)
     store.promote("l", store.begun("l"), 3)
     store.complete(store.claim(limit=2))

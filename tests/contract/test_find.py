@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from rowlease.errors import RoutineError
 from rowlease.model import Failure, Found, NewRequest
-from tests.contract.sessions import Clock, PostgresSession, Session
+from tests.contract.sessions import Clock, Session
 
 DEAD = Failure("TimeoutError: no answer\nfrom the API", dead=True)
 
@@ -250,15 +250,13 @@ def test_a_call_looks_at_so_many_requests_only(status: str, store: Session) -> N
     assert page == Found([], None)
 
 
-@pytest.mark.only_on("postgresql", why="there alone is a lane")
 @pytest.mark.parametrize("look", [1, 3, 100])
 def test_requests_in_the_lane_are_found(look: int, store: Session) -> None:
-    loads = cast("PostgresSession", store)
     run = store.begun("load")
     store.put(2)
-    loads.lay("load", run, [{"kind": "b"}] * 3)
+    store.lay("load", run, [{"kind": "b"}] * 3)
     store.put()
-    loads.lay("load", run, [{"kind": "b"}] * 2, 1 << 16)
+    store.lay("load", run, [{"kind": "b"}] * 2, 1 << 16)
     store.put()
     store.promote("load", run, 5)
     every = store.rows("requests", "request_id")

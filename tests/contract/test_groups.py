@@ -6,14 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
-from typing import cast
 
 import pytest
 
 from rowlease.errors import StoreConflict
 from rowlease.model import Failure, NewRequest, Outcome
 from rowlease.store import open_store
-from tests.contract.sessions import Clock, PostgresSession, Session
+from tests.contract.sessions import Clock, Session
 from tests.contract.test_3_order import ids
 
 pytestmark = pytest.mark.both_ways
@@ -57,7 +56,7 @@ def test_a_group_that_appears_after_the_look_is_left_to_the_next_claim(
     expected = store.put(2)
     if in_lane:
         run = store.begun("x")
-        cast("PostgresSession", store).lay("x", run, [{"kind": "b"}])
+        store.lay("x", run, [{"kind": "b"}])
         store.promote("x", run, 1)
         expected += [id for (id,) in store.rows("lane", "request_id")]
     assert ids(store.dequeue("one", ["default"], 6).requests) == expected

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import cast
 
 import pytest
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
-from tests.contract.sessions import Clock, PostgresSession, Session
+from tests.contract.sessions import Clock, Session
 
 HEADERS = '{"tenant": "acme", "trace":"ü \\"1\\""}'
 #: Without characters beyond ASCII, which one T-SQL engine's string_escape changes.
@@ -127,14 +126,13 @@ def test_a_staged_load_has_them(keyed: bool, store: Session) -> None:
     assert headers(store.claim(limit=2)) == [HEADERS, None]
 
 
-@pytest.mark.only_on("postgresql", why="it alone has a lane; elsewhere loads are staged")
 @pytest.mark.parametrize("before", [False, True], ids=["alone", "behind another request"])
 def test_a_load_in_the_lane_has_them(before: bool, store: Session) -> None:
     if before:
         store.put(priority=9)
     run = store.begun("x")
     rows = [{"headers": HEADERS}, {}, {"headers": HEADERS}]
-    cast("PostgresSession", store).lay("x", run, rows)
+    store.lay("x", run, rows)
     store.promote("x", run, 3)
     found = [shown(store, *one) for one in store.rows("lane", "request_id")]
     assert found == [HEADERS, None, HEADERS]

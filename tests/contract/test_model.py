@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest
-from tests.contract.sessions import Clock, PostgresSession, Session
+from tests.contract.sessions import Clock, Session
 
 EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "150"))
 STEPS = 25
@@ -315,7 +315,7 @@ class Machine(RuleBasedStateMachine):
             {"row_id": place, "kind": "a", "priority": priority}
             for place, priority in enumerate(priorities)
         ]
-        if isinstance(self.store, PostgresSession) and not staged:
+        if not staged:
             for number, part in enumerate(filter(None, (rows[:cut], rows[cut:]))):
                 self.store.lay(name, run, part, number << 16)
         else:

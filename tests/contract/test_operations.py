@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from rowlease.errors import QueueFull, RoutineError
 from rowlease.model import Failure, Outcome, Step
-from tests.contract.sessions import Clock, PostgresSession, Session
+from tests.contract.sessions import Clock, Session
 
 DEAD = Failure("TimeoutError: no answer", dead=True)
 VERBS = ("cancel", "requeue", "reprioritise", "reschedule", "break", "purge")
@@ -451,12 +451,10 @@ def test_a_request_that_no_longer_matches_is_left_alone(
     recounts(store)
 
 
-@pytest.mark.only_on("postgresql", why="there alone is a lane")
 @pytest.mark.parametrize("verb", ["cancel", "reprioritise", "reschedule", "purge"])
 def test_requests_in_the_lane_are_reached(verb: str, store: Session) -> None:
-    loads = cast("PostgresSession", store)
     run = store.begun("load")
-    loads.lay("load", run, [{"kind": "b"}] * 3)
+    store.lay("load", run, [{"kind": "b"}] * 3)
     store.promote("load", run, 3)
     ids = [request for (request,) in store.rows("lane", "request_id")]
     given = {"delay_ms": 1000} if verb == "reschedule" else arguments(verb)

@@ -106,8 +106,7 @@ def test_ready_has_the_first_thousand_of_each_queue(store: Session) -> None:
         assert places == list(range(1, 1001))
 
 
-@pytest.mark.only_on("postgresql", why="the lane")
-def test_ready_has_what_waits_in_the_lane(store: PostgresSession, clock: Clock) -> None:
+def test_ready_has_what_waits_in_the_lane(store: Session, clock: Clock) -> None:
     (before,) = store.put()
     clock.advance(seconds=1)
     promoted(store, "x", [{"kind": "a"}, {"kind": "b"}])

@@ -67,6 +67,8 @@ def objects(statement: Any, before: dict[str, str]) -> Iterator[tuple[str, str]]
                 f"index {name_of(statement.OnName)}.{statement.Name.Value}",
                 index(statement, "unique " if statement.Unique else "", bool(statement.Clustered)),
             )
+        case "CreateSequenceStatement":
+            yield f"sequence object {name_of(statement.Name)}", ""
         case "AlterRoleStatement":
             role, action = statement.Name.Value, statement.Action
             assert action.GetType().Name == "AddMemberAlterRoleAction"

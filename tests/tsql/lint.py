@@ -37,15 +37,15 @@ CLAIMED = {"updlock", "readpast", "rowlock", "readcommittedlock"} | SEEK
 CHANGED = {"rowlock", "readpast"} | SEEK
 LOOKED_AT = {"readpast", "readcommittedlock"} | SEEK
 #: Tables that grow, of which no statement may scan what it changes.
-LARGE = {"queue", "queuehistory", "queuedepth", "staging", "enqueuereceipt"}
+LARGE = {"queue", "queuehistory", "queuedepth", "staging", "lane", "enqueuereceipt"}
 #: Folders in which each look at those tables is a seek of a named index, too; but a receipt is
 #: looked up by its key, which is all the query has.
 PINNED = {"dequeue", "enqueue", "finish", "load", "maintain"}
 BY_KEY = {"enqueuereceipt"}
 #: Routines that read a whole queue or all counts, and the tables.
 READ_WHOLE = {
-    ("sample_requests", "queue"), ("recount_queues", "queuedepth"), ("fold_depth", "queuedepth"),
-    ("finish_batches", "queuedepth"),
+    ("sample_requests", "queue"), ("sample_requests", "lane"), ("recount_queues", "queuedepth"),
+    ("fold_depth", "queuedepth"), ("finish_batches", "queuedepth"),
 }  # fmt: skip
 #: Routines of operators that change all counts of a queue, and the table.
 CHANGED_WHOLE = {("delete_queue", "queuedepth")}
@@ -83,7 +83,7 @@ INDEX = re.compile(
     r"(?: include \((.*?)\))?(?: where (.*?))?(?: with \((.*?)\))?;"
 )
 KEY = re.compile(
-    r"constraint (\w+_pkey) primary key (?:clustered )?\((\w+)\)(?: with \((.*?)\))?[, ]"
+    r"constraint (\w+_pkey) primary key (?:clustered )?\(([\w, ]+)\)(?: with \((.*?)\))?[, ]"
 )
 #: What a THROW may say: the errors of sql/README.md.
 OUR_ERRORS = range(51001, 51100)
@@ -139,8 +139,8 @@ def indexes_of(script: str) -> dict[str, Index]:
     text = re.sub(r"\s+", " ", re.sub(r"--.*", "", script)).lower()
     found = {}
     for made in text.split("create table rowlease."):
-        for name, column, options in KEY.findall(made):
-            found[name] = Index(made.partition(" ")[0], [column], [], [], options)
+        for name, columns, options in KEY.findall(made):
+            found[name] = Index(made.partition(" ")[0], columns.split(", "), [], [], options)
     for name, table, columns, included, condition, options in INDEX.findall(text):
         found[name] = Index(
             table,

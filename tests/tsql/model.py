@@ -30,7 +30,10 @@ ASSEMBLY = "Microsoft.SqlServer.Dac.Extensions"
 #: The schema of the tables that are variables, or temporary.
 LOCAL = "local"
 #: What of a revision makes tables and indexes.
-TABLES = {"CreateTableStatement", "AlterTableAddTableElementStatement", "CreateIndexStatement"}
+TABLES = {
+    "CreateTableStatement", "AlterTableAddTableElementStatement", "CreateIndexStatement",
+    "CreateSequenceStatement",
+}  # fmt: skip
 DECLARED = re.compile(r"(?:declare @(\w+) table|create table #(\w+)) (?=\()")
 #: A variable for .NET: the version of ICU, which it would otherwise know only up to 60.
 ICU = "CLR_ICU_VERSION_OVERRIDE"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.store.routines import Routine, load_routines, packaged_folder
+from rowlease.store.routines import Routine, all_files, load_routines, packaged_folder
 
 POSTGRESQL, SQLSERVER = load_routines("postgresql"), load_routines("sqlserver")
 #: Routines of PostgreSQL only: notifications (can_notify is False on SQL Server).
@@ -113,7 +113,7 @@ def test_every_internal_routine_has_a_caller(engine: str) -> None:
         if routine.schema == "rowlease_internal" and not triggers.search(routine.body):
             call = re.compile(rf"\browlease_internal\.{name}\b")
             assert any(
-                call.search(other.body) for other in routines.values() if other != routine
+                call.search(other.body) for other in all_files(engine) if other != routine
             ), name
 
 

@@ -105,7 +105,8 @@ def test_the_jdbc_driver_gets_the_same_place_and_bulk_copy() -> None:
     options = jdbc_options("mssql://u:hunter2@h:1433/my;db?TrustServerCertificate=yes")
     assert options["url"] == (
         "jdbc:sqlserver://h:1433;databaseName={my;db};encrypt=true;"
-        "useBulkCopyForBatchInsert=true;trustServerCertificate=true"
+        "useBulkCopyForBatchInsert=true;bulkCopyForBatchInsertFireTriggers=true;"
+        "trustServerCertificate=true"
     )
     assert (options["user"], options["password"]) == ("u", SECRET)
     assert SECRET not in options["url"]

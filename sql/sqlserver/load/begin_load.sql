@@ -10,9 +10,9 @@
 --           take_lock
 -- locks:    the load's lock and row; after the commit, as drop_staged
 -- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
---           run stages do not count. It starts at a random number up to 2^32 and grows by random
---           numbers, as lock tokens do. If it grew by 1, a number could be assigned twice after a
---           restore, or after a failover that lost commits. The same run may call twice and gets the
+--           run writes do not count. maintain deletes those in the lane. It starts at a random number
+--           up to 2^32 and grows by random numbers, as lock tokens do. If it grew by 1, a number could
+--           be assigned twice after a restore, or after a failover that lost commits. The same run may call twice and gets the
 --           same number, because an answer may be lost. A superseded run cannot begin again, so two
 --           live drivers cannot take the load from each other for ever. A promoted load that is begun
 --           with other columns is refused, because it would enqueue nothing.

@@ -3,10 +3,10 @@
 --           a row's part is its row_id divided by 2^30
 -- returns:  bigint -- how many rows were dropped
 -- errors:   RL014 another run has taken the load over; 51012 as take_lock
--- locks:    for each step: the load's lock; rows of staging of this load, skipping locked ones
--- why:      several tries of a Spark task may all have written; the driver knows which one counts. A
---           promoted load has no staged rows, or late ones that are never promoted, so it is not
---           touched. Each deleted row needs a lock, so a transaction deletes only 4,000 rows.
+-- locks:    for each step: the load's lock; rows of staging and lane of this load, skipping locked ones
+-- why:      several tries of a Spark task may all have written; the driver knows which one counts. The
+--           rows of a promoted load in the lane are requests, so it is not touched. Each deleted row
+--           needs a lock, so a transaction deletes only 4,000 rows.
 create or alter procedure rowlease.discard_staged
   @p_load_id nvarchar(400), @p_run_number bigint, @p_kept_parts nvarchar(max)
 as
@@ -14,6 +14,8 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @rows int = 4000, @dropped bigint = 0;
+declare @kept table (Part bigint not null primary key);
+insert into @kept (Part) select distinct cast(k.value as bigint) from openjson(@p_kept_parts) as k;
 while @rows = 4000
 begin
   begin transaction;
@@ -21,7 +23,28 @@ begin
   delete top (4000) s
     from rowlease.Staging as s with (index (staging_run), forceseek, readpast, rowlock)
    where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
-     and s.RowId / 1073741824 not in (select cast(k.value as bigint) from openjson(@p_kept_parts) as k)
+     and s.RowId / 1073741824 not in (select k.Part from @kept as k)
+  option (maxdop 1);
+  set @rows = @@rowcount;
+  set @dropped = @dropped + @rows;
+  commit transaction;
+end;
+set @rows = 4000;
+while @rows = 4000
+begin
+  begin transaction;
+  exec rowlease_internal.take_load @p_load_id, @p_run_number;
+  delete p
+    from rowlease.LanePart as p with (index (lane_part_of_run), forceseek, readpast, rowlock)
+   where p.RunNumber = @p_run_number and p.Part not in (select k.Part from @kept as k)
+     and exists (select 1 from rowlease.[Load] as l
+                  where l.LoadId = @p_load_id and l.Status = 'Staging')
+  option (maxdop 1);
+  delete top (4000) r
+    from rowlease.Lane as r with (index (lane_pkey), forceseek, readpast, rowlock)
+   where r.RunNumber = @p_run_number and r.Part not in (select k.Part from @kept as k)
+     and exists (select 1 from rowlease.[Load] as l
+                  where l.LoadId = @p_load_id and l.Status = 'Staging')
   option (maxdop 1);
   set @rows = @@rowcount;
   set @dropped = @dropped + @rows;

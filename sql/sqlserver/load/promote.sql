@@ -10,7 +10,7 @@
 --           no kind, RL008 staged rows differ from the expected count, RL014 another run has taken
 --           the load over, RL016 bad headers, RL017 as take_batch; 51011 a payload that is not
 --           JSON, 51012 as take_lock, add_staged and check_copies
--- locks:    the load's lock; the queue's admission lock if it has a capacity; the lock of all dedup
+-- locks:    the load's lock; the lock of the run's writers; the queue's admission lock if it has a capacity; the lock of all dedup
 --           keys of the queue if the load has any; as add_staged and take_batch; after the commit,
 --           as drop_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
@@ -19,7 +19,9 @@
 --           different rows under the same ids cannot be distinguished, so check_copies refuses such
 --           a load. The staged rows are counted again at the end, because a task that Spark has
 --           given up may write meanwhile. They are deleted after the commit: the transaction locks
---           each request that it inserts, and should not lock each staged row, too.
+--           each request that it inserts, and should not lock each staged row, too. What is in the
+--           lane is not copied. A transaction that has written rows of it and is still open is waited
+--           for, at most 10 s.
 create or alter procedure rowlease.promote
   @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_kind nvarchar(max) = null,
   @p_num_clamped bigint = 0
@@ -30,7 +32,8 @@ set transaction isolation level read committed;
 declare @now datetime2(6), @queue nvarchar(100), @status varchar(10), @rows bigint;
 declare @enqueued bigint, @duplicates bigint, @clamped bigint, @written bigint;
 declare @outcome varchar(10) = 'ok', @admitted bit, @says nvarchar(2048);
-declare @kind nvarchar(max), @priority int, @payload nvarchar(max);
+declare @in_lane bigint, @place bigint;
+declare @high bigint = 0, @writers nvarchar(255) = concat(N'rowlease:write:', @p_run_number);
 begin transaction;
 exec rowlease_internal.take_load @p_load_id, @p_run_number;
 set @now = rowlease.now();
@@ -44,45 +47,39 @@ begin
   select @rows = count(distinct s.RowId), @written = count(*)
     from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
    where s.RunNumber = @p_run_number and s.LoadId = @p_load_id;
-  if @rows <> @p_expected_rows or @p_expected_rows is null
+  exec rowlease_internal.take_lock @writers;
+  set @in_lane = (select coalesce(sum(p.NumRows), 0)
+                    from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber)))
+                   where p.RunNumber = @p_run_number);
+  if @rows + @in_lane <> @p_expected_rows or @p_expected_rows is null
   begin
-    set @says = concat(N'load "', @p_load_id, N'" has ', @rows, N' staged rows where ',
+    set @says = concat(N'load "', @p_load_id, N'" has ', @rows + @in_lane, N' staged rows where ',
                        @p_expected_rows, N' were expected; write it again');
     throw 51008, @says, 1;
   end;
   if @written > @rows
     exec rowlease_internal.check_copies @p_load_id, @p_run_number;
   exec rowlease_internal.admit @queue, @p_expected_rows, 0, @now, @admitted output;
-  select top (1) @kind = coalesce(s.Kind, @p_kind), @priority = s.Priority, @payload = s.Payload
-    from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
-   where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
-     and (coalesce(s.Kind, @p_kind, N'') = N'' or len(coalesce(s.Kind, @p_kind)) > 200
-          or s.Priority < 0 or rowlease_internal.num_bytes(s.Payload) > 1048576);
-  if @@rowcount > 0
-    exec rowlease_internal.check_request @kind, @priority, @payload, null;
-  if exists (select 1 from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
-              where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
-                and rowlease_internal.is_json(s.Payload) = 0)
+  exec rowlease_internal.check_staged @p_load_id, @p_run_number, @p_kind;
+  exec rowlease_internal.add_staged @queue, @now, @p_load_id, @p_run_number, @p_kind, @rows, @enqueued output;
+  if @in_lane > 0
   begin
-    set @says = concat(N'load "', @p_load_id, N'" has a payload or headers that are not JSON; ',
-                       N'nothing was enqueued');
-    throw 51011, @says, 1;
+    exec rowlease_internal.count_lane @queue, @p_load_id, @p_run_number, @high output;
+    set @enqueued = @enqueued + @in_lane;
+    select @place = next value for rowlease.RequestIds;
   end;
-  if exists (select 1 from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
-              where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
-                and rowlease_internal.are_headers(s.Headers) = 0)
-    throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
-  exec rowlease_internal.add_staged @queue, @now, @p_load_id, @p_run_number, @p_kind, @p_expected_rows,
-                           @enqueued output;
+  set @rows = @p_expected_rows;
   set @duplicates = @rows - @enqueued;
-  select @clamped = @p_num_clamped + count(distinct s.RowId)
+  select @clamped = @p_num_clamped + @high + count(distinct s.RowId)
     from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
    where s.RunNumber = @p_run_number and s.LoadId = @p_load_id
      and s.Priority > (select q.MaxPriority from rowlease.QueueSettings as q
                         where q.QueueName = @queue);
   update rowlease.[Load]
-     set Status = 'Promoted', PromotedTime = rowlease.now(), NumRows = @rows, NumEnqueued = @enqueued,
-         NumDuplicates = @duplicates, NumClamped = @clamped
+     set Status = 'Promoted', PromotedTime = @now, NumRows = @rows, NumEnqueued = @enqueued,
+         NumDuplicates = @duplicates, NumClamped = @clamped,
+         InLane = case when @in_lane > 0 then 1 else 0 end, Place = @place,
+         MaxAttempts = (select q.MaxAttempts from rowlease.QueueSettings as q where q.QueueName = @queue)
    where LoadId = @p_load_id;
   exec rowlease_internal.take_batch @p_load_id, @now;
   if (select count(*) from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))

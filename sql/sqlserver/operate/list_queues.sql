@@ -30,6 +30,18 @@ update c
                    where q.QueueName = c.QueueName and q.Priority = c.Priority
                      and q.Status = 'Pending' and q.GroupBlocked = 0)
   from @counts as c where c.Pending > 0;
+update c
+   set DueTime = coalesce(
+         (select min(l.PromotedTime) from rowlease.[Load] as l
+           where l.QueueName = c.QueueName and l.InLane = 1
+             and (c.DueTime is null or l.PromotedTime < c.DueTime)
+             and exists (select 1 from rowlease.LanePart as p
+                           join rowlease.Lane as r with (readpast, readcommittedlock)
+                             on r.RunNumber = p.RunNumber and r.Priority = p.Priority and r.Part = p.Part
+                          where p.RunNumber = l.RunNumber and p.Priority = c.Priority)), c.DueTime)
+  from @counts as c
+ where c.Pending > 0
+   and exists (select 1 from rowlease.[Load] as l where l.QueueName = c.QueueName and l.InLane = 1);
 select s.QueueName as queue_name, s.Paused as paused, coalesce(t.NumFinished, 0) as num_finished,
        coalesce(t.NumFailures, 0) as num_failures,
        case when t.DueTime < @now then datediff_big(microsecond, t.DueTime, @now) / 1000

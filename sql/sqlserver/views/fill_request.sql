@@ -49,9 +49,9 @@ if @@rowcount > 0
   exec rowlease_internal.check_request @kind, @priority, @payload, null;
 if exists (select 1 from @rows as r where rowlease_internal.are_headers(r.Headers) = 0)
   throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
-insert into rowlease.Queue (QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts,
-                            DedupKey, GroupKey, Payload, Headers)
-select s.QueueName, r.Kind, r.Status,
+insert into rowlease.Queue (RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime,
+                            MaxAttempts, DedupKey, GroupKey, Payload, Headers)
+select next value for rowlease.RequestIds over (order by r.Place), s.QueueName, r.Kind, r.Status,
        case when r.Priority < s.MaxPriority then r.Priority else s.MaxPriority end, @now, r.DueTime,
        s.MaxAttempts, r.DedupKey, r.GroupKey, r.Payload, r.Headers
   from @rows as r join rowlease.QueueSettings as s on s.QueueName = r.QueueName

@@ -27,6 +27,19 @@ select r.QueueName, r.Place, r.RequestId, r.Kind, r.Priority, r.DueTime, r.Waiti
          from (select top (1000) q.RequestId, q.Kind, q.Priority, q.DueTime from rowlease.Queue as q
                 where q.QueueName = s.QueueName and q.Status = 'Scheduled' and q.DueTime <= n.Now
                   and q.GroupBlocked = 0
-                order by q.DueTime) as d) as w
+                order by q.DueTime) as d
+       union all
+       select f.RequestId, f.Kind, f.Priority, l.PromotedTime
+         from rowlease.[Load] as l
+        cross apply (
+          select top (1000) r.RequestId, r.Kind, p.Priority
+            from rowlease.LanePart as p
+           cross apply (select top (1000) a.RequestId, a.Kind from rowlease.Lane as a
+                         where a.RunNumber = p.RunNumber and a.Priority = p.Priority
+                           and a.Part = p.Part
+                         order by a.RequestId) as r
+           where p.RunNumber = l.RunNumber
+           order by p.Priority desc, p.Part) as f
+        where l.QueueName = s.QueueName and l.InLane = 1) as w
      where s.Paused = 0) as r
  where r.Place <= 1000;

@@ -83,8 +83,8 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
     return columns
 
 
-def in_the_lane(rows: Any, kind: str | None, run: Begun) -> tuple[str, Any]:
-    """The view into which Spark writes rows of the lane, and the rows with the view's columns.
+def in_the_lane(rows: Any, kind: str | None, run: Begun) -> Any:
+    """The rows with the columns of the view `load_inbox`.
 
     Args:
         rows: a frame with the first three columns of LANE, and any columns of FOR_LANE.
@@ -99,7 +99,7 @@ def in_the_lane(rows: Any, kind: str | None, run: Begun) -> tuple[str, Any]:
     }
     filled["priority"] = F.least(filled["priority"], F.lit(run.max_priority))
     more = ["headers"] if "headers" in rows.columns else []
-    return "rowlease.load_inbox", rows.withColumns(filled).select(*LANE, *more)
+    return rows.withColumns(filled).select(*LANE, *more)
 
 
 def priority_column(df: Any, given: Any) -> Any:

@@ -28,14 +28,20 @@ def connection_options(dsn: str) -> dict[str, str]:
     return jdbc_options(dsn)
 
 
-def staged(frame: Any, dsn: str) -> tuple[str, Any]:
-    """The table for staged rows, and the frame with the columns of that table."""
+def as_written(view: str, frame: Any, dsn: str) -> tuple[str, Any]:
+    """The name of a view, and the frame with that view's columns, as the engine spells them."""
     if not is_sqlserver(dsn):
-        return "rowlease.staging_inbox", frame
+        return f"rowlease.{view}", frame
     if "due_time" in frame.columns:
         frame = frame.withColumn("due_time", _utc_wall_clock("due_time"))
-    names = {name: "".join(part.capitalize() for part in name.split("_")) for name in frame.columns}
-    return "rowlease.StagingInbox", frame.withColumnsRenamed(names)
+    frame = frame.drop("ends_part")  # each statement counts its rows
+    names = {name: _spelt(name) for name in frame.columns}
+    return f"rowlease.{_spelt(view)}", frame.withColumnsRenamed(names)
+
+
+def _spelt(name: str) -> str:
+    """A name as SQL Server spells it."""
+    return "".join(part.capitalize() for part in name.split("_"))
 
 
 def _utc_wall_clock(column: str) -> Any:

@@ -1,10 +1,10 @@
 """Bulk enqueue: each row of a DataFrame becomes one request, all of them or none.
 
-Spark may try a task again or run it twice, so rows that are written are not requests yet. On
-PostgreSQL the rows wait in the lane. If several attempts of a task write rows, only the first
-attempt that commits counts. Rows with keys, groups or due times, and all rows for SQL Server, are
-numbered and staged. In both cases the routine `promote` compares the number of rows with Spark's
-number, and makes the rows requests in one transaction.
+Spark may try a task again or run it twice, so rows that are written are not requests yet. The rows
+wait in the lane. If several attempts of a task write rows, only the first attempt that commits
+counts. Rows with keys, groups or due times are numbered and staged. In both cases the routine
+`promote` compares the number of rows with Spark's number, and makes the rows requests in one
+transaction.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from rowlease.spark.columns import (
     staging_columns,
 )
 from rowlease.spark.jdbc import (
+    as_written,
     check_session,
     connection_options,
     database_errors,
-    staged,
     writing_options,
 )
 from rowlease.spark.load_progress import reported
 from rowlease.spark.promotion import Staged, heard, promoted
-from rowlease.store import Producing, is_sqlserver, open_store
+from rowlease.store import Producing, open_store
 
 logger = logging.getLogger("rowlease")
 
@@ -221,7 +221,7 @@ def write(
 
     part = F.spark_partition_id().cast("bigint") * (1 << TRY_BITS)
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
-    in_lane = not is_sqlserver(dsn) and FOR_LANE.issuperset(df.select(*columns).columns)
+    in_lane = FOR_LANE.issuperset(df.select(*columns).columns)
     place = (
         [part.alias("part"), F.when(number == 0, True).alias("ends_part")]
         if in_lane
@@ -246,7 +246,8 @@ def write(
                 above = F.col("priority") > run.max_priority
                 counts.append(F.count_if(above).alias("num_clamped"))
             rows = rows.observe(counted, *counts)
-            table, written = in_the_lane(rows, named, run) if in_lane else staged(rows, dsn)
+            filled = in_the_lane(rows, named, run) if in_lane else rows
+            table, written = as_written("load_inbox" if in_lane else "staging_inbox", filled, dsn)
             written.write.format("jdbc").options(
                 **writing_options(dsn, rows.columns), dbtable=table, batchsize=BATCH_SIZE
             ).mode("append").save()

@@ -1,5 +1,5 @@
--- candidates_by_policy: choose which waiting requests to claim under the policies weighted and aging.
--- params:   p_queue_name nvarchar(400), p_limit int, p_met nvarchar(max) (ids to leave out)
+-- candidates_by_policy: choose which waiting requests to claim, in the queue and in its lane.
+-- params:   p_queue_name nvarchar(400), p_policy varchar(10), p_limit int, p_met nvarchar(max) (ids to leave out)
 -- returns:  the ids in claim order in the caller's table #candidate; none if nothing waits that the
 --           policy would take
 -- errors:   none
@@ -8,16 +8,19 @@
 --           random offset for the whole batch (systematic sampling), which makes every share exact on
 --           average. aging: each PolicyAgingSeconds of waiting count as one priority, so the request
 --           with the lowest value of due time minus priority times PolicyAgingSeconds goes first.
+--           strict: highest priority first. For strict it is called only if a load is in the lane.
 create or alter procedure rowlease_internal.candidates_by_policy
-  @p_queue_name nvarchar(400), @p_limit int, @p_met nvarchar(max)
+  @p_queue_name nvarchar(400), @p_policy varchar(10), @p_limit int, @p_met nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
-declare @policy varchar(10), @weights nvarchar(max), @aging_us bigint;
+declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+                         where l.QueueName = @p_queue_name and l.InLane = 1);
+declare @weights nvarchar(max), @aging_us bigint;
 declare @priority smallint, @offset float = rand(), @origin datetime2(6) = '2000-01-01';
 declare @met table (RequestId bigint not null primary key);
 declare @waiting table (Priority smallint not null primary key, Weight float not null, Quota int);
-select @policy = s.Policy, @weights = s.PolicyWeights, @priority = s.MaxPriority + 1,
+select @weights = s.PolicyWeights, @priority = s.MaxPriority + 1,
        @aging_us = cast(s.PolicyAgingSeconds as bigint) * 1000000
   from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
 insert into @met (RequestId) select distinct cast(m.value as bigint) from openjson(@p_met) as m;
@@ -34,7 +37,15 @@ begin
   if @priority is not null
     insert into @waiting (Priority, Weight, Quota) values (@priority, 0, @p_limit);
 end;
-if @policy = 'weighted'
+insert into @waiting (Priority, Weight, Quota)
+select b.Priority, 0, @p_limit
+  from (select distinct p.Priority
+          from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+         inner join rowlease.LanePart as p on p.RunNumber = l.RunNumber
+         where l.QueueName = @p_queue_name and l.InLane = 1) as b
+ where b.Priority not in (select w.Priority from @waiting as w)
+   and exists (select 1 from rowlease_internal.first_in_lane(@p_queue_name, b.Priority, 1, @p_met));
+if @p_policy = 'weighted'
 begin
   update @waiting set Weight = coalesce(
     (select cast(w.value as float) from openjson(@weights) as w where cast(w.[key] as int) = Priority),
@@ -46,16 +57,24 @@ begin
                  (sum(x.Weight) over (order by x.Priority) - x.Weight) / sum(x.Weight) over () as Before
             from @waiting as x) as s on s.Priority = w.Priority;
 end;
-insert into #candidate (RequestId)
-select top (@p_limit) f.RequestId
+insert into #candidate (RequestId, RunNumber, Priority, Part)
+select top (@p_limit) f.RequestId, f.RunNumber, f.Priority, f.Part
   from @waiting as w
  cross apply (
-   select top (w.Quota) q.RequestId, q.DueTime, q.Priority
-     from rowlease.Queue as q
-       with (forceseek (queue_pending (QueueName)), readpast, readcommittedlock)
-    where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
-      and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
-    order by q.DueTime, q.RequestId) as f
- order by case when @policy = 'aging' then datediff_big(microsecond, @origin, f.DueTime) - f.Priority * @aging_us
+   select top (w.Quota) c.RequestId, c.DueTime, c.Line, c.Place, c.Priority, c.RunNumber, c.Part
+     from (select p.RequestId, p.DueTime, p.RequestId as Line, 0 as Place, p.Priority,
+                  cast(null as bigint) as RunNumber, cast(null as bigint) as Part
+             from (select top (w.Quota) q.RequestId, q.DueTime, q.Priority
+                     from rowlease.Queue as q
+                       with (forceseek (queue_pending (QueueName)), readpast, readcommittedlock)
+                    where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
+                      and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
+                    order by q.DueTime, q.RequestId) as p
+           union all
+           select l.request_id, l.due_time, l.line, l.place, l.priority, l.run_number, l.part
+             from rowlease_internal.first_in_lane(@p_queue_name, w.Priority, w.Quota, @p_met) as l
+            where @in_lane = 1) as c
+    order by c.DueTime, c.Line, c.Place) as f
+ order by case when @p_policy = 'aging' then datediff_big(microsecond, @origin, f.DueTime) - f.Priority * @aging_us
                else 0 end,
-          f.Priority desc, f.DueTime, f.RequestId;
+          f.Priority desc, f.DueTime, f.Line, f.Place;

@@ -5,7 +5,7 @@
 -- returns:  the ids in claim order in the caller's table #leased; p_more -- it gave up early
 -- errors:   2601 another claim took a request of the same group at this moment
 -- locks:    keys of the claim's index, for update, skipping locked ones; the requests' own locks and
---           their groups', without waiting; rows of queue, exclusive
+--           their groups', without waiting; rows of queue, exclusive; as lease_from_lane
 -- why:      hints are only hints. Two claims are kept apart by the lock on the request's id, and by
 --           the update, which checks the status again. A claim that does not get the lock skips the
 --           request. A round may return fewer requests than asked for because it met requests that
@@ -16,37 +16,43 @@
 --           a restore, a lost claim and a new claim of the same id have different tokens.
 create or alter procedure rowlease_internal.claim_carefully
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
-  @p_policy varchar(10), @p_limit int, @p_slots int,
-  @p_group_rate varchar(30), @p_more bit output
+  @p_policy varchar(10), @p_limit int, @p_slots int, @p_group_rate varchar(30), @p_more bit output
 as
 set nocount on;
 set xact_abort on;
 declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
-declare @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit, @behind bit;
-declare @met_ids nvarchar(max), @locks bit =
-  case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
-create table #candidate (Place int identity primary key, RequestId bigint not null);
--- Turn: null while nothing is known, or if others hold it; 0: behind another of its group.
-declare @met table (Place int identity primary key, RequestId bigint not null unique,
-                    GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Turn int);
-declare @claimed table (RequestId bigint not null primary key, Priority smallint not null);
+declare @by_policy bit, @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
 declare @expires datetime2(6) = rowlease_internal.add_ms(@p_now, @p_lease_ms);
+declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+                         where l.QueueName = @p_queue_name and l.InLane = 1);
+declare @met_ids nvarchar(max), @lane nvarchar(max), @moved xml, @locks bit =
+  case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
+-- RunNumber, Priority and Part: of a request in the lane.
+create table #candidate (Place int identity primary key, RequestId bigint not null, RunNumber bigint,
+                         Priority smallint, Part bigint);
+-- Turn: null while nothing is known, if others hold it, or if it is behind another of its group.
+declare @met table (Place int identity primary key, RequestId bigint not null unique,
+                    GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Turn int,
+                    RunNumber bigint, Priority smallint, Part bigint);
+declare @claimed table (RequestId bigint not null primary key, Priority smallint not null);
 while @taken < @p_limit and @round < 50
 begin
-  set @round = @round + 1;
-  set @left = @p_limit - @taken;
+  select @round = @round + 1, @left = @p_limit - @taken;
   delete from #candidate;
-  if @p_policy <> 'strict' and @round <= 40
-  begin
+  if @p_policy <> 'strict' or @in_lane = 1
     set @met_ids = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') + N']'
                       from @met as m);
-    exec rowlease_internal.candidates_by_policy @p_queue_name, @left, @met_ids;
-  end;
+  if @p_policy <> 'strict' and @round <= 40
+    exec rowlease_internal.candidates_by_policy @p_queue_name, @p_policy, @left, @met_ids;
+  set @by_policy = case when exists (select 1 from #candidate) then 1 else 0 end;
+  if @by_policy = 0 and @in_lane = 1
+    exec rowlease_internal.candidates_by_policy @p_queue_name, 'strict', @left, @met_ids;
   if exists (select 1 from #candidate)
-    insert into @met (RequestId, GroupKey)
-    select q.RequestId, q.GroupKey
+    insert into @met (RequestId, GroupKey, RunNumber, Priority, Part)
+    select c.RequestId, q.GroupKey, c.RunNumber, c.Priority, c.Part
       from #candidate as c
-     inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = c.RequestId
+      left join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = c.RequestId
+     where c.RunNumber is not null or q.RequestId is not null
      order by c.Place
     option (loop join, force order, maxdop 1);
   else
@@ -58,19 +64,15 @@ begin
      order by q.Priority desc, q.DueTime, q.RequestId
     option (loop join, maxdop 1);
   set @found = @@rowcount;
-  set @place = @last;
-  set @turn = 0;
+  select @place = @last, @turn = 0;
   set @last = (select coalesce(max(m.Place), 0) from @met as m);
   while @place < @last
   begin
     set @place = @place + 1;
-    select @id = m.RequestId, @group = m.GroupKey from @met as m where m.Place = @place;
-    set @granted = 1;
+    select @id = m.RequestId, @group = m.GroupKey, @granted = 1 from @met as m where m.Place = @place;
     if @group is not null
       exec rowlease_internal.take_group @id, @p_queue_name, @group, @p_group_rate, @p_now,
-                                        @granted output, @behind output;
-    if @group is not null and @behind = 1
-      update @met set Turn = 0 where Place = @place;
+                                        @granted output;
     set @name = concat(N'rowlease:r:', @id);
     if @granted = 1 and @locks = 1
       exec rowlease_internal.try_lock @name, @granted output;
@@ -94,19 +96,22 @@ begin
    where Queue.Status = 'Pending' and Queue.GroupBlocked = 0
      and m.Place > @last - @found and m.Turn > 0
   option (loop join, force order, maxdop 1);
-  set @taken = @taken + @@rowcount;
   insert into rowlease.QueueDepth (QueueName, Priority, Pending, Processing)
   select @p_queue_name, c.Priority, -count(*), count(*) from @claimed as c group by c.Priority;
-  update rowlease.Queue set GroupBlocked = 1
-    from @met as m
-   inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
-           on Queue.RequestId = m.RequestId
-   where Queue.Status = 'Pending' and Queue.GroupBlocked = 0
-     and m.Place > @last - @found and m.Turn = 0
-  option (loop join, force order, maxdop 1);
+  set @lane = (select m.RequestId as i, m.RunNumber as r, m.Priority as p, m.Part as t, @p_lease_ms as m,
+                      case when m.Turn <= @p_slots - @taken then 1 else 0 end as s
+                 from @met as m
+                where m.Place > @last - @found and m.Turn > 0 and m.RunNumber is not null for json path);
+  if @lane is not null
+  begin
+    exec rowlease_internal.lease_from_lane @lane, @p_worker_id, @p_now, @moved output;
+    insert into @claimed (RequestId, Priority)
+    select cast(t.value as bigint), 0 from openjson(cast(@moved as nvarchar(max))) as t;
+  end;
+  set @taken = @taken + (select count(*) from @claimed as c);
   update @met set Turn = null where Turn > 0 and Place > @last - @found
                                 and RequestId not in (select c.RequestId from @claimed as c);
-  if @found < @left and not exists (select 1 from #candidate)
+  if @found < @left and @by_policy = 0
     break;
 end;
 set @p_more = case when @round >= 50 then 1 else 0 end;

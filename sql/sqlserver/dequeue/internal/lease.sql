@@ -7,10 +7,10 @@
 -- locks:    keys of the claim's index, for update, in claim order, skipping locked ones; the requests'
 --           own locks, without waiting; rows of queue, exclusive, skipping locked ones
 -- why:      the plain way to claim. It is for queues with strict order, without groups, in-flight
---           limit, rate or consumer priorities, and with no expired lease, due Scheduled request or
---           priority above the maximum to handle first. One statement (look) reads a queue's settings
---           and probes its indexes, one finds the first requests of the queue, one leases these
---           requests. If a queue is not plain, or another session has the lock of a request,
+--           limit, rate, consumer priorities or a load in the lane, and with no expired lease, due
+--           Scheduled request or priority above the maximum to handle first. One statement (look)
+--           reads a queue's settings and probes its indexes, one finds the first requests of the
+--           queue, one leases these requests. If a queue is not plain, or another session has the lock of a request,
 --           lease_carefully claims instead. Hints are only hints: two claims are kept apart by the
 --           lock on the request's id, and by the update, which checks the status again. A session
 --           whose context has rowlease_claim_locks = off does not take these locks, so their cost can

@@ -16,6 +16,9 @@ return
          case when s.Policy = 'strict' and s.MaxInFlight is null and s.Rate is null
                and s.ConsumerPriorities = 0
                and not exists (
+                 select 1 from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+                  where l.QueueName = s.QueueName and l.InLane = 1)
+               and not exists (
                  select 1 from rowlease.Queue as q
                    with (forceseek (queue_group (QueueName)), readpast, readcommittedlock)
                   where q.QueueName = s.QueueName and q.GroupKey is not null and q.Status <> 'Failed')

@@ -2,9 +2,9 @@
 -- params:   p_queue_name nvarchar(400), p_max_priority int, p_limit int
 -- returns:  nothing
 -- errors:   none
--- locks:    rows of queue, exclusive, skipping locked ones
--- why:      an enqueue that commits after the maximum was lowered may leave a request above it.
---           Usually there is none, and checking costs one probe of the claim's index. A claim that
+-- locks:    as bring_in_high; rows of queue, exclusive, skipping locked ones
+-- why:      an enqueue or a promote that commits after the maximum was lowered may leave a request
+--           above it. Usually there is none, and checking costs two probes of an index. A claim that
 --           has found the row at its old place finds it again by key.
 create or alter procedure rowlease_internal.lower_priorities
   @p_queue_name nvarchar(400), @p_max_priority int, @p_limit int
@@ -13,6 +13,7 @@ set nocount on;
 set xact_abort on;
 declare @high table (RequestId bigint not null primary key, Priority smallint not null);
 declare @lowered table (RequestId bigint not null primary key);
+exec rowlease_internal.bring_in_high @p_queue_name, @p_max_priority, @p_limit;
 insert into @high (RequestId, Priority)
 select top (@p_limit) q.RequestId, q.Priority
   from rowlease.Queue as q

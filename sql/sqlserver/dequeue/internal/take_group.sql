@@ -1,26 +1,32 @@
 -- take_group: test whether a claim may lease a request of a group, and lock the group.
 -- params:   p_request_id bigint, p_queue_name nvarchar(400), p_group_key nvarchar(400),
---           p_group_rate nvarchar(30), p_now datetime2(6), p_granted bit output, p_behind bit output
--- returns:  p_granted -- it may; p_behind -- it is behind another of its group
+--           p_group_rate nvarchar(30), p_now datetime2(6), p_granted bit output
+-- returns:  p_granted -- it may
 -- errors:   none
 -- locks:    the group, without waiting; the row of queue, exclusive, skipping locked ones
--- why:      a request whose group has used up its rate becomes Scheduled. So it is not in the index of
---           claims, a claim does not step over it, and workers sleep until it is due.
+-- why:      a request that is behind another of its group becomes blocked, and one whose group has
+--           used up its rate becomes Scheduled. So it is not in the index of claims, a claim does not
+--           step over it, and workers sleep until it is due.
 create or alter procedure rowlease_internal.take_group
   @p_request_id bigint, @p_queue_name nvarchar(400), @p_group_key nvarchar(400),
-  @p_group_rate nvarchar(30), @p_now datetime2(6), @p_granted bit output, @p_behind bit output
+  @p_group_rate nvarchar(30), @p_now datetime2(6), @p_granted bit output
 as
 set nocount on;
 set xact_abort on;
 declare @next datetime2(6), @name nvarchar(255) = rowlease_internal.lock_name(N'g', @p_queue_name, @p_group_key);
 declare @delayed table (Priority smallint not null);
-set @p_behind = 0;
 exec rowlease_internal.try_lock @name, @p_granted output;
 if @p_granted = 0
   return;
 if rowlease_internal.group_is_free(@p_queue_name, @p_group_key, @p_request_id) = 0
 begin
-  select @p_granted = 0, @p_behind = 1;
+  set @p_granted = 0;
+  update rowlease.Queue set GroupBlocked = 1
+    from (select @p_request_id as RequestId) as g
+   inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
+           on Queue.RequestId = g.RequestId
+   where Queue.Status = 'Pending' and Queue.GroupBlocked = 0
+  option (loop join, force order, maxdop 1);
   return;
 end;
 if @p_group_rate is not null

@@ -11,7 +11,7 @@
 --           key ends in a blank
 -- locks:    the dedup keys, as lock_keys
 -- why:      one statement inserts the whole batch. If several requests of a call have the same
---           dedup key, only the first is inserted. Ids are assigned in the order of the insert, so
+--           dedup key, only the first is inserted. Ids are assigned in the order of the new rows, so
 --           the n-th new id belongs to the n-th new row. The first request of each group in the
 --           call is inserted as not blocked, and the others as blocked. Claims find out whether
 --           the first one is behind an earlier request.
@@ -91,11 +91,11 @@ select g.Place, case when g.GroupKey is not null and row_number() over (
  order by g.Place;
 
 insert into rowlease.Queue (
-  QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, RetryBaseMs, DedupKey,
+  RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, RetryBaseMs, DedupKey,
   GroupKey, GroupBlocked, LoadId, Payload, Headers)
 output inserted.RequestId into @added (RequestId)
-select s.QueueName, g.Kind, g.Status, g.Priority, @p_now, g.DueTime,
-       coalesce(g.MaxAttempts, s.MaxAttempts), g.RetryBaseMs, g.DedupKey, g.GroupKey, f.Blocked,
+select next value for rowlease.RequestIds over (order by f.Turn), s.QueueName, g.Kind, g.Status,
+       g.Priority, @p_now, g.DueTime, coalesce(g.MaxAttempts, s.MaxAttempts), g.RetryBaseMs, g.DedupKey, g.GroupKey, f.Blocked,
        @p_batch_id, g.Payload, g.Headers
   from @fresh as f
   join @given as g on g.Place = f.Place

@@ -62,15 +62,14 @@ begin
                     where d.turn > 1);
 end;
 insert into rowlease.Queue (
-  QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, DedupKey, GroupKey,
+  RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, MaxAttempts, DedupKey, GroupKey,
   GroupBlocked, LoadId, Payload, Headers)
-select q.QueueName, n.Kind, n.Status, n.Priority, @p_now, n.DueTime, q.MaxAttempts, n.DedupKey,
-       n.GroupKey,
-       case when n.GroupKey is not null
-                 and row_number() over (partition by n.GroupKey order by n.RowId) > 1
-            then 1 else 0 end,
-       @p_load_id, n.Payload, n.Headers
-  from #new as n
+select next value for rowlease.RequestIds over (order by n.RowId), q.QueueName, n.Kind, n.Status, n.Priority,
+       @p_now, n.DueTime, q.MaxAttempts, n.DedupKey, n.GroupKey, n.Blocked, @p_load_id, n.Payload, n.Headers
+  from (select w.*, case when w.GroupKey is not null
+                              and row_number() over (partition by w.GroupKey order by w.RowId) > 1
+                         then 1 else 0 end as Blocked
+          from #new as w) as n
   join rowlease.QueueSettings as q on q.QueueName = @p_queue_name
  order by n.RowId;
 set @p_added = rowcount_big();

@@ -13,7 +13,7 @@ create or alter procedure rowlease_internal.maintain_step
 as
 set nocount on;
 set xact_abort on;
-declare @rows int, @many int = @p_limit * 10;
+declare @rows int, @many int = @p_limit * 10, @swept bigint;
 declare @days int = (select max(s.RetentionDays) from rowlease.QueueSettings as s);
 set @p_what = case @p_step
   when 0 then N'leases broken' when 1 then N'scheduled requests due' when 2 then N'receipts dropped'
@@ -69,7 +69,11 @@ end;
 if @p_step = 5
   exec rowlease_internal.sweep_attempts @p_now, @p_limit, @p_rows output;
 if @p_step = 6
+begin
   exec rowlease_internal.sweep_staging @p_now, @many, @p_rows output;
+  exec rowlease_internal.sweep_lane @many, @swept output;
+  set @p_rows = @p_rows + @swept;
+end;
 if @p_step = 9
   exec rowlease_internal.recount_queues @p_limit, @p_rows output;
 if @p_step = 13

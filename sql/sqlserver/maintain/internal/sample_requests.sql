@@ -15,6 +15,11 @@ return
     from (select top (@p_limit) q.Priority, q.Status, q.RequestId from rowlease.Queue as q
            where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0) as p
   union all
+  select a.Priority, 'Pending', a.RequestId
+    from (select top (@p_limit) r.Priority, r.RequestId
+            from rowlease.[Load] as l join rowlease.Lane as r on r.RunNumber = l.RunNumber
+           where l.QueueName = @p_queue_name and l.InLane = 1) as a
+  union all
   select g.Priority, g.Status, g.RequestId
     from (select top (@p_limit) q.Priority, q.Status, q.RequestId from rowlease.Queue as q
            where q.QueueName = @p_queue_name and q.GroupKey is not null and q.Status <> 'Failed'

@@ -3,8 +3,8 @@
 -- returns:  the wrong counts in the caller's table #corrected
 -- errors:   51012 as take_lock
 -- locks:    the caller holds the lock of maintain; the counts' lock, shared. If
---           READ_COMMITTED_SNAPSHOT is off: first the whole queue, against writers, to the end of
---           the transaction
+--           READ_COMMITTED_SNAPSHOT is off: first the whole queue and the loads, against writers, to the
+--           end of the transaction
 -- why:      one statement counts the rows and adds up the counts, so it sees both as of one
 --           moment. Each transaction commits its rows and its counts together, so the statement
 --           sees either both or neither, and the difference stays correct whatever is committed
@@ -24,7 +24,9 @@ if exists (select 1 from sys.databases as d
             where d.database_id = db_id() and d.is_read_committed_snapshot_on = 0)
   set @rows = (select count(*)
                  from (select top (1) q.RequestId
-                         from rowlease.Queue as q with (tablock, holdlock)) as t);
+                         from rowlease.Queue as q with (tablock, holdlock)
+                       union all
+                       select top (1) l.RunNumber from rowlease.[Load] as l with (tablock, holdlock)) as t);
 exec rowlease_internal.take_lock N'rowlease:depth', 'Shared';
 insert into @compared (QueueName, Priority, WasScheduled, WasPending, WasProcessing, WasFailed,
                        Scheduled, Pending, Processing, Failed)
@@ -43,7 +45,11 @@ select c.QueueName, c.Priority, sum(c.WasScheduled), sum(c.WasPending), sum(c.Wa
                case when q.Status = 'Processing' then 1 else 0 end,
                case when q.Status = 'Failed' then 1 else 0 end
           from rowlease.Queue as q
-         where @p_queue_name is null or q.QueueName = @p_queue_name) as c
+         where @p_queue_name is null or q.QueueName = @p_queue_name
+        union all
+        select l.QueueName, r.Priority, 0, 0, 0, 0, 0, 1, 0, 0
+          from rowlease.[Load] as l join rowlease.Lane as r on r.RunNumber = l.RunNumber
+         where l.InLane = 1 and (@p_queue_name is null or l.QueueName = @p_queue_name)) as c
  group by c.QueueName, c.Priority;
 delete from @compared
  where Scheduled = WasScheduled and Pending = WasPending and Processing = WasProcessing

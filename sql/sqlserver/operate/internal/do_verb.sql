@@ -4,7 +4,7 @@
 -- returns:  rows in the caller's table #touched
 -- errors:   as enqueue_many; 51012 as take_lock
 -- locks:    requeue: as revive_found and copy_finished; else the requests' own locks, in request order, then
---           their groups'; rows of queue, exclusive, in request order; as the verb
+--           their groups'; as bring_in_named; rows of queue, exclusive, in request order; as the verb
 -- why:      each verb has its own routine; this routine locks the rows, and passes the arguments. A
 --           request that no longer matches is left alone.
 create or alter procedure rowlease_internal.do_verb
@@ -35,8 +35,9 @@ set @groups = (select g.queue_name as q, g.group_key as g
 exec rowlease_internal.lock_groups @groups;
 if @p_verb = N'reprioritise'
   update rowlease.QueueSettings set QueueName = QueueName
-   where QueueName in (select q.QueueName from rowlease.Queue as q
-                        where q.RequestId in (select f.RequestId from #found as f));
+   where QueueName in (select r.QueueName from #found as f
+                         join rowlease.Requests as r on r.RequestId = f.RequestId);
+exec rowlease_internal.bring_in_named @ids;
 while @id is not null
 begin
   set @id = (select min(f.RequestId) from #found as f where f.RequestId > @id);

@@ -16,10 +16,10 @@ set transaction isolation level read committed;
 declare @queue nvarchar(100), @priority int, @due datetime2(6), @group nvarchar(200), @blocked bit;
 declare @policy varchar(10), @in_flight int, @waiting bigint, @processing bigint, @running int;
 declare @other bigint, @ahead int, @kind nvarchar(200), @reason varchar(20), @message nvarchar(4000);
-declare @rate varchar(30), @room bigint, @next datetime2(6);
-select @queue = q.QueueName, @priority = q.Priority, @due = q.DueTime, @group = q.GroupKey,
-       @blocked = q.GroupBlocked, @kind = q.Kind
-  from rowlease.Queue as q where q.RequestId = @p_request_id;
+declare @load nvarchar(100), @rate varchar(30), @room bigint, @next datetime2(6);
+select @queue = r.QueueName, @priority = r.Priority, @due = r.DueTime, @group = r.GroupKey,
+       @blocked = r.GroupBlocked, @kind = r.Kind, @load = r.LoadId
+  from rowlease.Requests as r where r.RequestId = @p_request_id;
 select @policy = s.Policy, @in_flight = s.MaxInFlight, @rate = s.Rate
   from rowlease.QueueSettings as s where s.QueueName = @queue;
 exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @message output;
@@ -45,7 +45,10 @@ set @ahead = (
     select top (10000) q.RequestId from rowlease.Queue as q
      where q.QueueName = @queue and q.Status = 'Pending' and q.GroupBlocked = 0
        and (q.Priority > @priority or q.Priority = @priority
-            and (q.DueTime < @due or q.DueTime = @due and q.RequestId < @p_request_id))) as a);
+            and (q.DueTime < @due or q.DueTime = @due and q.RequestId < @p_request_id))) as a)
+  + rowlease_internal.num_ahead_in_lane(@p_request_id, @load, @queue, @priority, @due, 10000);
+if @ahead > 10000
+  set @ahead = 10000;
 if @other is not null
   select @p_reason = 'group',
          @p_message = concat(N'request ', @other, N' of its group "', @group, N'" comes first');

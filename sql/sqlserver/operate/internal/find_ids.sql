@@ -10,7 +10,7 @@
 --           Ids have an index of their own, and so have dead letters and running requests, if the
 --           filter selects only these. The index of leases is not in the order of ids, so all leases
 --           of the queue are read, if there are at most ten times p_look. If there are more, the
---           newest p_look requests are read.
+--           newest p_look requests are read. In the lane, ids are counted.
 create or alter procedure rowlease_internal.find_ids
   @p_filter nvarchar(max), @p_now datetime2(6), @p_after bigint, @p_limit int, @p_look int,
   @p_next bigint output
@@ -18,7 +18,7 @@ as
 set nocount on;
 set xact_abort on;
 declare @below bigint = coalesce(@p_after, 9223372036854775807), @from bigint = 0, @edge bigint;
-declare @named bit = 0, @dead bit = 0, @runs bit = 0, @live bit = 1, @past bit = 1, @chosen bit = 0;
+declare @named bit = 0, @dead bit = 0, @runs bit = 0, @live bit = 1, @past bit = 1, @chosen bit = 0, @lane bit;
 declare @queue nvarchar(4000), @kind nvarchar(4000), @error nvarchar(max), @dedup nvarchar(4000);
 declare @group nvarchar(4000), @load nvarchar(4000), @worker nvarchar(4000), @min int, @max int;
 declare @since datetime2(6), @until datetime2(6), @oldest datetime2(6), @newest datetime2(6);
@@ -42,8 +42,7 @@ select distinct cast(i.value as bigint) from openjson(@p_filter, '$.ids') as i
 select @named = max(case when j.[key] = 'ids' and j.type = 4 then 1 else 0 end),
        @chosen = max(case when j.[key] = 'status' and j.type = 4 then 1 else 0 end)
   from openjson(@p_filter) as j;
-set @named = coalesce(@named, 0);
-set @chosen = coalesce(@chosen, 0);
+select @named = coalesce(@named, 0), @chosen = coalesce(@chosen, 0);
 if @chosen = 1
 begin
   set @dead = case when exists (select 1 from @statuses as s where s.Status <> 'Failed') then 0 else 1 end;
@@ -59,6 +58,8 @@ begin
 end;
 if @named = 1
   select @dead = 0, @runs = 0, @past = 0, @live = 0;
+set @lane = case when @live = 1 and (@chosen = 0 or exists (
+  select 1 from @statuses as s where s.Status = 'Pending')) then 1 else 0 end;
 select @from = q.RequestId
   from rowlease.Queue as q
  where q.RequestId < @below
@@ -71,8 +72,10 @@ select @edge = h.RequestId
  where h.RequestId < @below and @past = 1
  order by h.RequestId desc offset @p_look - 1 rows fetch next 1 rows only
 option (recompile);
-if @edge > @from
-  set @from = @edge;
+select @from = max(e.Edge) from (select @from as Edge union all select @edge union all
+        select max(case when p.LastId < @below then p.LastId + 1 else @below end) - @p_look
+          from rowlease.[Load] as l join rowlease.LanePart as p on p.RunNumber = l.RunNumber
+         where @lane = 1 and l.InLane = 1 and p.FirstId < @below) as e;
 insert into #found (RequestId)
 select top (@p_limit) r.RequestId
   from (select q.RequestId, q.QueueName, q.Kind, q.Status, q.RequestedTime, q.DedupKey, q.GroupKey,
@@ -88,24 +91,23 @@ select top (@p_limit) r.RequestId
           from rowlease.QueueHistory as h
          where @past = 1 and h.RequestId >= @from and h.RequestId < @below
          union all
+        select a.request_id, a.queue_name, a.kind, 'Pending', a.requested_time, null, null, null, a.load_id,
+               null, a.priority
+          from rowlease_internal.found_in_lane(@from, @below) as a where @lane = 1
+         union all
         select v.RequestId, v.QueueName, v.Kind, v.Status, v.RequestedTime, v.DedupKey, v.GroupKey,
                v.LastError, v.LoadId, v.LockedBy, v.Priority
           from @ids as i join rowlease.Requests as v on v.RequestId = i.RequestId
          where @named = 1) as r
- where (@queue is null or r.QueueName = @queue)
+ where (@queue is null or r.QueueName = @queue) and (@kind is null or r.Kind = @kind)
    and (@chosen = 0 or r.Status in (select s.Status from @statuses as s))
-   and (@kind is null or r.Kind = @kind)
    and (@error is null or charindex(@error, lower(r.LastError)) > 0)
-   and (@dedup is null or r.DedupKey = @dedup)
-   and (@group is null or r.GroupKey = @group)
-   and (@load is null or r.LoadId = @load)
+   and (@dedup is null or r.DedupKey = @dedup) and (@group is null or r.GroupKey = @group)
+   and (@load is null or r.LoadId = @load) and r.Priority between @min and @max
    and (@worker is null or r.LockedBy = @worker
         or left(r.LockedBy, len(@worker) + 1) = concat(@worker, N':'))
-   and r.Priority >= @min and r.Priority <= @max
-   and r.RequestedTime >= @since and r.RequestedTime <= @until
-   and r.RequestedTime >= @oldest and r.RequestedTime <= @newest
+   and r.RequestedTime between @since and @until and r.RequestedTime between @oldest and @newest
  order by r.RequestId desc
 option (recompile);
-set @p_next = case when (select count(*) from #found) >= @p_limit
-                   then (select min(f.RequestId) from #found as f)
+set @p_next = case when (select count(*) from #found) >= @p_limit then (select min(f.RequestId) from #found as f)
                    when @from > 0 then @from end;

@@ -2,10 +2,11 @@
 -- params:   p_queue_name nvarchar(400), p_max_priority int
 -- returns:  nothing
 -- errors:   none
--- locks:    rows of queue above the maximum, exclusive, skipping locked ones
+-- locks:    as bring_in_high; rows of queue above the maximum, exclusive, skipping locked ones
 -- why:      counts are kept per priority, so they move with the requests. Each status has its own index.
 --           A request that is skipped keeps its priority until it waits: then the next claim lowers it
---           (lower_priorities). So this waits for no row while it holds others; see decision 78.
+--           (lower_priorities). So this waits for no row while it holds others; see decision 78. The same
+--           is true of what is in the lane past the first 10,000, each of which takes a lock.
 create or alter procedure rowlease_internal.lower_all @p_queue_name nvarchar(400), @p_max_priority int
 as
 set nocount on;
@@ -13,6 +14,7 @@ set xact_abort on;
 declare @high table (RequestId bigint not null primary key);
 declare @lowered table (RequestId bigint not null primary key, Priority smallint not null,
                         Status varchar(10) not null);
+exec rowlease_internal.bring_in_high @p_queue_name, @p_max_priority, 10000;
 insert into @high (RequestId)
 select q.RequestId
   from rowlease.Queue as q with (forceseek (queue_pending (QueueName)), readpast, readcommittedlock)

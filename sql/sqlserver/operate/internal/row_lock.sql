@@ -17,6 +17,18 @@ if not exists (select 1 from rowlease.Queue as q with (readpast, readcommittedlo
                 where q.RequestId = @p_request_id)
    and exists (select 1 from rowlease.Queue as q where q.RequestId = @p_request_id)
   set @p_message = N' has locked the request''s row; claims skip it';
+else if exists (select 1 from rowlease.[Load] as l
+                  join rowlease.LanePart as p on p.RunNumber = l.RunNumber
+                  join rowlease.Lane as r on r.RunNumber = p.RunNumber and r.Priority = p.Priority
+                                         and r.Part = p.Part and r.RequestId = @p_request_id
+                 where l.InLane = 1)
+        and not exists (select 1 from rowlease.[Load] as l
+                          join rowlease.LanePart as p on p.RunNumber = l.RunNumber
+                          join rowlease.Lane as r with (readpast, readcommittedlock)
+                            on r.RunNumber = p.RunNumber and r.Priority = p.Priority
+                           and r.Part = p.Part and r.RequestId = @p_request_id
+                         where l.InLane = 1)
+  set @p_message = N' has locked the request''s row; claims skip it';
 else if @p_queue_name is not null
         and applock_test(N'rowlease_lock', @name, 'Exclusive', 'Session') = 0
   set @p_message = concat(N' has the gate of the queue "', @p_queue_name,

@@ -255,7 +255,7 @@ def comparisons(expression: str) -> str:
         return f" ${len(texts) - 1} "
 
     code = re.sub(r"(?:\bN)?('(?:[^']|'')*')", keep, expression).lower()
-    code = re.sub(r"[\[\](),]", " ", code)
+    code = re.sub(r"[\[\](),]", " ", code.replace("].[", "."))
     code = re.sub(r"<>|!=|[<>]=|[-=<>*/+]", lambda found: f" {found[0]} ", code).replace("!=", "<>")
     code = " ".join(code.split())
     for pattern, instead in RESPELT:

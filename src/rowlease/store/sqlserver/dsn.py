@@ -119,8 +119,10 @@ def jdbc_options(dsn: str) -> dict[str, str]:
     properties = {
         "databaseName": address.database,
         "encrypt": "true",
-        # Bulk copy skips triggers and checks, but the staging table has none.
+        # Bulk copy skips checks, but the tables for loads have none.
         "useBulkCopyForBatchInsert": "true",
+        # A trigger counts the rows of the lane.
+        "bulkCopyForBatchInsertFireTriggers": "true",
         **({"instanceName": instance} if instance else {}),
         **({} if address.user else {"integratedSecurity": "true"}),
     }

@@ -52,7 +52,7 @@ STAGED = """
     select ?, ?, cast(j.value as bigint), N'verify', N'{}' from openjson(?) as j"""
 PLAN = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
 #: The tables that grow. QueueDepth is not one of them: it is short, and is read whole.
-LARGE = {"queue", "queuehistory", "staging", "enqueuereceipt"}
+LARGE = {"queue", "queuehistory", "staging", "lane", "enqueuereceipt"}
 #: Routines that read a whole queue on purpose, and those for operators.
 READS_WHOLE = {"sample_requests", "recount_queues", "correct_counts", "free_groups"}
 
