@@ -30,7 +30,7 @@ except ConfigError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from rowlease.store.routines import Routine
-from rowlease.store.sqlserver.error_codes import OdbcError, is_lock_conflict, our_error
+from rowlease.store.sqlserver.driver_errors import OdbcError, is_lock_conflict, our_error
 from rowlease.store.sqlserver.migrate import _in_order
 from rowlease.store.sqlserver.procedures import ProcedureCall, _written
 from rowlease.store.sqlserver.store import SqlServerStore

@@ -135,10 +135,10 @@ def migrate(
     """
     check_engine(dsn)
     if is_sqlserver(dsn):
-        from rowlease.store.sqlserver.error_codes import is_lock_conflict
+        from rowlease.store.sqlserver.driver_errors import is_lock_conflict
         from rowlease.store.sqlserver.migrate import migrate as upgrade
     else:
-        from rowlease.store.postgresql.error_codes import is_lock_conflict
+        from rowlease.store.postgresql.driver_errors import is_lock_conflict
         from rowlease.store.postgresql.migrate import migrate as upgrade
     ends = time.monotonic() + deadlines.MIGRATION.total_seconds()
     while True:
@@ -230,9 +230,9 @@ def jdbc_error(dsn: str, state: str, number: int, text: str) -> RowleaseError:
     """
     where = redact(dsn)
     if is_sqlserver(dsn):
-        from rowlease.store.sqlserver.error_codes import jdbc_error as sqlserver
+        from rowlease.store.sqlserver.driver_errors import jdbc_error as sqlserver
 
         return sqlserver(state, number, text, where)
-    from rowlease.store.postgresql.error_codes import jdbc_error as postgresql
+    from rowlease.store.postgresql.driver_errors import jdbc_error as postgresql
 
     return postgresql(state, text, where)

@@ -7,7 +7,7 @@ from psycopg import sql
 
 from rowlease.store.dsn import redact
 from rowlease.store.postgresql.connection import connect
-from rowlease.store.postgresql.error_codes import our_error
+from rowlease.store.postgresql.driver_errors import our_error
 
 
 def make_database(server_dsn: str, name: str, seconds: float) -> None:

@@ -18,8 +18,8 @@ from rowlease.store.differences import Difference, differences, read_catalogue
 from rowlease.store.dsn import redact
 from rowlease.store.postgresql import catalogue
 from rowlease.store.postgresql.connection import Connector
+from rowlease.store.postgresql.driver_errors import our_error
 from rowlease.store.postgresql.dsn import libpq_dsn
-from rowlease.store.postgresql.error_codes import our_error
 from rowlease.store.revisions import (
     NOTHING_TO_DO,
     OLDEST_CLIENT,

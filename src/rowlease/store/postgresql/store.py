@@ -15,7 +15,7 @@ from rowlease.errors import InvalidRequest, StoreConflict, StoreError
 from rowlease.store import deadlines
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.dsn import redact
-from rowlease.store.error_messages import timeout_error
+from rowlease.store.error_table import timeout_error
 from rowlease.store.pool import NotConnected, Pool
 from rowlease.store.postgresql.connection import (
     BoundedConnection,
@@ -23,8 +23,7 @@ from rowlease.store.postgresql.connection import (
     Unanswered,
     has_no_news,
 )
-from rowlease.store.postgresql.dsn import libpq_dsn
-from rowlease.store.postgresql.error_codes import (
+from rowlease.store.postgresql.driver_errors import (
     Error,
     callers_error,
     driver_error,
@@ -33,6 +32,7 @@ from rowlease.store.postgresql.error_codes import (
     our_error,
     unencodable,
 )
+from rowlease.store.postgresql.dsn import libpq_dsn
 from rowlease.store.postgresql.instants import all_rows
 from rowlease.store.postgresql.literals import LITERALS
 from rowlease.store.postgresql.notifications import PostgresNotifications

@@ -34,7 +34,7 @@ from rowlease.store.routines import INTERNAL, PUBLIC, Routine, all_files, script
 from rowlease.store.sqlserver import catalogue
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.descriptions import descriptions
-from rowlease.store.sqlserver.error_codes import our_error
+from rowlease.store.sqlserver.driver_errors import our_error
 
 ENGINE = "sqlserver"
 #: The application lock that lets only one migration run at a time.

@@ -11,7 +11,7 @@ from typing import Any
 from rowlease.store.observing import Lock, LockObserver, Plans, Scan
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
-from rowlease.store.sqlserver.error_codes import OdbcError
+from rowlease.store.sqlserver.driver_errors import OdbcError
 from rowlease.store.sqlserver.procedures import ProcedureCall
 from rowlease.store.sqlserver.store import LOCK_TIMEOUT
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from rowlease.errors import ConfigError, StoreError
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
-from rowlease.store.error_messages import timeout_error
+from rowlease.store.error_table import timeout_error
 from rowlease.store.pool import NotConnected, Pool, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.sqlserver import transaction
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
-from rowlease.store.sqlserver.error_codes import EXHAUSTED, SERVER_BUSY, OdbcError, our_error
+from rowlease.store.sqlserver.driver_errors import EXHAUSTED, SERVER_BUSY, OdbcError, our_error
 from rowlease.store.sqlserver.procedures import ProcedureCall
 from rowlease.store.sqlserver.transaction import TransactionLost
 from rowlease.store.store import Store

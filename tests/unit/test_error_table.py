@@ -20,7 +20,7 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.store import jdbc_error
-from rowlease.store.error_messages import (
+from rowlease.store.error_table import (
     BY_CODE,
     CONFLICT,
     NO_ANSWER,
@@ -29,7 +29,7 @@ from rowlease.store.error_messages import (
     our_error,
     timeout_error,
 )
-from rowlease.store.postgresql import error_codes as postgresql
+from rowlease.store.postgresql import driver_errors as postgresql
 from rowlease.store.postgresql.connection import Unanswered
 
 DSN = "postgresql://u:hunter2@h/db"
