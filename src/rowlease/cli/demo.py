@@ -47,7 +47,7 @@ def demo(
 
     Spark reads the results back, and compares every row.
 
-    Spark makes a request of each flight of a public data set, with a higher priority for a longer
+    Spark turns each flight of a public data set into a request, with a higher priority for a longer
     delay, and enqueues the requests through JDBC. Workers run the requests. Then Spark reads the
     results, and compares them with the results that it computes itself. With --input it makes a
     request of each row of your table. Workers return the rows, and Spark compares each value. If a

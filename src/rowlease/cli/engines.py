@@ -9,7 +9,7 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 
 @click.group()
 def engines() -> None:
-    """Try the contract on a server of your own."""
+    """Test whether your own server behaves as rowlease's promises require."""
 
 
 @engines.command()
@@ -21,10 +21,10 @@ def engines() -> None:
     type=click.IntRange(100, 1_000_000),
     default=5_000,
     show_default=True,
-    help="How many requests the measured check enqueues, claims and finishes.",
+    help="How many requests the first check enqueues, claims and finishes.",
 )
 def verify(dsn: str | None, as_json: bool, num_requests: int) -> None:
-    """Check the core of the contract, locks and plans.
+    """Check the main promises, and look at the server's locks and query plans.
 
     The checks use a queue that is deleted at the end.
 

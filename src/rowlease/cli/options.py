@@ -105,7 +105,7 @@ def needs_extra(extra: str, *modules: str, command: str = "") -> None:
     """
     if missing := [module for module in modules if find_spec(module) is None]:
         raise ConfigError(
-            f"{missing[0]} is not installed, which `rowlease {command or extra}` needs; run "
+            f"`rowlease {command or extra}` needs {missing[0]}, which is not installed; run "
             f"`pip install 'rowlease[{extra}]'`"
         )
 

@@ -55,7 +55,7 @@ def list_some(
     \b
       queue:NAME  kind:NAME     the queue, the task
       status:failed,pending     also scheduled, processing, complete, cancelled
-      error:TEXT                a part of the last error, in any case
+      error:TEXT                a part of the last error; upper or lower case
       dedup:KEY  group:KEY      the whole key
       load:ID                   the load with which it was enqueued
       worker:ID                 the worker that ran it, or its host, or host:pid

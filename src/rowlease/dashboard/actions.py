@@ -108,7 +108,7 @@ DONE = {
     "requeue": "requeued",
     "reprioritise": "given the new priority",
     "reschedule": "given the new due time",
-    "break": "taken from their workers, and wait again",
+    "break": "taken from the worker, to wait again",
     "purge": "deleted for good",
 }
 WHY_NOT = {

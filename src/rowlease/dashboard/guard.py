@@ -32,7 +32,7 @@ MOST_FORM = 65_536
 COOKIE = "rowlease_dashboard"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
-#: No script, style, picture or frame of another origin, and none that is written in the page.
+#: No script, style, picture or frame of another origin, and no inline script or style.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -144,8 +144,8 @@ class Guard:
         else:
             raise Refused(
                 403,
-                "without logins, the dashboard answers only this machine by the name localhost; "
-                "give it tokens",
+                "the dashboard has no tokens, so it answers only requests from its own machine to "
+                "localhost; configure tokens to allow others",
             )
         csrf = hmac.digest(self._key, cookie.encode("utf-8", "surrogatepass"), "sha256").hex()
         return Visitor(role, cookie, csrf, login is not None)
@@ -201,7 +201,7 @@ def is_local(request: HTTPConnection) -> bool:
 
 
 def host_name(request: HTTPConnection) -> str | None:
-    """The name by which the client calls this server; None if it is not a name."""
+    """The host in the Host header; None if the header is missing or malformed."""
     try:
         return urlsplit(f"//{request.headers.get('host', '')}").hostname
     except ValueError:
@@ -234,7 +234,7 @@ async def read_form(request: Request) -> QueryParams:
 
 
 def local_path(path: str) -> str:
-    """A path of this site to go to; anything else becomes the overview."""
+    """`path` if it is a path of this site; otherwise the path of the overview."""
     is_path = path.startswith("/") and not path.startswith("//")
     return path if is_path and path.isprintable() and "\\" not in path else "/"
 

@@ -25,7 +25,7 @@ BAR_WIDTH = 40
 
 
 def time_text(seconds: float) -> str:
-    """A time as text: milliseconds if it is short, as a promotion is."""
+    """A time as text, in milliseconds if it is short."""
     return f"{seconds:,.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
 
 

@@ -84,8 +84,8 @@ PINNED = {
 }
 #: The name of the setting for `deadlines.CLIENT_CHECK_MILLISECONDS`.
 CHECK_CLIENT = "client_connection_check_interval"
-#: Settings without which requests would be misread. A proxy that pools transactions forwards only
-#: the encoding, so behind such a proxy the database itself must have these settings.
+#: Settings without which requests would be misread. Through a proxy that pools transactions,
+#: `connect` sets none of these, so the database itself must have them.
 NEEDED = (
     "array_nulls",
     "default_transaction_isolation",
@@ -104,7 +104,8 @@ def connect(
     """Open a connection whose waits are bounded.
 
     Args:
-        settings: the settings of the session, set at its start. None means none, for a proxy.
+        settings: the settings of the session, set at its start. If it is None, no settings are
+            sent, because a proxy may refuse them.
         parameters: further parameters of `psycopg.Connection.connect`.
 
     Raises:
@@ -161,8 +162,8 @@ class Connector:
 
         Raises:
             psycopg.Error: the connection fails.
-            ConfigError: rowlease needs another value of a setting of the database, which cannot be
-                changed through the proxy.
+            ConfigError: a setting of the database has a wrong value, and rowlease cannot change it
+                through the proxy.
         """
         if not self._is_known:
             opened = self._first()
@@ -180,7 +181,8 @@ class Connector:
             if "unsupported startup parameter" not in str(error):  # PgBouncer's text
                 raise
             connection = self._proxied()
-        # A proxy reports another process id, because it chooses the session later.
+        # The process id that a proxy reports at login differs from pg_backend_pid(), because the
+        # proxy chooses the session later.
         columns = ", ".join(f"current_setting('{name}')" for name in NEEDED)
         ((pid, *found),) = connection.execute(
             f"select pg_backend_pid(), {columns}", prepare=False
