@@ -59,9 +59,8 @@ begin try
   if @@rowcount = 0
     insert into rowlease.QueueSettings (QueueName) values (@p_queue_name);
   select @was = s.MaxPriority, @group_rate = s.GroupRate from rowlease.QueueSettings as s where s.QueueName = @p_queue_name;
-  if exists (select 1 from openjson(@p_settings) as j
-              where j.type = 0 and j.[key] not in ('capacity', 'policy_weights', 'max_in_flight', 'rate',
-                                                  'group_rate'))
+  if exists (select 1 from openjson(@p_settings) as j where j.type = 0
+              and j.[key] not in ('capacity', 'policy_weights', 'max_in_flight', 'rate', 'group_rate'))
     throw 51010, N'only capacity, policy_weights, max_in_flight, rate and group_rate may be null', 1;
   update s
      set MaxPriority = coalesce(j.max_priority, s.MaxPriority),
