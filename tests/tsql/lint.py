@@ -59,7 +59,6 @@ NAMED = {
 #: Routines that read or write a temporary table of their caller. SQL Server compiles such a routine
 #: once for each session. No new one may come; a list is returned as JSON in an xml parameter.
 CALLERS_TABLES = {
-    "#answers": {"add_requests"},
     "#candidate": {"candidates_by_policy"},
     "#corrected": {"correct_counts", "free_groups"},
     "#demand": {"demand_by_queue"},

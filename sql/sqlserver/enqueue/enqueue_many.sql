@@ -30,11 +30,11 @@ set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6), @lock nvarchar(255), @ids nvarchar(max), @admitted bit;
-declare @folded bigint, @waits bit = 0;
+declare @folded bigint, @waits bit = 0, @added xml;
 declare @count int = (select count(*) from openjson(@p_kinds));
 declare @priority int = (select max(coalesce(cast(p.value as int), 0))
                            from openjson(coalesce(@p_priorities, N'[0]')) as p);
-create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
+declare @answers table (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
 if datalength(@p_receipt_key) > datalength(rtrim(@p_receipt_key))
    or datalength(@p_batch_id) > datalength(rtrim(@p_batch_id))
   throw 51019, N'a name or key ends in a blank; leave the blank out', 1;
@@ -71,17 +71,22 @@ if @waits = 1
                         from openjson(@p_kinds));
 exec rowlease_internal.add_requests
   @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities, @p_delays_ms, @p_due_times,
-  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @p_headers, @p_batch_id;
+  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @added output, @p_headers,
+  @p_batch_id;
+insert into @answers (Place, RequestId, Outcome)
+select a.place, a.request_id, a.outcome
+  from openjson(cast(@added as nvarchar(max)))
+       with (place int, request_id bigint, outcome varchar(10)) as a;
 if @p_after is not null
 begin
   set @ids = (select N'[' + string_agg(cast(a.RequestId as nvarchar(max)), N',') + N']'
-                from #answers as a where a.Outcome = 'ok');
+                from @answers as a where a.Outcome = 'ok');
   exec rowlease_internal.wait_for_batch @p_after, @ids, @waits;
 end;
 if @p_receipt_key is not null
 begin
   set @ids = (select N'[' + string_agg(coalesce(cast(a.RequestId as nvarchar(max)), N'null'), N',')
-                            within group (order by a.Place) + N']' from #answers as a);
+                            within group (order by a.Place) + N']' from @answers as a);
   insert into rowlease.EnqueueReceipt (ReceiptKey, RequestIds, ReceivedTime)
   values (@p_receipt_key, coalesce(@ids, N'[]'), @now);
 end;
@@ -91,4 +96,4 @@ if @p_waiter_id is not null
 if @p_in_transaction = 0 and rand() < 0.005
   exec rowlease_internal.fold_depth 2000, @folded output;
 commit transaction;
-select a.RequestId as request_id, a.Outcome as outcome from #answers as a order by a.Place;
+select a.RequestId as request_id, a.Outcome as outcome from @answers as a order by a.Place;

@@ -23,10 +23,10 @@ set transaction isolation level read committed;
 declare @now datetime2(6), @queue nvarchar(100), @kind nvarchar(200), @payload nvarchar(max);
 declare @priority int, @token bigint, @by nvarchar(200), @last bigint, @outcome varchar(10) = 'ok';
 declare @count int, @admitted bit, @kinds nvarchar(max), @payloads nvarchar(max), @keys nvarchar(max);
-declare @priorities nvarchar(max), @headers nvarchar(max), @says nvarchar(2048);
+declare @priorities nvarchar(max), @headers nvarchar(max), @says nvarchar(2048), @added xml;
 declare @times table (Place int not null primary key, Time datetime2(6) not null,
                       Said nvarchar(40) not null);
-create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
+declare @answers table (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
 begin transaction;
 update rowlease.Schedule with (rowlock) set LockToken = LockToken
  where ScheduleName = @p_schedule_name;
@@ -75,17 +75,21 @@ begin
       from @times as t;
   exec rowlease_internal.admit @queue, @count, @priority, @now, @admitted output;
   exec rowlease_internal.add_requests @queue, @now, @kinds, @payloads, @priorities, null, null, @keys, null,
-                             null, null, @headers;
+                             null, null, @added output, @headers;
+  insert into @answers (Place, RequestId, Outcome)
+  select a.place, a.request_id, a.outcome
+    from openjson(cast(@added as nvarchar(max)))
+         with (place int, request_id bigint, outcome varchar(10)) as a;
 end;
 update rowlease.Schedule
    set LastTime = coalesce((select max(t.Time) from @times as t), LastTime),
-       LastRequestId = coalesce((select top (1) a.RequestId from #answers as a order by a.Place desc),
+       LastRequestId = coalesce((select top (1) a.RequestId from @answers as a order by a.Place desc),
                                 LastRequestId),
        NextTime = case when @p_lock_token is null then NextTime else @p_next_time end,
        LockedBy = case when @p_lock_token is null then LockedBy end,
        LockExpiresTime = case when @p_lock_token is null then LockExpiresTime end
  where ScheduleName = @p_schedule_name;
 if @count = 0
-  insert into #answers (Place, RequestId, Outcome) values (0, null, 'ok');
+  insert into @answers (Place, RequestId, Outcome) values (0, null, 'ok');
 commit transaction;
-select a.RequestId as request_id, a.Outcome as outcome from #answers as a order by a.Place;
+select a.RequestId as request_id, a.Outcome as outcome from @answers as a order by a.Place;

@@ -3,9 +3,9 @@
 --           p_payloads nvarchar(max), p_priorities nvarchar(max), p_delays_ms nvarchar(max),
 --           p_due_times nvarchar(max), p_dedup_keys nvarchar(max), p_group_keys nvarchar(max),
 --           p_max_attempts nvarchar(max), p_retry_bases_ms nvarchar(max),
---           p_headers nvarchar(max), p_batch_id nvarchar(400)
--- returns:  place, id and outcome in the caller's table #answers -- 'ok' | 'duplicate' (with a
---           null id if the earlier request has just been finished)
+--           p_answers xml output, p_headers nvarchar(max), p_batch_id nvarchar(400)
+-- returns:  p_answers -- a JSON array of objects: place, request_id and outcome -- 'ok' | 'duplicate'
+--           (without an id if the earlier request has just been finished)
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
 --           RL016 bad headers; 51011 a payload that is not JSON, 51019 a name or
 --           key ends in a blank
@@ -19,7 +19,8 @@ create or alter procedure rowlease_internal.add_requests
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_kinds nvarchar(max),
   @p_payloads nvarchar(max), @p_priorities nvarchar(max), @p_delays_ms nvarchar(max),
   @p_due_times nvarchar(max), @p_dedup_keys nvarchar(max), @p_group_keys nvarchar(max),
-  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max), @p_headers nvarchar(max) = null, @p_batch_id nvarchar(400) = null
+  @p_max_attempts nvarchar(max), @p_retry_bases_ms nvarchar(max), @p_answers xml output,
+  @p_headers nvarchar(max) = null, @p_batch_id nvarchar(400) = null
 as
 set nocount on;
 set xact_abort on;
@@ -106,12 +107,11 @@ select @p_queue_name, g.Priority, @p_batch_id, sum(case when g.Status = 'Schedul
        sum(case when g.Status = 'Pending' then 1 else 0 end)
   from @fresh as f join @given as g on g.Place = f.Place
  group by g.Priority;
-
-insert into #answers (Place, RequestId, Outcome)
-select g.Place, coalesce(l.RequestId, n.RequestId),
-       case when l.RequestId is null and g.Place = g.FirstPlace then 'ok' else 'duplicate' end
-  from @given as g
-  left join @live as l on l.Place = g.Place
-  left join @fresh as f on f.Place = g.FirstPlace
-  left join (select a.RequestId, row_number() over (order by a.RequestId) as Turn from @added as a)
-    as n on n.Turn = f.Turn;
+set @p_answers = (
+  select g.Place as place, coalesce(l.RequestId, n.RequestId) as request_id,
+         case when l.RequestId is null and g.Place = g.FirstPlace then 'ok' else 'duplicate' end as outcome
+    from @given as g
+    left join @live as l on l.Place = g.Place
+    left join @fresh as f on f.Place = g.FirstPlace
+    left join (select a.RequestId, row_number() over (order by a.RequestId) as Turn from @added as a)
+      as n on n.Turn = f.Turn for json path);

@@ -14,8 +14,9 @@ set xact_abort on;
 declare @queue nvarchar(100) = N'', @count int, @priority int, @admitted bit;
 declare @kinds nvarchar(max), @payloads nvarchar(max), @priorities nvarchar(max), @dedups nvarchar(max);
 declare @groups nvarchar(max), @attempts nvarchar(max), @bases nvarchar(max), @headers nvarchar(max);
+declare @added xml;
 declare @old table (Place int not null primary key, RequestId bigint not null);
-create table #answers (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
+declare @answers table (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
 insert into #touched (RequestId, Outcome)
 select h.RequestId, 'not_found' from #found as f
   join rowlease.QueueHistory as h on h.RequestId = f.RequestId
@@ -30,7 +31,7 @@ begin
   if @queue is null
     break;
   delete from @old;
-  delete from #answers;
+  delete from @answers;
   insert into @old (Place, RequestId)
   select row_number() over (order by h.RequestId) - 1, h.RequestId
     from #found as f join rowlease.QueueHistory as h on h.RequestId = f.RequestId
@@ -58,11 +59,15 @@ begin
   exec rowlease_internal.admit @queue, @count, @priority, @p_now, @admitted output;
   exec rowlease_internal.add_requests
     @queue, @p_now, @kinds, @payloads, @priorities, null, null, @dedups, @groups, @attempts, @bases,
-    @headers;
+    @added output, @headers;
+  insert into @answers (Place, RequestId, Outcome)
+  select a.place, a.request_id, a.outcome
+    from openjson(cast(@added as nvarchar(max)))
+         with (place int, request_id bigint, outcome varchar(10)) as a;
   insert into rowlease.Requeued (RequestId, RequeuedFrom, OperationId)
   select a.RequestId, o.RequestId, @p_operation_id
-    from #answers as a join @old as o on o.Place = a.Place where a.Outcome = 'ok';
+    from @answers as a join @old as o on o.Place = a.Place where a.Outcome = 'ok';
   insert into #touched (RequestId, Outcome, NewRequestId)
   select o.RequestId, a.Outcome, case when a.Outcome = 'ok' then a.RequestId end
-    from #answers as a join @old as o on o.Place = a.Place;
+    from @answers as a join @old as o on o.Place = a.Place;
 end;
