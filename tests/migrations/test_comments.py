@@ -128,7 +128,10 @@ def test_a_changed_comment_is_migrated_and_differs_in_nothing(
     file = tmp_path / "migrations/versions/0001_tables_postgresql.sql"
     file.write_text(file.read_text().replace("-- larger is more urgent", "-- it's another"))
     assert migrate(dsn).changed
-    query = "select col_description('rowlease.queue'::regclass, 5)"
+    query = (
+        "select col_description(attrelid, attnum) from pg_attribute"
+        " where attrelid = 'rowlease.queue'::regclass and attname = 'priority'"
+    )
     assert sql(query) == [("it's another",)]
     assert schema_differences(dsn) == []
 

@@ -202,8 +202,11 @@ CHANGES = {
         "BEFORE INSERT",
         "not enabled",
     ),
-    "create or replace view rowlease.requests as"
-    " select *, null::text as error_line from rowlease.queue_history": (
+    "do $$ begin execute (select format('create or replace view rowlease.requests as select %s,"
+    " null::text as error_line from rowlease.queue_history',"
+    " string_agg(attname, ', ' order by attnum))"
+    " from pg_attribute where attrelid = 'rowlease.requests'::regclass and attnum > 0"
+    " and attname <> 'error_line'); end $$": (
         "view rowlease.requests",
         "UNION",
         "owner",

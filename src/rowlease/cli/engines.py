@@ -9,7 +9,7 @@ from rowlease.cli.options import dsn_option, json_option, show_json
 
 @click.group()
 def engines() -> None:
-    """Test whether your own server behaves as rowlease's promises require."""
+    """Test whether a server keeps rowlease's promises."""
 
 
 @engines.command()
@@ -24,7 +24,7 @@ def engines() -> None:
     help="How many requests the first check enqueues, claims and finishes.",
 )
 def verify(dsn: str | None, as_json: bool, num_requests: int) -> None:
-    """Check the main promises, and look at the server's locks and query plans.
+    """Check the main promises, and the server's locks and plans.
 
     The checks use a queue that is deleted at the end.
 
