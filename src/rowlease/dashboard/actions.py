@@ -157,7 +157,8 @@ def _on_requests(
     )
 
 
-#: The actions, by the last part of their path. Those on requests have the name of their verb.
+#: The actions. Each key is the last part of the URL's path; for actions on requests, it is also the
+#: verb of the operation.
 ACTIONS = {
     "requeue": _on_requests("requeue", "Requeue", "Failed Complete Cancelled"),
     "cancel": _on_requests("cancel", "Cancel", "Scheduled Pending Processing Failed"),

@@ -125,7 +125,8 @@ class Guard:
         """The sender of the request.
 
         Raises:
-            Refused: the request comes from elsewhere, and there are no logins.
+            Refused: the request comes from another machine, and there are no logins; or the
+                `authorize` function returned no role.
         """
         cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
         login = self._logins.get(cookie)

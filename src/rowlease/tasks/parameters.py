@@ -67,6 +67,10 @@ class Parameters(Signature):
             with self._annotation(name):
                 codec.check_class(self._hints.get(name))
 
+    def takes(self, name: str) -> bool:
+        """Whether an argument may have this name."""
+        return self._takes_any_name or name in self._names
+
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The payload for these arguments: a JSON object with the arguments that the caller gave.
 

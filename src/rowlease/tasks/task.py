@@ -141,11 +141,11 @@ class Task(TaskSettings, Generic[P, R]):
         try:
             payload = self.parameters.payload(args, kwargs)
         except WrongArguments as error:
-            for option in OPTIONS & kwargs.keys():
-                if str(error).endswith(f"unexpected keyword argument {option!r}"):
-                    advice = f"an option is set by with_options({option}=…)"
-                    raise WrongArguments(f"{error}; {advice}") from error
-            raise
+            options = [one for one in kwargs if one in OPTIONS and not self.parameters.takes(one)]
+            if not options:
+                raise
+            advice = f"an option is set by with_options({'=…, '.join(options)}=…)"
+            raise WrongArguments(f"{error}; {advice}") from error
         return make_request(
             self.name, payload, self.parameters.result, cast("RequestOptions", given)
         )

@@ -59,7 +59,7 @@ def verify(
     """Make every check, on a queue that this function creates and deletes.
 
     Args:
-        num_requests: how many requests the measured check enqueues, claims and finishes.
+        num_requests: how many requests the first check enqueues, claims and finishes.
         heard: a function that is called with each result.
 
     Raises:

@@ -50,11 +50,12 @@ begin
                where r.RunNumber > @run);
   if @run is null
     break;
+  if exists (select 1 from rowlease.[Load] as l with (forceseek (load_run (RunNumber)))
+              where l.RunNumber = @run and l.RunNumber > 0 and (l.Status = 'Staging' or l.InLane = 1))
+    continue;
   delete top (@p_limit) r
     from rowlease.Lane as r with (index (lane_pkey), forceseek, readpast, rowlock)
    where r.RunNumber = @run
-     and not exists (select 1 from rowlease.[Load] as l
-                      where l.RunNumber = @run and (l.Status = 'Staging' or l.InLane = 1))
   option (maxdop 1);
   set @p_dropped = @p_dropped + rowcount_big();
 end;
