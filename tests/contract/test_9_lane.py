@@ -867,6 +867,9 @@ def test_the_newest_requests_are_read_in_the_order_of_an_index(store: Session) -
 def test_a_request_is_found_by_its_id_without_a_search_in_every_part(
     store: Session,
 ) -> None:
+    # While autovacuum works on them, a call may plan again, which reads pages, too.
+    for table in ("lane", "lane_part", "load", "queue"):
+        store.execute(f"alter table rowlease.{table} set (autovacuum_enabled = false)")
     (alone,) = store.put()
     promoted(store, "x", *[named(*"a" * 200) for _ in range(100)])
     (later,) = store.put()
@@ -880,4 +883,5 @@ def test_a_request_is_found_by_its_id_without_a_search_in_every_part(
             cost: Measured[Request | None] = store.measured(call)
             assert cost.value is not None
             assert cost.value.request_id == request
-            assert cost.pages.get("lane", 0) + cost.pages.get("lane_pkey", 0) <= 10, cost.pages
+            # A search in each of the 100 parts reads two pages or more of each.
+            assert cost.pages.get("lane", 0) + cost.pages.get("lane_pkey", 0) <= 50, cost.pages
