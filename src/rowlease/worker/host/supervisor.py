@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -44,7 +44,6 @@ class Supervisor:
         count: the number of workers.
         grace: the grace time of the workers.
         burst: whether to replace only workers that a signal has killed, and not workers that exit.
-        environment: the environment variables of the workers; None means those of this process.
         outlets: the places that get a report every `interval` seconds.
 
     Attributes:
@@ -60,7 +59,6 @@ class Supervisor:
         *,
         grace: timedelta,
         burst: bool = False,
-        environment: Mapping[str, str] | None = None,
         outlets: Sequence[Outlet] = (),
         interval: float = REPORT,
     ) -> None:
@@ -68,7 +66,6 @@ class Supervisor:
         self._events = events
         self._grace = grace
         self._burst = burst
-        self._environment = environment
         self._outlets = outlets
         self._interval = interval
         self._workers = [SupervisedWorker(number) for number in range(1, count + 1)]
@@ -146,7 +143,7 @@ class Supervisor:
 
     def _start(self, worker: SupervisedWorker) -> None:
         try:
-            worker.start(self._command, self._environment)
+            worker.start(self._command)
         except OSError as error:
             self._died(worker, None, f"could not be started: {error}")
             return
