@@ -57,6 +57,7 @@ UNPINNED = {
     "check_request": "touches no table",
     "dequeue_before": "called by dequeue, which has pinned it; a SET costs more",
     "group_is_free": "called for every candidate of a claim, which has pinned it; a SET costs more",
+    "lease_from_lane": "called by dequeue, which has pinned it; a SET costs more",
     "listen": "touches no table",
     "needs_floor": "PostgreSQL puts it in place of its call; with a SET it could not",
     "num_stepped_over": "PostgreSQL puts it in place of its call; with a SET it could not",

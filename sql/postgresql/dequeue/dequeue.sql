@@ -11,12 +11,9 @@
 --           returned request or priority above the maximum to handle first. One statement (look)
 --           reads the settings and the first entry of each index; another leases the first requests
 --           of the index on waiting requests. The first queue that is not plain, and all queues
---           after it, go to dequeue_carefully. So does a call that brings a floor. A load in the
---           queue's lane has a block of requests for each of its priorities; all are due at the
---           time of its promotion. A claim takes the requests of queue that come before the first
---           block, then those of the block, then those of queue before the next block, and so on. A
---           request moves from the lane into queue as it is leased: that costs less than an update
---           of a row with so many columns and indexes. A claim returns a floor when it has stepped
+--           after it, go to dequeue_carefully. So does a call that brings a floor. While a
+--           load is in the queue's lane, lease_from_lane leases its requests, and those of queue
+--           that come before them. A claim returns a floor when it has stepped
 --           over many index entries of finished requests, which vacuum cannot remove while an old
 --           snapshot is in use. Requests past the first p_slots (default: p_limit) are prefetched:
 --           they have not started. A token grows by a random number up to 2^32: after a failover or
@@ -46,8 +43,6 @@ declare
   v_look     record;
   v_plain    boolean;
   v_lease_ms bigint;
-  v_block    record;
-  v_gone     bigint;
   v_wanted   integer;
   v_num      integer;
   v_next     timestamptz;
@@ -81,63 +76,12 @@ begin
     v_lease_ms := coalesce(p_lease_ms, v_look.lease_seconds * 1000::bigint);
     v_wanted := v_left;
     if v_look.in_lane then
-      select * into v_block from rowlease_internal.next_block(v_queue, 256, '-infinity', 0);
-      while v_block.priority is not null loop
-        if v_look.first_priority > v_block.priority
-           or v_look.first_priority = v_block.priority
-              and (v_look.first_time, v_look.first_id) < (v_block.promoted_time, v_block.place) then
-          return query
-            select d.* from rowlease_internal.dequeue_before(
-              p_worker_id, v_queue, v_now, v_lease_ms, v_left, v_slots - p_limit + v_left,
-              v_block.priority, v_block.promoted_time, v_block.place) d;
-          get diagnostics v_num = row_count;
-          v_left := v_left - v_num;
-          exit when v_left = 0;
-        end if;
-        v_gone := rowlease_internal.num_stepped_over_in_lane();
-        return query
-          with picked as materialized (
-            select p.tid, row_number() over () as place
-              from (select r.tid
-                      from (select * from rowlease.lane_part b
-                             where b.run_number = v_block.run_number
-                               and b.priority = v_block.priority order by b.part) b
-                     cross join lateral (
-                       select y.ctid as tid from rowlease.lane y
-                        where y.run_number = v_block.run_number and y.priority = v_block.priority
-                          and y.part = b.part and y.request_id >= b.first_id
-                        order by y.request_id for update skip locked) r
-                     limit v_left) p),
-          gone as (
-            delete from rowlease.lane r using picked p where r.ctid = p.tid returning r.*, p.place)
-          insert into rowlease.queue (
-            request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
-            locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
-            load_id, payload, headers)
-          overriding system value
-          select g.request_id, v_queue, g.kind, 'Processing', g.priority, v_block.promoted_time,
-                 v_block.promoted_time, p_worker_id, v_now, v_now + v_lease_ms * interval '1 ms',
-                 case when g.place <= v_slots - p_limit + v_left then v_now end,
-                 1 + floor(random() * 4294967296)::bigint, 1, v_block.max_attempts, v_block.load_id,
-                 g.payload, g.headers from gone g
-          returning request_id, queue_name::text, kind::text, priority::integer, requested_time,
-                    due_time, locked_time, lock_expires_time, lock_token, num_attempts,
-                    max_attempts, num_crashes, group_key::text, load_id::text, payload::text,
-                    headers::text, null::boolean, null::bigint, null::text;
-        get diagnostics v_num = row_count;
-        if v_num > 0 then
-          insert into rowlease.queue_depth (queue_name, priority, pending, processing)
-          values (v_queue, v_block.priority, -v_num, v_num);
-        end if;
-        v_left := v_left - v_num;
-        if v_left > 0
-           or rowlease_internal.num_stepped_over_in_lane() - v_gone > greatest(1000, 5 * p_limit) then
-          perform rowlease_internal.raise_lane_floor(v_block.run_number, v_block.priority);
-        end if;
-        exit when v_left = 0;
-        select * into v_block from rowlease_internal.next_block(
-          v_queue, v_block.priority, v_block.promoted_time, v_block.place);
-      end loop;
+      return query
+        select d.* from rowlease_internal.lease_from_lane(
+          p_worker_id, v_queue, v_now, v_lease_ms, v_left, v_slots - p_limit + v_left,
+          v_look.first_priority, v_look.first_time, v_look.first_id) d;
+      get diagnostics v_num = row_count;
+      v_left := v_left - v_num;
     end if;
     if v_left > 0 and v_look.first_priority is not null then
       return query
@@ -177,7 +121,9 @@ begin
     end if;
   end loop;
   more := v_left = 0;
-  wait_ms := case when not more then rowlease_internal.ms_until(v_next, v_now) end;
+  if not more and isfinite(v_next) then
+    wait_ms := greatest(0, ceil(extract(epoch from v_next - v_now) * 1000));
+  end if;
   floor := case when rowlease_internal.needs_floor(v_stepped, p_limit) then '{}' end;
   return next;
 end $$;

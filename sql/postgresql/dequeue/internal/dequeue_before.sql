@@ -5,8 +5,7 @@
 -- returns:  one row per leased request in claim order, as dequeue
 -- errors:   none
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
--- why:      as dequeue, in two ranges of the index. It is a function of its own because a claim from
---           the lane seldom needs it.
+-- why:      as dequeue, in two ranges of the index on waiting requests.
 create or replace function rowlease_internal.dequeue_before(
   p_worker_id text, p_queue_name text, p_now timestamptz, p_lease_ms bigint, p_limit integer,
   p_slots integer, p_priority smallint, p_time timestamptz, p_place bigint

@@ -75,7 +75,10 @@ begin
   if not more then
     v_next := rowlease_internal.next_event_ahead(p_queue_names, v_floor);
     v_floor := v_next.floor;
-    wait_ms := rowlease_internal.ms_until(least(v_next.at, p_next), v_now);
+    p_next := least(p_next, v_next.at);
+    if isfinite(p_next) then
+      wait_ms := greatest(0, ceil(extract(epoch from p_next - v_now) * 1000));
+    end if;
   end if;
   if v_held then
     wait_ms := least(wait_ms, 500);  -- a worker of higher priority may have died
