@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rowlease.client.database import connect
     from rowlease.client.handle import Handle
     from rowlease.context import current
+    from rowlease.declared_queues import Queue
     from rowlease.errors import (
         DeadLetter,
         EnqueueUnknown,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         Snooze,
     )
     from rowlease.middleware import Middleware, add_middleware
-    from rowlease.queue_settings import Queue
     from rowlease.tasks.codec import register_type
     from rowlease.tasks.requests import TaskRequest, untyped_request
     from rowlease.tasks.task import Task, task
@@ -79,7 +79,7 @@ _HOMES = {
     "Middleware": "rowlease.middleware",
     "NoResult": "rowlease.errors",
     "Producer": "rowlease.client.client",
-    "Queue": "rowlease.queue_settings",
+    "Queue": "rowlease.declared_queues",
     "QueueFull": "rowlease.errors",
     "Retry": "rowlease.errors",
     "RowleaseError": "rowlease.errors",

@@ -23,7 +23,7 @@ Another = Callable[[], Session]
 
 
 def without_autovacuum(store: Session) -> None:
-    """After autovacuum, a call plans again. To plan reads up to 100 pages at each end of an index."""
+    """After autovacuum, a call plans again, and reads up to 100 pages at each end of an index."""
     for table in ("lane", "lane_part", "load", "queue"):
         store.execute(f"alter table rowlease.{table} set (autovacuum_enabled = false)")
 

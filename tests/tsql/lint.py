@@ -62,7 +62,7 @@ CALLERS_TABLES = {
     "#candidate": {"candidates_by_policy"},
     "#corrected": {"correct_counts", "free_groups"},
     "#demand": {"demand_by_queue"},
-    "#findings": {"diagnose_counts", "diagnose_queues", "diagnose_rows", "diagnose_workers"},
+    "#findings": {"diagnose_counts", "diagnose_queues", "diagnose_stuck", "diagnose_workers"},
     "#found": {
         "change_due_time",
         "change_priority",
@@ -73,7 +73,7 @@ CALLERS_TABLES = {
         "purge_found",
         "would_be",
     },
-    "#leased": {"claim_carefully", "dequeue_one", "note_starts"},
+    "#leased": {"claim_carefully", "dequeue_queue_carefully", "note_starts"},
     "#touched": {"copy_finished", "do_verb", "revive_found", "would_be"},
 }
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"

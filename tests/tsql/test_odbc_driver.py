@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.model import Held
 from rowlease.store import Store, migrate, open_store
-from rowlease.store.error_table import TABLE
+from rowlease.store.error_texts import TABLE
 from rowlease.store.routines import Routine, all_files, load_routines
 from rowlease.store.sqlserver import migrate as sqlserver_migrate
 from rowlease.store.sqlserver.connection import driver, odbc_string, pyodbc

@@ -31,7 +31,7 @@ ROUTINES = load_routines("postgresql")
 MAX_LINES = 80
 #: Longer routines, and why.
 LONG = {
-    "dequeue_one": "a claim in the careful way, from what goes before it to its floor",
+    "dequeue_queue_carefully": "a claim in the careful way, from what goes before it to its floor",
     "dequeue": "the plain way to claim, and the lane; a call for either costs 5 to 10 % of a claim",
     "fail": "the statement that ends an attempt also keeps it: afterwards the row has no worker",
     "maintain": "one step of housekeeping after the other",

@@ -10,7 +10,7 @@ from rowlease.errors import AccessDenied, StoreTimeout, StoreUnavailable
 from rowlease.events import CallAnswered, CallStuck, Event, Events
 from rowlease.worker import call_monitor as module
 from rowlease.worker.call_monitor import CHECK_INTERVAL, CallMonitor
-from rowlease.worker.time_limits import CALL_SILENT
+from rowlease.worker.timings import CALL_SILENT
 
 PATIENCE = 30.0  # seconds; only a failing test waits that long
 

@@ -14,7 +14,7 @@ from rowlease.errors import (
 )
 from rowlease.worker import call_retry_policy as module
 from rowlease.worker.call_retry_policy import CallRetryPolicy, ascii_only, is_caused_by_data
-from rowlease.worker.time_limits import REFUSAL_TOLERATED
+from rowlease.worker.timings import REFUSAL_TOLERATED
 
 REFUSED = AccessDenied("no")
 

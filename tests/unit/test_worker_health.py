@@ -30,7 +30,7 @@ from rowlease.worker.host.health import Health, HealthReport
 from rowlease.worker.host.health_reporter import HealthReporter, interval_of
 from rowlease.worker.host.health_server import HealthFile, HealthServer, answer, read_address
 from rowlease.worker.host.systemd import Systemd
-from rowlease.worker.time_limits import CALL_SILENT, CALL_STUCK, STALLED
+from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED
 
 READY = HealthReport(True, True, (), slots=4, busy=1, finished=1234, started=True)
 

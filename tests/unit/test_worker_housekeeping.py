@@ -20,7 +20,7 @@ from rowlease.events import Event, Events, HousekeepingRefused
 from rowlease.worker import call_retry_policy as patience
 from rowlease.worker import housekeeping as module
 from rowlease.worker.housekeeping import SHORTEST_PAUSE, Housekeeping
-from rowlease.worker.time_limits import HEARTBEAT_ANSWER, REFUSAL_TOLERATED
+from rowlease.worker.timings import HEARTBEAT_ANSWER, REFUSAL_TOLERATED
 
 
 class Records:

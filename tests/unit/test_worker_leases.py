@@ -23,7 +23,7 @@ from rowlease.model import LeasedRequest, Outcome, Renewal
 from rowlease.worker import call_retry_policy as patience
 from rowlease.worker.claims import leases as leases_module
 from rowlease.worker.claims.leases import Lease, Leases
-from rowlease.worker.time_limits import REFUSAL_TOLERATED
+from rowlease.worker.timings import REFUSAL_TOLERATED
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -46,7 +46,7 @@ from rowlease.worker.claims.next_claim import FLOOR_DROPPED
 from rowlease.worker.claims.outage import FIRST_RETRY, LAST_RETRY
 from rowlease.worker.claims.outcomes import FEW, Done, NotDone, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
-from rowlease.worker.time_limits import REFUSAL_TOLERATED
+from rowlease.worker.timings import REFUSAL_TOLERATED
 from tests.unit.receiver_world import UNKNOWN_KIND, World, found, request, world
 
 __all__ = ["world"]

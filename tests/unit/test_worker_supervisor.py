@@ -18,7 +18,7 @@ from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.supervised import SupervisedWorker
 from rowlease.worker.host.supervisor import Supervisor
 from rowlease.worker.summary import Summary
-from rowlease.worker.time_limits import REPORT_SILENT, STALLED
+from rowlease.worker.timings import REPORT_SILENT, STALLED
 
 REPORTING = """
 import json, socket, sys

@@ -26,7 +26,7 @@ begin
   if not coalesce(v_table.is_exclusive, false) then
     return query select * from rowlease_internal.diagnose_queues(v_now);
     return query select * from rowlease_internal.diagnose_workers(v_now);
-    return query select * from rowlease_internal.diagnose_rows(v_now);
+    return query select * from rowlease_internal.diagnose_stuck(v_now);
     return query select * from rowlease_internal.diagnose_counts(10000);
   end if;
 end $$;

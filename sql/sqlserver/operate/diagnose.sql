@@ -20,7 +20,7 @@ create table #findings (Place int identity primary key, Finding varchar(20) not 
                         Action nvarchar(4000) not null);
 exec rowlease_internal.diagnose_queues @now;
 exec rowlease_internal.diagnose_workers @now;
-exec rowlease_internal.diagnose_rows @now;
+exec rowlease_internal.diagnose_stuck @now;
 exec rowlease_internal.diagnose_counts 10000;
 select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action
   from #findings as f order by f.Place;

@@ -45,7 +45,7 @@ def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> 
         tasks: the module of the worker's tasks.
         named: the queues that the worker's command names; if it names none, those of the module.
     """
-    from rowlease.queue_settings import Queue
+    from rowlease.declared_queues import Queue
     from rowlease.tasks.loading import load_queues
 
     sys.path.insert(0, "")

@@ -15,7 +15,7 @@ from rowlease.cli.tables import show_rows, show_table
 
 if TYPE_CHECKING:
     from rowlease.client.queues import Change, QueueInfo, Queues
-    from rowlease.queue_settings import QueueSettings
+    from rowlease.declared_queues import QueueSettings
 
 COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "oldest")
 CORRECTED = ("queue_name", "priority", "counter", "was", "actual")

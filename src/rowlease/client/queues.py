@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from rowlease.client.operations import Requests
+from rowlease.declared_queues import Queue, QueueSettings, check_settings
 from rowlease.errors import InvalidRequest
 from rowlease.model import Depth, Outcome, QueueState
-from rowlease.queue_settings import Queue, QueueSettings, check_settings
 from rowlease.store import Store
 
 #: The statuses of requests that may be purged before a queue is deleted.

@@ -19,7 +19,7 @@ from rowlease.filters.filter import STATUSES
 from rowlease.filters.language import parse_integer
 from rowlease.model import Finding, Found, Request, WorkerState
 from rowlease.store import Store
-from rowlease.worker.time_limits import WORKER_SILENT
+from rowlease.worker.timings import WORKER_SILENT
 
 #: The number of requests on a page of the list.
 LISTED = 50

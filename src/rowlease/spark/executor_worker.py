@@ -30,7 +30,7 @@ from rowlease.tasks.task import Registry
 from rowlease.worker import Summary, Worker
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.executors import executor_of_tasks
-from rowlease.worker.time_limits import WORKER_GONE
+from rowlease.worker.timings import WORKER_GONE
 
 logger = logging.getLogger("rowlease")
 

@@ -32,7 +32,7 @@ from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import queues_of
 from rowlease.worker.host.signals import stopped_by_signals
 from rowlease.worker.settings import WorkerSettings
-from rowlease.worker.time_limits import HEARTBEAT, POOL_SHUTDOWN
+from rowlease.worker.timings import HEARTBEAT, POOL_SHUTDOWN
 
 logger = logging.getLogger("rowlease")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rowlease.store import Reading
-from rowlease.worker.time_limits import WORKER_SILENT
+from rowlease.worker.timings import WORKER_SILENT
 
 logger = logging.getLogger("rowlease")
 

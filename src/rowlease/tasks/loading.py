@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rowlease.declared_queues import Queue
 from rowlease.errors import ConfigError, UnknownTask
-from rowlease.queue_settings import Queue
 from rowlease.tasks.requests import DEFAULT_QUEUE
 from rowlease.tasks.task import Registry, Task
 

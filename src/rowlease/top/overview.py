@@ -12,7 +12,7 @@ from rich.text import Text
 from rowlease.durations import format_duration as duration
 from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
-from rowlease.worker.time_limits import WORKER_SILENT
+from rowlease.worker.timings import WORKER_SILENT
 
 #: The longest wait in a queue is shown in colour if it is at least this many seconds.
 LATE = 60.0

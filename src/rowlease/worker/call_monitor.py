@@ -11,7 +11,7 @@ from rowlease.clock import now
 from rowlease.errors import StoreError, StoreTimeout
 from rowlease.events import CallAnswered, CallStuck, Events
 from rowlease.store import Store
-from rowlease.worker.time_limits import CALL_SILENT
+from rowlease.worker.timings import CALL_SILENT
 
 #: Seconds between two checks for stuck calls.
 CHECK_INTERVAL = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowlease.clock import now
 from rowlease.errors import AccessDenied, ConfigError, InvalidRequest, SchemaMismatch, StoreError
-from rowlease.worker.time_limits import REFUSAL_TOLERATED
+from rowlease.worker.timings import REFUSAL_TOLERATED
 
 
 class CallRetryPolicy:

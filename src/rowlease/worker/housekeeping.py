@@ -17,7 +17,7 @@ from rowlease.store import Consuming
 from rowlease.store.revisions import own_version
 from rowlease.worker.call_retry_policy import CallRetryPolicy, is_caused_by_data
 from rowlease.worker.schedules import Schedules
-from rowlease.worker.time_limits import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
+from rowlease.worker.timings import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
 
 #: Seconds between two calls of `maintain` while tasks run.
 MAINTAIN = 1.0

@@ -52,7 +52,7 @@ from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.slots.executors import executor_for
 from rowlease.worker.summary import Summary
 from rowlease.worker.threads import Threads
-from rowlease.worker.time_limits import WORKER_SHUTDOWN
+from rowlease.worker.timings import WORKER_SHUTDOWN
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 

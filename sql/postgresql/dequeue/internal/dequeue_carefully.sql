@@ -49,7 +49,7 @@ begin
     continue when v_queue = any(v_shut);
     p_next := least(p_next, rowlease_internal.next_commit(v_queue, v_now));
     v_old := v_floor -> 'queues' -> v_queue;
-    v_claim := rowlease_internal.dequeue_one(
+    v_claim := rowlease_internal.dequeue_queue_carefully(
       v_queue, p_worker_id, v_now, p_lease_ms, v_left, p_slots - p_limit + v_left,
       (v_floor ->> 'proven')::timestamptz, coalesce(v_old, '{}'));
     v_more := v_more or v_claim.more;

@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from rowlease.errors import RowleaseError
-from rowlease.store import error_table
-from rowlease.store.error_table import (
+from rowlease.store import error_texts
+from rowlease.store.error_texts import (
     CONFLICT,
     LOST,
     NO_ANSWER,
@@ -17,7 +17,7 @@ from rowlease.store.error_table import (
 )
 from rowlease.store.pool import NotConnected
 
-#: The constraints and indexes whose names are codes in `error_table.TABLE`.
+#: The constraints and indexes whose names are codes in `error_texts.TABLE`.
 NAMED = ("queue_due", "queue_group_in_flight", "names_end_in_no_blank")
 #: The errors whose text names a constraint or index.
 ABOUT_A_NAME = (547, 2601, 2627)
@@ -125,7 +125,7 @@ def is_lock_conflict(error: BaseException | None) -> bool:
 def our_error(error: BaseException, where: str, *, migrating: bool = False) -> RowleaseError:
     """The exception for an error of pyodbc. `where` is the DSN without the password."""
     if isinstance(error, NotConnected):
-        return error_table.our_error((NOT_CONNECTED,), str(error), where)
+        return error_texts.our_error((NOT_CONNECTED,), str(error), where)
     return _our_error(OdbcError.read(error), where, migrating)
 
 
@@ -138,4 +138,4 @@ def jdbc_error(state: str, number: int, text: str, where: str) -> RowleaseError:
 
 def _our_error(found: OdbcError, where: str, migrating: bool = False) -> RowleaseError:
     text = "in time" if found.is_late else found.text
-    return error_table.our_error(found.codes, text, where, migrating=migrating)
+    return error_texts.our_error(found.codes, text, where, migrating=migrating)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from rowlease.errors import ConfigError, StoreError
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
-from rowlease.store.error_table import timeout_error
+from rowlease.store.error_texts import timeout_error
 from rowlease.store.pool import NotConnected, Pool, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener

@@ -22,7 +22,7 @@ from rowlease.worker.claims.lost_claims import LostClaims
 from rowlease.worker.claims.outcomes import FEW, NotDone, Outcomes, SnoozedRequest
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.summary import Counts
-from rowlease.worker.time_limits import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
+from rowlease.worker.timings import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
 #: The maximum number of requests in one claim.
 MAX_LIMIT = 10_000

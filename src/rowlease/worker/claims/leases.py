@@ -23,7 +23,7 @@ from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Consuming, deadlines
 from rowlease.worker.call_retry_policy import CallRetryPolicy
 from rowlease.worker.claims.progress import ProgressReporter
-from rowlease.worker.time_limits import (
+from rowlease.worker.timings import (
     CHECKS_PER_LEASE,
     LEASE_MARGIN,
     LEASE_MARGIN_SHARE,

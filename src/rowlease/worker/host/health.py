@@ -24,7 +24,7 @@ from rowlease.events import (
     WorkerStopping,
 )
 from rowlease.worker.call_monitor import CallMonitor
-from rowlease.worker.time_limits import CALL_SILENT, CALL_STUCK, STALLED
+from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED
 
 
 class HealthReport(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rowlease.worker.host.health import HealthReport
-from rowlease.worker.time_limits import REPORT
+from rowlease.worker.timings import REPORT
 
 
 class Outlet(Protocol):

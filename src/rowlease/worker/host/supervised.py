@@ -11,7 +11,7 @@ from contextlib import suppress
 from rowlease.clock import now
 from rowlease.worker.host.channel import SupervisorEnd
 from rowlease.worker.host.health import HealthReport
-from rowlease.worker.time_limits import REPORT_SILENT
+from rowlease.worker.timings import REPORT_SILENT
 
 #: The longest pause before the first restart of a worker, in seconds. The pause doubles with each
 #: death in a row, and up to half of it is taken off at random.

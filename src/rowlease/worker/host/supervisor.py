@@ -24,7 +24,7 @@ from rowlease.worker.host.health_reporter import Outlet
 from rowlease.worker.host.signals import STACK_PAUSE, stacks_on_sigquit, write_line
 from rowlease.worker.host.supervised import SupervisedWorker, exit_text
 from rowlease.worker.summary import Summary
-from rowlease.worker.time_limits import REPORT, STALLED, SUPERVISOR_SHUTDOWN
+from rowlease.worker.timings import REPORT, STALLED, SUPERVISOR_SHUTDOWN
 
 #: The exit code for a wrong command or setting. A restart would fail in the same way.
 USAGE_ERROR = 2

@@ -13,7 +13,7 @@ from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
-from rowlease.worker.time_limits import SLOTS_SHUTDOWN
+from rowlease.worker.timings import SLOTS_SHUTDOWN
 
 #: Seconds until a child that died during start-up is replaced. This pause doubles with each further
 #: death during start-up.

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from rowlease.tasks.task import Registry
 from rowlease.worker.slots.coroutine_slot import CoroutineSlot
 from rowlease.worker.slots.slot import Answer, Death
-from rowlease.worker.time_limits import SLOTS_SHUTDOWN
+from rowlease.worker.timings import SLOTS_SHUTDOWN
 
 
 class Coroutines:

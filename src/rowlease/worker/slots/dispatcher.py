@@ -19,7 +19,7 @@ from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import LEASE_OVER, Lease
 from rowlease.worker.claims.outcomes import NotDone, Outcomes
 from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
-from rowlease.worker.time_limits import STEP
+from rowlease.worker.timings import STEP
 
 #: Seconds of work that a slot holds. This is enough to hide the round trip of a claim, but so
 #: little that no other worker could run the work much earlier. If a slot holds more than twice this

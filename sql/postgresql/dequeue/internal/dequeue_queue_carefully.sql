@@ -1,4 +1,4 @@
--- dequeue_one: lease waiting requests of one queue.
+-- dequeue_queue_carefully: lease waiting requests of one queue.
 -- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
 --           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
 -- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (other workers go
@@ -6,10 +6,10 @@
 --           timestamptz (when the queue's rate permits the next start; null: now)
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
--- why:      dequeue does this for each of its queues. A round may return fewer requests than asked
+-- why:      dequeue_carefully does this for each queue. A round may return fewer requests than asked
 --           for, because some of those it met are behind another request of their group; the next
 --           round does not meet these again.
-create or replace function rowlease_internal.dequeue_one(
+create or replace function rowlease_internal.dequeue_queue_carefully(
   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint,
   p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb,
   out request_ids bigint[], out more boolean, out held_back boolean, out floor jsonb,

@@ -1,4 +1,4 @@
-"""Declares queues and their settings in code."""
+"""Queues that are declared in code, with their settings."""
 
 from __future__ import annotations
 

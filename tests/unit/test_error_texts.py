@@ -20,7 +20,7 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.store import jdbc_error
-from rowlease.store.error_table import (
+from rowlease.store.error_texts import (
     BY_CODE,
     CONFLICT,
     NO_ANSWER,

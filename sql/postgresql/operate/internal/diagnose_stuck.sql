@@ -1,4 +1,4 @@
--- diagnose_rows: find leases, gates, groups and schedules that do not move; a part of diagnose.
+-- diagnose_stuck: find leases, gates, groups and schedules that do not move; a part of diagnose.
 -- params:   p_now timestamptz
 -- returns:  as diagnose
 -- errors:   none
@@ -6,7 +6,7 @@
 -- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s none of
 --           them works. It reads at most 10,000 requests that have a group. Every claim locks a gate
 --           for a moment, so row_lock checks twice.
-create or replace function rowlease_internal.diagnose_rows(p_now timestamptz)
+create or replace function rowlease_internal.diagnose_stuck(p_now timestamptz)
 returns table (finding text, subject text, message text, action text)
 language sql stable
 set search_path = pg_catalog, pg_temp

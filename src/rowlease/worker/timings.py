@@ -1,7 +1,7 @@
-"""The worker's time limits that depend on each other, in seconds.
+"""The periods and deadlines of a worker that depend on each other, in seconds.
 
 Each limit is derived from another one, or a comment gives the reason for it.
-tests/unit/test_worker_time_limits.py checks their order. A limit that only one module uses is in
+tests/unit/test_worker_timings.py checks their order. A limit that only one module uses is in
 that module.
 """
 

@@ -1,4 +1,4 @@
--- dequeue_one: lease waiting requests of one queue.
+-- dequeue_queue_carefully: lease waiting requests of one queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
 --           p_lease_ms bigint, p_limit int, p_slots int, p_more bit output, p_held_back bit output,
 --           p_next datetime2(6) output
@@ -7,10 +7,10 @@
 --           the queue's rate permits the next start; null: now
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
--- why:      dequeue does this for each of its queues. A worker of lower priority gets nothing while
+-- why:      lease_carefully does this for each queue. A worker of lower priority gets nothing while
 --           one of higher priority is alive (a heartbeat within 2 s) and has free slots (RabbitMQ,
 --           "Consumer Priorities"); only queues with a priority other than 0 check that.
-create or alter procedure rowlease_internal.dequeue_one
+create or alter procedure rowlease_internal.dequeue_queue_carefully
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
   @p_limit int, @p_slots int, @p_more bit output, @p_held_back bit output,
   @p_next datetime2(6) output

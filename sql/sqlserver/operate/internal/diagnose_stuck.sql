@@ -1,4 +1,4 @@
--- diagnose_rows: find leases, gates, groups and schedules that do not move; a part of diagnose.
+-- diagnose_stuck: find leases, gates, groups and schedules that do not move; a part of diagnose.
 -- params:   p_now datetime2(6)
 -- returns:  rows in the caller's table #findings
 -- errors:   none
@@ -6,7 +6,7 @@
 -- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s nobody
 --           does. Of the requests with a group, it reads 10,000. Every claim locks a gate for a
 --           moment, so it looks twice.
-create or alter procedure rowlease_internal.diagnose_rows @p_now datetime2(6)
+create or alter procedure rowlease_internal.diagnose_stuck @p_now datetime2(6)
 as
 set nocount on;
 set xact_abort on;
