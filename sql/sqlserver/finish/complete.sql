@@ -6,9 +6,9 @@
 -- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
 -- why:      the row is locked by an update that compares the token, and moved to queue_history
 --           while it is locked, so there is no gap between check and write. If the caller calls
---           this in its own transaction, its effects and the completion commit together. The
---           settings are joined with an outer join, because a request must not be lost if the
---           settings of its queue were deleted.
+--           this in its own transaction, its effects and the completion commit together.
+--           complete_held joins the settings of the queue with an outer join, because a request must
+--           not be lost if these settings were deleted.
 create or alter procedure rowlease.complete
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_results nvarchar(max) = null
 as

@@ -1,4 +1,4 @@
-"""The handle of a request, which reads its status and its result."""
+"""Reads the status and the result of one request, cancels it and requeues it."""
 
 from __future__ import annotations
 

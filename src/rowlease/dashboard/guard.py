@@ -50,7 +50,7 @@ STRICT_TRANSPORT = "max-age=31536000"
 
 
 class Refused(Exception):
-    """A request that is not answered with its page.
+    """The request is refused. The answer is an error page that shows the message.
 
     Attributes:
         status: the HTTP status.
@@ -68,7 +68,7 @@ class Visitor(NamedTuple):
         role: None if the visitor must log in.
         cookie: the value of the visitor's cookie.
         csrf: the token that each form of this visitor has.
-        has_login: whether the visitor has logged in here.
+        has_login: whether the visitor has logged in with a token.
     """
 
     role: Role | None
@@ -87,7 +87,7 @@ class Login(NamedTuple):
 
 
 class Guard:
-    """Decides about each request.
+    """Decides whether a request is served, and which role its sender has.
 
     Args:
         tokens: the token of each role. If there is none, only visitors on this machine are let in.
@@ -125,8 +125,8 @@ class Guard:
         """The sender of the request.
 
         Raises:
-            Refused: the request comes from another machine, and there are no logins; or the
-                `authorize` function returned no role.
+            Refused: there are neither tokens nor an `authorize` function, and the request is not
+                local (see `is_local`); or `authorize` returned no role.
         """
         cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
         login = self._logins.get(cookie)
@@ -160,7 +160,7 @@ class Guard:
         if not is_same_origin(request):
             raise Refused(403, "the request comes from another site")
         if not _equal(form.get("csrf", ""), visitor.csrf):
-            raise Refused(403, "the form is too old; go back, load the page again and repeat it")
+            raise Refused(403, "the form is too old; reload its page, then send the form again")
 
     def log_in(self, address: str, token: str) -> str | None:
         """The cookie of a new login; None if no role has this token.
@@ -192,7 +192,8 @@ class Guard:
 def is_local(request: HTTPConnection) -> bool:
     """Whether the request comes from this machine, to a name of this machine.
 
-    The name matters, because any site can have a name with the address 127.0.0.1.
+    The name matters because of DNS rebinding: any site can give a name of its own the address
+    127.0.0.1, and its pages then send requests from the visitor's machine to this server.
     """
     try:
         address = ipaddress.ip_address(request.client.host if request.client else "")

@@ -1,4 +1,7 @@
-"""The exporter: one for each database. It reads counters and small tables, never the queue."""
+"""The exporter: one for each database.
+
+It reads counters, small tables and a bounded number of index entries, however long a queue is.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from rowlease.store import Reading
 
 #: The time for which scrapes get the values of one reading of the database.
 CACHED_FOR = timedelta(seconds=5)
-#: The time limit of each call. Prometheus gives up after 10 s.
+#: The time limit of each call to the database. A scrape makes five calls, and by default Prometheus
+#: gives up on a scrape after 10 s.
 CALL_TIMEOUT = timedelta(seconds=2)
 #: A worker without a heartbeat for this long does not count as alive, as in the view `workers`.
 SILENT_AFTER = timedelta(seconds=30)
@@ -41,9 +45,12 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
         "Leases that ran out and were not broken, up to 1,000",
         ("queue",),
     ),
-    "rowlease_queue_paused": ("1 if nothing is claimed from the queue", ("queue",)),
+    "rowlease_queue_paused": ("1 if the queue is paused", ("queue",)),
     "rowlease_workers": ("Workers of the queue that are alive", ("queue",)),
-    "rowlease_silent_workers": ("Workers of the last hour without a heartbeat for 30 s", ()),
+    "rowlease_silent_workers": (
+        "Registered workers without a heartbeat for 30 s; a killed worker stays for 1 h",
+        (),
+    ),
     "rowlease_slots": ("Slots of all workers that are alive", ()),
     "rowlease_busy_slots": ("Slots that run a task", ()),
     "rowlease_schedule_late_seconds": (
@@ -52,12 +59,13 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "rowlease_staging_loads": ("Loads that have not been promoted", ("queue",)),
     "rowlease_load_silent_seconds": (
-        "Longest time since a load that is not promoted has reported progress",
+        "Longest time for which a load that is not promoted has reported no progress",
         ("queue",),
     ),
-    "rowlease_dead_rows": ("Rows that vacuum has not removed yet", ("table",)),
+    "rowlease_dead_rows": ("Dead rows that vacuum has not removed yet", ("table",)),
     "rowlease_horizon_seconds": (
-        "Age of the oldest transaction that keeps dead rows, of those that the user may see",
+        "Age of the oldest transaction that keeps dead rows from being removed, of those that the "
+        "user may see",
         (),
     ),
     "rowlease_connections": ("Connections to the server", ()),

@@ -1,10 +1,10 @@
 """Bulk enqueue: each row of a DataFrame becomes one request, all of them or none.
 
-Spark may try a task again or run it twice, so rows that are written are not requests yet. The rows
-wait in the lane. If several attempts of a task write rows, only the first attempt that commits
-counts. Rows with keys, groups or due times are numbered and staged. In both cases the routine
-`promote` compares the number of rows with Spark's number, and makes the rows requests in one
-transaction.
+Spark may try a task again or run it twice, so rows that are written are not requests yet. The
+rows of a load without dedup keys, groups or due times wait in the lane. There, if several tries of
+a task write rows, only the first try that commits counts. The rows of any other load are numbered,
+and wait in the table `staging`. In both cases the routine `promote` compares the number of rows
+with the number that Spark counted, and turns the rows into requests in one transaction.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ logger = logging.getLogger("rowlease")
 MAX_LOAD_ID = 100
 #: The number of rows in a batch. The JDBC driver rewrites a batch to one INSERT, which is fast.
 BATCH_SIZE = 10_000
-#: A row's id consists of its partition, the try that wrote the row, and its number (17, 16 and 30
-#: bits). So requests have the order of the frame. Partition and try together are the row's part.
+#: The id of a staged row consists of its partition (17 bits), the try of the task that wrote it (16
+#: bits; 0 over JDBC) and its number in the partition (30 bits). So requests have the order of the
+#: frame. Partition and try together are the row's part.
 TRY_BITS, ROW_BITS = 16, 30
 #: The maximum number of partitions of a load.
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
@@ -80,16 +81,18 @@ def enqueue(
     number of staged rows, and the logger `rowlease` logs this number at level INFO.
 
     Args:
-        df: a batch DataFrame; it need not be deterministic. If a task is tried again and then
-            gives another number of rows, or (if rows are staged) other rows, the whole load is
-            written again. Rows that are staged are kept (memory, then disk) until they are written.
+        df: a batch DataFrame; it need not be deterministic. If a Spark task is tried again and
+            then gives another number of rows, the whole load is written again. In a load with dedup
+            keys, groups or due times, other rows have the same effect, and Spark keeps the rows
+            (memory, then disk) until they are written.
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
         kind: the name of the task for all rows (a str), or a Column with a name for each row.
         priority: an int of 0 or more for all rows, or a column of integers; bigger is more urgent,
             null is 0; clamped to the queue's maximum.
-        payload: a column of JSON text, or of a struct or map, which becomes JSON; at most 1 MiB.
-            None takes the whole row, nulls included. Null is `{}`.
+        payload: a column of JSON text, or of a struct or map, which becomes JSON; at most 1 MiB. A
+            null in the column becomes `{}`. Without this argument, the payload is the whole row,
+            with its null fields.
         dedup_key: a column. If a live request of the queue or an earlier row of this frame has the
             same key, the row is left out and counted as a duplicate. Null means no key.
         group_key: a column; requests of a group run one at a time.
@@ -97,9 +100,9 @@ def enqueue(
         headers: a dict of strings for all rows, or a column: JSON text, or a map or struct of
             strings. At most 8 KiB of JSON.
         load_id: 1 to 100 characters; None means a new random id.
-        writers: the maximum number of tasks that write at once, 1 or more; each has a connection.
-            The frame is then computed first, by a task for each partition, and kept until it is
-            written. None means no limit.
+        writers: the maximum number of Spark tasks that write at once, 1 or more; each has a
+            connection. With a maximum, the frame is computed before it is written, by one task for
+            each partition, and kept until it is written. None means no limit.
         store: a store on the same database; None opens one for this call.
 
     Returns:
@@ -115,8 +118,9 @@ def enqueue(
             enqueued.
         ConfigError: the DSN cannot be read, or the session has no JDBC driver or no JVM.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: the database refused a call or
-            cannot be reached. Nothing was enqueued, unless the answer to the promotion was lost
-            three times: call again with the same load id.
+            cannot be reached. Nothing was enqueued, with one exception: if the answer to the
+            promotion was lost three times, the load may be enqueued. Call again with the same load
+            id; this is safe in every case.
     """
     check_session(df.sparkSession)
     if not isinstance(queue, str) or not queue:
@@ -148,7 +152,8 @@ def enqueue(
             try:
                 waiting = write(df, dsn, kind, columns, load_id, begun, writers, opened)
             except LoadLost:
-                opened.report_load(load_id, begun.run_number, 0)  # checks the owner of the load
+                # If another run has taken the load over, this raises a LoadLost that names it.
+                opened.report_load(load_id, begun.run_number, 0)
                 raise
             logger.info(
                 "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows
@@ -215,7 +220,7 @@ def write(
     writers: int | None,
     store: Producing | None,
 ) -> Staged:
-    """Write the columns of a load. Report its progress if there is a store."""
+    """Write the rows of a load, with these columns. Report its progress if there is a store."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -228,7 +233,8 @@ def write(
         else [F.lit(load_id).alias("load_id"), (part * (1 << ROW_BITS) + number).alias("row_id")]
     )
     rows = df.select(F.lit(run.run_number).cast("bigint").alias("run_number"), *place, *columns)
-    # All tries of a task must give staged rows the same numbers. For the lane one try counts.
+    # Staged rows are kept, so that every try of a task gives a row the same number. Rows of the
+    # lane need no numbers: only one try of each task counts.
     kept = rows.persist() if writers or not in_lane else rows
     counted = Observation(f"rowlease load {load_id}")
     context = df.sparkSession.sparkContext
@@ -239,7 +245,7 @@ def write(
             database_errors(dsn, "the rows could not be staged, nothing was enqueued"),
         ):
             if writers:
-                kept.count()  # by as many tasks as there are partitions
+                kept.count()  # computes and keeps the rows, with one task for each partition
                 rows = kept.coalesce(writers)
             counts = [F.count(F.lit(1)).alias("num_rows")]
             if in_lane and "priority" in rows.columns:

@@ -9,8 +9,9 @@ from contextlib import closing, contextmanager
 from time import monotonic
 from typing import Protocol
 
-#: Seconds after the start of a session at which all callers are woken. An event may have happened
-#: before the session listened, or a transaction that saw no listener may have committed later.
+#: Seconds after the start of a session at which all callers are woken, because some events are not
+#: notified: those before the session listened, and those of a transaction that looked for listeners
+#: before that, found none, and committed later.
 WAKE_ALL_AFTER = (0.0, 0.02, 0.2)
 #: Seconds between two checks whether any caller is still waiting.
 CHECK_INTERVAL = 0.1
@@ -59,13 +60,14 @@ class SharedListener:
 
     @contextmanager
     def expecting(self, key: str) -> Iterator[Future[None]]:
-        """A future that is done when a notification has arrived.
+        """A future that is done when the event may have happened.
 
-        The caller must check once after the block has begun, because the event may have happened
-        before.
+        It is done when a notification with the key arrives, and whenever a notification may have
+        been missed. So the caller must then check whether the event has happened. The caller must
+        also check at the start of the block, because the event may have happened before.
 
         Args:
-            key: the word in a notification that wakes the caller.
+            key: the word in a notification that stands for the event.
         """
         future: Future[None] = Future()
         with self._lock:

@@ -6,11 +6,14 @@
 --           id) below which nothing waits
 -- errors:   none
 -- locks:    none
--- why:      p_priorities, p_due_times and p_request_ids are the requests the claim met, in order
---           (null: none); the next four are the arguments of the claim. A priority that gave less
---           than its quota was read to the end. A floor never rises above p_moved, because requests
---           with later due times may still be committed, and is never lowered for a returned request:
---           those have their own index. Each claim calls this, so it is arithmetic without a query.
+-- why:      p_priorities, p_due_times and p_request_ids are the keys of the requests that the claim
+--           met, in order (null: none). p_order, p_quotas, p_until and p_limit are the arguments of
+--           the claim. If a priority gave fewer requests than its quota, and neither p_until nor
+--           p_limit ended its scan, the claim has read it to the end, so its floor rises to p_moved.
+--           No floor rises above p_moved, because requests that are due after it may still be
+--           committed. A floor is not lowered for a request that has become Pending again: such
+--           requests have an index of their own. Each claim calls this, so it is arithmetic without
+--           a query.
 create or replace function rowlease_internal.raise_floor(
   p_moved timestamptz, p_priorities integer[], p_due_times timestamptz[], p_request_ids bigint[],
   p_order integer[], p_quotas integer[], p_until timestamptz, p_limit integer,

@@ -34,7 +34,8 @@ from rowlease.worker.slots.shared_memory import (
     SharedMemoryView,
 )
 
-#: True in a process that a task has forked. `os.getpid` would be a system call for each request.
+#: True in a process that a task has forked. A flag is cheaper than `os.getpid`, which would be a
+#: system call for each request.
 _is_forked = False
 
 
@@ -80,7 +81,7 @@ def serve(
                 running.set(context := Context(*about, headers))
                 ending = run(tasks[task_number], context, body[payload_at:])
                 if _is_forked:
-                    os._exit(0)  # this process was forked by the task, and returned from it
+                    os._exit(0)  # a fork made by the task, which has ended in it, too
                 restore_streams(copies, closed)
             code, answer = wire.packed(ending)
             wire.write(outcomes_fd, code, now() - started, answer)
