@@ -134,7 +134,7 @@ def mutants() -> list[Mutant]:
     """All diffs of this folder.
 
     Raises:
-        ValueError: a diff does not begin with its name and its tests.
+        ValueError: a diff does not begin with its name and its tests, or a test is not there.
     """
     return [read(file) for file in sorted(HERE.rglob("*.diff"))]
 
@@ -143,7 +143,11 @@ def read(file: Path) -> Mutant:
     head = re.match(r"mutant: (.+)\ntests: (.+)\n--- a/", file.read_text(encoding="utf-8"))
     if head is None:
         raise ValueError(f"{file}: the first two lines must be `mutant: ...` and `tests: ...`")
-    return Mutant(file, head[1], tuple(head[2].split()))
+    tests = tuple(head[2].split())
+    for test in tests:
+        if not (ROOT / test.partition("::")[0]).exists():
+            raise ValueError(f"{file}: there is no {test}")
+    return Mutant(file, head[1], tests)
 
 
 def apply(one: Mutant, root: Path, *options: str) -> None:
