@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from rowlease.client.client import Client
 from rowlease.errors import ConfigError
 from rowlease.tasks.task import task
 from rowlease.worker import Worker
@@ -28,6 +29,12 @@ OTHERS = WorkerSettings(
 
 @task
 def nothing() -> None: ...
+
+
+def test_a_client_is_no_store_and_the_error_says_what_is() -> None:
+    for wrong in (Client(), None):
+        with pytest.raises(ConfigError, match=r"it must be the store of .*, or a DSN"):
+            Worker(wrong, [nothing])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

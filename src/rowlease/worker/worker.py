@@ -26,6 +26,7 @@ from contextlib import closing
 from typing import Self, Unpack
 
 from rowlease.clock import now
+from rowlease.errors import ConfigError
 from rowlease.event_log import logged_events
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.store import Store, open_store
@@ -64,7 +65,7 @@ class Worker:
     so a task must be safe to run twice.
 
     Args:
-        store: a store, or a DSN with which `run` opens a store.
+        store: the `store` of an open client, or a DSN with which `run` opens a store.
         tasks: tasks, a registry, or the name of a module (see `load_tasks`). With the executor
             "process", child processes import the tasks, so each task must be at the top level of a
             module or of the script.
@@ -91,6 +92,11 @@ class Worker:
         **settings: Unpack[WorkerKeywords],
     ) -> None:
         self._settings = WorkerSettings(queues=queues, concurrency=concurrency, **settings)
+        if not isinstance(store, str | Store):
+            raise ConfigError(
+                f"store is {store!r}; it must be the store of an open client, such as "
+                "`client.store`, or a DSN"
+            )
         self._store = store
         self._tasks = registry_of(tasks)
         self._executor = executor_for(self._tasks, self._settings)
