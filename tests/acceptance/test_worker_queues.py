@@ -109,8 +109,9 @@ def test_a_missing_queue_is_an_error_before_anything_starts(store: Store) -> Non
         InvalidRequest,
         match=r'^queue "web" does not exist; create it with `rowlease queue create web`, .*; '
         r"task ping has this queue: `rowlease worker --create-queues` creates it, and --queue",
-    ):
+    ) as raised:
         Worker(store, [plain, ping], events=events).run()
+    assert not isinstance(raised.value.__cause__, InvalidRequest)  # its text is in the message
     with pytest.raises(InvalidRequest, match=r'^queue "other" does not exist; create it with'):
         Worker(store, [plain], ["default", "other"], events=events).run()
     assert seen == []

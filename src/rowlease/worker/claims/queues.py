@@ -37,7 +37,7 @@ def check_queues(
             raise InvalidRequest(
                 f"{error}; task {', '.join(users)} has this queue: `rowlease worker "
                 "--create-queues` creates it, and --queue claims from others instead"
-            ) from error
+            ) from error.__cause__  # not the same sentence once more
     left_out = {each.queue for each in tasks.values() if each.queue is not None} - set(queues)
     for name in sorted(left_out):
         users = [each.name for each in tasks.values() if each.queue == name]
