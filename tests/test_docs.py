@@ -314,7 +314,7 @@ def test_the_batch_and_the_chain_of_their_page_run(
     report, chain = map(import_module, names)
     with Client(dsn) as client:
         report.start(client, ["a", "b"])
-        assert "2 requests, 2 wait or run; 0 complete" in run(dsn, "batch show May")
+        assert "2 requests, 2 unfinished; 0 complete" in run(dsn, "batch show May")
         ran = drain(client, [report.resize, report.report])
         assert ran[-1].result == "May: 2 complete, 0 failed"
         assert report.wait(client) == 2

@@ -677,6 +677,10 @@ BAD_WORKERS = {
     "missing library": (["needy"], r"no_such_library"),
     "no module": ([""], r"give the module"),
     "nothing": ([], r"Missing argument 'TASKS'"),
+    "two modules": (
+        ["jobs:double", "idle"],
+        r"unexpected argument 'idle'; to run the tasks of",
+    ),
     "no slots": (["jobs", "--concurrency", "0"], r"--concurrency"),
     "weight of a word": (["jobs", "--queue", "web=x"], r"weight 'x' of 'web' is not from 1 to"),
     "weight of 0": (["jobs", "--queue", "web=0"], r"from 1 to 1000|1 to 1000"),

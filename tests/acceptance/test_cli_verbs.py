@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from rowlease import AsyncClient, Client, Handle, Worker, task
@@ -200,6 +201,18 @@ NOT_JSON = {
 def test_every_command_that_prints_data_prints_json(command: click.Command) -> None:
     has_json = any("--json" in param.opts for param in command.params)
     assert has_json is (command.name not in NOT_JSON)
+
+
+def test_a_noun_alone_lists(run: Run, store: Store) -> None:
+    store.begin_load("flights", "default", "test")
+    run("enqueue double --delay 1d")
+    nouns = [name for name in GROUPS if "list" in getattr(cli.commands[name], "commands", {})]
+    assert nouns == ["queue", "requests", "batch", "loads", "schedule"]
+    for noun in nouns:
+        assert run(noun) == run(f"{noun} list")
+        assert run(f"{noun} --json") == run(f"{noun} list --json")
+        complete = ShellComplete(cli, {}, "rowlease", "_ROWLEASE_COMPLETE")
+        assert "list" in [one.value for one in complete.get_completions([noun], "")]
 
 
 @pytest.mark.parametrize("command", list(each_command()))

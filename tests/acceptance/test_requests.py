@@ -289,7 +289,7 @@ def test_a_person_changes_requests(client: Client, requests: Run) -> None:
     tried = requests("requeue", "status:failed error:timeout", "--dry-run")
     assert tried.returncode == 0
     assert tried.stdout.splitlines()[1].split()[:4] == [str(failed), "default", "resize", "Failed"]
-    assert tried.stdout.splitlines()[-1] == "would requeue 1 request; the first 1 are listed above"
+    assert tried.stdout.splitlines()[-1] == "would requeue 1 request; it is listed above"
     assert client.get(failed).status() == "Failed"
     done = requests("requeue", str(failed), "--actor", "ann")
     assert re.fullmatch(r"requeued 1 request \(operation \d+\)\n", done.stdout)
@@ -303,8 +303,28 @@ def test_a_person_changes_requests(client: Client, requests: Run) -> None:
     assert requests("break", "worker:host1").stdout.startswith("ended the leases of 1 request (")
     client.store.dequeue("host1:1:ab", ["default"], 1)
     done = requests("cancel", "queue:default")
-    assert "1 are running, and were asked to stop" in done.stdout
+    assert "1 running: asked to stop" in done.stdout
     assert requests("purge", "queue:default status:cancelled").stdout.startswith("purged 1 request")
+
+
+def test_a_copy_of_a_finished_request_is_named(client: Client, requests: Run) -> None:
+    _, finished, _ = some(client)
+    printed = requests("requeue", str(finished)).stdout.splitlines()
+    (copy,) = client.find(limit=1).requests
+    assert copy.requeued_from == finished
+    assert printed[1:] == [f"request {finished} is enqueued again as {copy.request_id}"]
+    again = json.loads(requests("requeue", str(finished), "--json").stdout)
+    (copy,) = client.find(limit=1).requests
+    assert again["first"][0]["new_request_id"] == copy.request_id
+
+
+def test_of_many_copies_the_first_are_named(client: Client, requests: Run) -> None:
+    client.enqueue_many(resize.request(f"{number}.png") for number in range(21))
+    done = client.store.dequeue("host:1:ab", ["default"], 21).requests
+    client.store.complete(done, ['""'] * 21)
+    printed = requests("requeue", "status:complete", "kind:resize").stdout.splitlines()
+    assert len(printed) == 22
+    assert printed[-1] == "the table requeued has the others"
 
 
 def test_a_dry_run_of_an_interrupted_operation_changes_nothing(

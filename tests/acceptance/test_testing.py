@@ -159,7 +159,7 @@ def test_a_task_that_enqueues_itself_for_ever_ends_the_drain(client: Client, sql
         client.enqueue(again)
 
     client.enqueue(again)
-    with pytest.raises(RowleaseError, match="5 requests were run, and more are pending"):
+    with pytest.raises(RowleaseError, match="limit of 5 requests is reached, and more are"):
         drain(client, again, limit=5)
     assert statuses(sql) == {"Complete": 5, "Pending": 1}
 

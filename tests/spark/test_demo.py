@@ -309,6 +309,6 @@ def test_the_demo_runs_is_interrupted_continues_and_starts_anew(
         )
         assert run_demo(dsn, **given) == 1
     out = capsys.readouterr().out
-    assert out.rstrip().endswith("1 rows differ")
+    assert out.rstrip().endswith("1 row differs")
     assert "1 wrong; for example row 0" in out
     assert sql("select count(*), count(distinct load_id) from rowlease.queue_history") == [(120, 2)]

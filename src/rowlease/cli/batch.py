@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowlease.cli.options import dsn_option, json_option, limit_option, show_json
+from rowlease.cli.options import ListGroup, dsn_option, json_option, limit_option, show_json
+from rowlease.counts import counted
 from rowlease.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from rowlease.model import BatchState
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def batch() -> None:
     """List batches and loads, with their progress.
 
-    The progress is the number of requests that are finished.
+    The progress is the number of requests that are finished. Without a command: `list`.
 
     `rowlease requests list load:ID` lists the requests of a batch, and `rowlease requests cancel
     load:ID` cancels them.
@@ -61,8 +62,9 @@ def show(batch_id: str, dsn: str | None, as_json: bool) -> None:
 
 
 def describe_batch(row: BatchState) -> str:
-    state = "finished" if row.finished_time else f"{row.num_live:,} wait or run"
+    state = "finished" if row.finished_time else f"{row.num_live:,} unfinished"
     return (
-        f"{row.batch_id}: {row.num_requests:,} requests, {state}; {row.num_complete:,} complete, "
-        f"{row.num_failed:,} dead letters, {row.num_cancelled:,} cancelled"
+        f"{row.batch_id}: {counted(row.num_requests, 'request')}, {state}; "
+        f"{row.num_complete:,} complete, "
+        f"{counted(row.num_failed, 'dead letter')}, {row.num_cancelled:,} cancelled"
     )

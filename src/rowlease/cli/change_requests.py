@@ -19,6 +19,7 @@ from rowlease.cli.options import (
     time_of,
 )
 from rowlease.cli.requests import show_requests
+from rowlease.counts import counted
 
 if TYPE_CHECKING:
     from rowlease.client.operations import Operation
@@ -158,17 +159,23 @@ def login_name() -> str | None:
 
 
 def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
-    number = f"{done.num_requests:,} request{'' if done.num_requests == 1 else 's'}"
+    number = counted(done.num_requests, "request")
     if dry_run:
         least = "at least " if done.more else ""
-        listed = f"; the first {len(done.first)} are listed above" if done.first else ""
+        first = "it is" if done.num_requests == 1 else f"the first {len(done.first)} are"
+        listed = f"; {first} listed above" if done.first else ""
         click.echo(f"would {verb} {least}{number}{listed}")
     else:
         click.echo(f"{past} {number} (operation {done.operation_id})")
+        copied = [one for one in done.first if one.new_request_id is not None]
+        for one in copied:
+            click.echo(f"request {one.request_id} is enqueued again as {one.new_request_id}")
+        if copied and done.num_requests > len(done.first):
+            click.echo("the table requeued has the others")
     for outcome, meaning in (
-        ("cancel_requested", "are running, and were asked to stop"),
-        ("duplicate", "were not changed: a live request has their dedup key"),
-        ("not_found", "were not changed: their payload was not kept, or their queue was deleted"),
+        ("cancel_requested", "running: asked to stop"),
+        ("duplicate", "not changed: a live request has the same dedup key"),
+        ("not_found", "not changed: the payload was not kept, or the queue was deleted"),
     ):
         if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):
             click.echo(f"{count:,} {meaning}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.counts import counted
 
 
 @click.command()
@@ -29,7 +30,7 @@ def doctor(dsn: str | None, as_json: bool) -> None:
     else:
         for each in findings:
             click.echo(f"{each.finding}: {each.message}; {each.action}")
-        count = "1 finding" if len(findings) == 1 else f"{len(findings) or 'no'} findings"
+        count = counted(len(findings), "finding") if findings else "no findings"
         click.echo(f"{where}: {count}")
     if findings:
         raise click.exceptions.Exit(1)

@@ -125,7 +125,7 @@ def enqueue(
     elif len(answers) == 1:
         click.echo(f"request {answers[0].request_id}: {answers[0].outcome}")
     else:
-        click.echo(f"{len(answers)} requests enqueued")
+        click.echo(f"{len(answers):,} requests enqueued")
 
 
 def read_payloads(

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import click
 
-from rowlease.cli.options import dry_run_option, dsn_option, json_option, limit_option, show_json
+from rowlease.cli.options import (
+    ListGroup,
+    dry_run_option,
+    dsn_option,
+    json_option,
+    limit_option,
+    show_json,
+)
 from rowlease.cli.tables import show_rows
+from rowlease.counts import counted
 
 COLUMNS = (
     "load_id",
@@ -18,9 +26,9 @@ COLUMNS = (
 )
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def loads() -> None:
-    """List loads from Spark, or discard one."""
+    """List loads from Spark, or discard one. Without a command: `list`."""
 
 
 @loads.command("list")
@@ -62,6 +70,6 @@ def discard(load_id: str, dry_run: bool, dsn: str | None, as_json: bool) -> None
     if as_json:
         show_json({"load_id": load_id, "num_discarded": count, "dry_run": dry_run})
     else:
-        rows = f"{count:,} staged row{'' if count == 1 else 's'}"
+        rows = counted(count, "staged row")
         word = "would discard" if dry_run else "discarded"
         click.echo(f"load {load_id}: {word} {rows}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.counts import counted
 
 if TYPE_CHECKING:
     from rowlease.store import Difference
@@ -84,7 +85,7 @@ def show_differences(found: list[Difference], where: str, as_json: bool) -> None
                 click.echo(f"not part of rowlease: {one.object}; {one.advice}")
             else:
                 click.echo(f"changed: {one.object}: {one.found or 'the default'}; {one.advice}")
-        count = "1 difference" if len(found) == 1 else f"{len(found) or 'no'} differences"
+        count = counted(len(found), "difference") if found else "no differences"
         click.echo(f"{where}: {count} from this release")
     if found:
         raise click.exceptions.Exit(1)

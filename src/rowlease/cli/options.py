@@ -90,6 +90,17 @@ def _headers(
     return dict(each.split("=", 1) for each in given)
 
 
+class ListGroup(click.Group):
+    """A group whose command `list` runs if no command is given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
+        is_given = first[:1] not in ("", "-") or first in ctx.help_option_names
+        if not is_given and not ctx.resilient_parsing:  # completion offers the commands
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
 def dry_run_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--dry-run", is_flag=True, help="Only print what would be done.")(command)
 

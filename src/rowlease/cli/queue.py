@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from rowlease.cli.options import dry_run_option, dsn_option, duration, json_option, show_json
+from rowlease.cli.options import (
+    ListGroup,
+    dry_run_option,
+    dsn_option,
+    duration,
+    json_option,
+    show_json,
+)
 from rowlease.cli.tables import show_rows, show_table
+from rowlease.counts import counted
 
 if TYPE_CHECKING:
     from rowlease.client.queues import Change, QueueInfo, Queues
@@ -42,9 +50,9 @@ settings_argument = click.argument(
 )
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def queue() -> None:
-    """Create, change, show, drain or delete queues.
+    """Create, change, show, drain or delete queues. Without a command: `list`.
 
     \b
     docs/queues.md lists all settings. Some of them:
@@ -194,7 +202,7 @@ def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) 
     if as_json:
         show_json({"queue_name": name, "paused": True, "processing": running})
     elif running:
-        click.echo(f"queue {name}: paused; {format_count(running)} still running")
+        click.echo(f"queue {name}: paused; {counted(running, 'request')} still running")
     else:
         click.echo(f"queue {name}: paused; no request is running")
     if running:
@@ -220,7 +228,7 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
     if as_json:
         show_json({"queue_name": name, "num_purged": count, "dry_run": dry_run})
         return
-    what = f"queue {name}" + (f" and {format_count(count)}" if count else "")
+    what = f"queue {name}" + (f" and {counted(count, 'request')}" if count else "")
     click.echo(f"would delete {what}" if dry_run else f"{what}: deleted")
 
 
@@ -266,7 +274,3 @@ def as_data(info: QueueInfo) -> dict[str, Any]:
     settings = data.pop("settings")
     seconds = None if oldest is None else oldest.total_seconds()
     return {**data, "oldest_seconds": seconds, "settings": settings}
-
-
-def format_count(requests: int) -> str:
-    return "1 request" if requests == 1 else f"{requests:,} requests"

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowlease.cli.options import dsn_option, duration, json_option, limit_option, show_json
+from rowlease.cli.options import (
+    ListGroup,
+    dsn_option,
+    duration,
+    json_option,
+    limit_option,
+    show_json,
+)
 from rowlease.cli.tables import show_rows, show_table, to_json
 from rowlease.errors import InvalidRequest
 
@@ -27,9 +34,9 @@ MAX_ERROR_CHARACTERS = 80
 MAX_CALLS = 100
 
 
-@click.group("requests")
+@click.group("requests", cls=ListGroup)
 def requests() -> None:
-    """Find, show and change requests."""
+    """Find, show and change requests. Without a command: `list`."""
 
 
 @requests.command("list")

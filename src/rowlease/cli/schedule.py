@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from rowlease.cli.options import (
+    ListGroup,
     dry_run_option,
     dsn_option,
     header_option,
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from rowlease.model import Outcome, Schedule
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def schedule() -> None:
     """List, add, pause, resume, remove and fire schedules.
+
+    Without a command: `list`.
 
     Workers that start create the schedules of their tasks (@task(cron=...)). The name of such a
     schedule is the name of its task. Pause such a schedule instead of removing it, because the next

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.counts import counted
 
 
 @click.command("spark-enqueue")
@@ -99,7 +100,7 @@ def spark_enqueue(
     if as_json:
         show_json(done._asdict())
         return
-    line = f"{done.num_enqueued:,} of {done.num_rows:,} rows enqueued into {queue}"
+    line = f"{done.num_enqueued:,} of {counted(done.num_rows, 'row')} enqueued into {queue}"
     if done.num_duplicates:
         line += f"; {done.num_duplicates:,} have the dedup key of a live request or an earlier row"
     if done.num_clamped:

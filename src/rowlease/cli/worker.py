@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import click
 
 from rowlease.cli.options import dsn_option, duration, json_option, show_json
+from rowlease.counts import counted
 
 if TYPE_CHECKING:
     from rowlease.events import Events
@@ -48,7 +49,7 @@ def named_queues(
     return weights
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True})
 @click.argument("tasks")
 @click.option(
     "--queue",
@@ -158,7 +159,8 @@ def worker(
 ) -> None:
     """Lease requests, and run the tasks of a module.
 
-    TASKS is `package.module`, for all tasks of the module, or `package.module:name`.
+    TASKS is `package.module`, for all tasks of the module, or `package.module:name`. For the tasks
+    of several modules, write a module that imports them, and give that module.
 
     \b
     SIGTERM, Ctrl-C  claim no more, and finish the running tasks; a second signal
@@ -167,8 +169,11 @@ def worker(
     """
     from rowlease.cli.declared_queues import create_missing
     from rowlease.cli.logs import set_up_logging, write_behind_stderr
+    from rowlease.tasks.loading import ONE_MODULE
     from rowlease.worker.settings import WorkerSettings
 
+    if more := click.get_current_context().args:
+        raise click.UsageError(f"unexpected argument {more[0]!r}; {ONE_MODULE}")
     settings = WorkerSettings(queues=queues, concurrency=concurrency, **others)
     several = settings.processes > 1
     write_behind_stderr()
@@ -293,7 +298,9 @@ def run_supervisor(
     with health_probes(health, supervisor.report, supervisor.tally):
         summary = supervisor.run()
     count, restarts = settings.processes, supervisor.num_restarts
-    text = f"{summary} by {count} workers" + (f", {restarts} restarts" if restarts else "")
+    text = f"{summary} by {counted(count, 'worker')}"
+    if restarts:
+        text += f", {counted(restarts, 'restart')}"
     data = {**summary._asdict(), "processes": count, "restarts": restarts}
     return RunResult(data, text, supervisor.exit_code)
 

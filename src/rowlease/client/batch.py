@@ -8,6 +8,7 @@ from datetime import timedelta
 from math import inf
 
 from rowlease.client.steps import Steps, call, pause, run
+from rowlease.counts import counted
 from rowlease.errors import InvalidRequest
 from rowlease.model import DURATION, BatchState, check_type
 from rowlease.store import Store
@@ -65,6 +66,6 @@ class Batch:
             if left <= 0:
                 raise TimeoutError(
                     f'the batch "{self.batch_id}" is not finished after {timeout}: '
-                    f"{found.num_live} of {found.num_requests} requests wait or run"
+                    f"{found.num_live:,} of {counted(found.num_requests, 'request')} left"
                 )
             yield from pause(min(POLL, left))

@@ -122,7 +122,10 @@ class Handle(Generic[R_co]):
         return _outcome(self._store.operate("cancel", ids=[self.request_id]))
 
     def requeue(self) -> Outcome:
-        """Make a dead letter wait again.
+        """Make a dead letter wait again, with the same id.
+
+        A finished request can be enqueued again as a new one:
+        `client.requests.requeue(ids=[...]).first[0].new_request_id` is its id.
 
         Returns:
             `ok`; `not_found` if the request is not a dead letter; `duplicate` if a live request has

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from starlette.datastructures import QueryParams
 
 from rowlease.client.operations import run_steps, steps
+from rowlease.counts import counted
 from rowlease.dashboard import queue_actions
 from rowlease.dashboard.previews import Done, Preview
 from rowlease.durations import parse_duration
@@ -97,7 +98,7 @@ def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done
         is_over=lambda _: monotonic() > ends,
     )
     num = done.num_requests
-    sentence = f"{num:,} request{' was' if num == 1 else 's were'} {DONE[verb]}."
+    sentence = f"{counted(num, 'request')} {'was' if num == 1 else 'were'} {DONE[verb]}."
     if not done.more:
         return Done(sentence)
     return Done(f"{sentence} More requests match the filter.", done.operation_id)

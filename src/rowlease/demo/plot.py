@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rowlease.counts import counted
 from rowlease.demo.drain import Drained
 from rowlease.theme import FAINT, INK, badge, colour_of, picture, plain
 
@@ -55,7 +56,7 @@ def _legend(
         axes.text(
             1.075,
             height,
-            f"{labels.get(priority, '')}\n{full.get(priority, 0):,} requests",
+            f"{labels.get(priority, '')}\n{counted(full.get(priority, 0), 'request')}",
             transform=axes.transAxes,
             fontsize=11,
             va="center",

@@ -107,8 +107,9 @@ def show(report: DemoReport, console: Console) -> None:
         ]
         names = ", ".join(str(row_id) for row_id in compared.examples)
         console.print(f"{', '.join(parts)}; for example row {names}", highlight=False)
+    differ = "1 row differs" if compared.differ == 1 else f"{compared.differ:,} rows differ"
     colour = "red" if compared.differ else "green"
-    console.print(f"[bold {colour}]{compared.differ:,} rows differ[/]", highlight=False)
+    console.print(f"[bold {colour}]{differ}[/]", highlight=False)
 
 
 def carriers_table(rows: list[CarrierRow]) -> Table:

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from rowlease.counts import counted
 from rowlease.demo import check, plot, report
 from rowlease.demo.display import ProgressBars, Steps
 from rowlease.demo.drain import Drained, WorkerProcess, drain
@@ -108,7 +109,7 @@ def _run(
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowlease-demo-")))
         with steps.step("read", "Reading the input"):
             prepared = prepare(source, rows, scratch)
-        steps.done("read", f"{prepared.num_rows:,} rows read from {prepared.name}")
+        steps.done("read", f"{counted(prepared.num_rows, 'row')} read from {prepared.name}")
         store = stack.enter_context(closing(open_store(dsn, application_name="rowlease demo")))
         with steps.step("spark", "Starting Spark"):
             spark = stack.enter_context(spark_session())
@@ -139,14 +140,14 @@ def _enqueue(job: Job, dsn: str, store: Store, run: Run, prepared: Input, steps:
     )
     begun = store.begin_load(run.load_id, QUEUE, new_run())
     if isinstance(begun, Promoted):
-        steps.say(f"An earlier run has enqueued these {prepared.num_rows:,} rows; continuing.")
+        steps.say(f"An earlier run has enqueued {counted(prepared.num_rows, 'row')}; continuing.")
         return
     with steps.step("stage", "Writing the requests through JDBC"):
         staged = job.stage(dsn, run.load_id, begun)
-    steps.done("stage", f"{staged.num_rows:,} requests staged through JDBC")
+    steps.done("stage", f"{counted(staged.num_rows, 'request')} staged through JDBC")
     with steps.step("promote", "Promoting the load"):
         entered = promoted(store, staged)
-    steps.done("promote", f"{entered.num_enqueued:,} requests enqueued in one step")
+    steps.done("promote", f"{counted(entered.num_enqueued, 'request')} enqueued in one step")
 
 
 def _drain(
@@ -165,12 +166,12 @@ def _drain(
         )
     if drained.finished:
         speed = f"{drained.rate:,.0f}/s"
-        steps.done("drain", f"{drained.finished:,} requests run by the workers, {speed}")
+        steps.done("drain", f"{counted(drained.finished, 'request')} run by the workers, {speed}")
     else:
         steps.say("No request is left to run.")
     if drained.failed:
         steps.say(
-            f"{drained.failed:,} dead letters are in the queue; see their last_error or {log}."
+            f"The queue has {counted(drained.failed, 'dead letter')}; see last_error or {log}."
         )
     return drained
 
@@ -196,12 +197,12 @@ def _check(
         database_errors(dsn, "the results could not be read"),
     ):
         count = found.count()
-    steps.done("read_back", f"{count:,} results read back through JDBC")
+    steps.done("read_back", f"{counted(count, 'result')} read back through JDBC")
     with steps.step("compare", "Comparing every row"):
         compared = check.compare(expected, found)
         carriers = by_carrier(job, found) if job.kind == "flight" else []
         waits = check.waits(found)
-    steps.done("compare", f"{prepared.num_rows:,} rows compared")
+    steps.done("compare", f"{counted(prepared.num_rows, 'row')} compared")
     close_run(store, run)
     picture = None
     if drained.finished:
@@ -209,7 +210,7 @@ def _check(
         plot.draw(
             drained,
             job.labels,
-            f"{drained.finished:,} requests drained in {drained.seconds:,.0f} s, "
+            f"{counted(drained.finished, 'request')} drained in {drained.seconds:,.0f} s, "
             f"{drained.rate:,.0f} per second",
             f"{prepared.name}: requests in the queue by priority",
             picture,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from rowlease.counts import counted
 from rowlease.report.figures import Failures, Figures, Step, Work
 from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 
@@ -69,7 +70,7 @@ def title_of(figures: Figures) -> str:
     speed = f", {rate:,.0f} per second" if rate and rate >= 10 else ""
     if not speed and rate:
         speed = f", {rate * 60:,.1f} per minute"
-    return f"{figures.complete:,} requests completed{speed}"
+    return f"{counted(figures.complete, 'request')} completed{speed}"
 
 
 def subtitle_of(figures: Figures) -> str:
@@ -78,7 +79,7 @@ def subtitle_of(figures: Figures) -> str:
     if figures.first and figures.last:
         text = f"{text}; the first at {figures.first:%H:%M:%S}, the last at {figures.last:%H:%M:%S}"
     if dead := sum(row.dead for row in figures.work):
-        text += f"; {dead:,} dead letters"
+        text += f"; {counted(dead, 'dead letter')}"
     return text
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rowlease.counts import counted
 from rowlease.store import Reading
 from rowlease.worker.timings import WORKER_SILENT
 
@@ -41,7 +42,7 @@ class PoolProgress(NamedTuple):
         text = f"{self.finished:,} finished ({self.rate:,.0f}/s)"
         text += f", {self.failed:,} failed" if self.failed else ""
         text += f", {self.pending:,} waiting, {self.processing:,} leased"
-        return f"{text}, {self.slots} slots"
+        return f"{text}, {counted(self.slots, 'slot')}"
 
 
 def log_progress(progress: PoolProgress) -> None:

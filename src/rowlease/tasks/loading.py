@@ -24,6 +24,8 @@ Place = tuple[str, str, str]
 #: The forms in which a caller may give tasks: a path for `load_tasks`, one or several tasks, or a
 #: registry.
 Tasks = str | Task[..., Any] | Iterable[Task[..., Any]] | Registry
+#: The advice for a caller who gives several modules.
+ONE_MODULE = "to run the tasks of several modules, import these tasks in one module, and give that"
 
 
 def load_tasks(path: str) -> Registry:
@@ -97,10 +99,7 @@ def import_named(name: str) -> ModuleType:
     if "/" in name or name.startswith("."):
         raise ConfigError(f"{name} is a path; give the name of the module: package.module")
     if "," in name or " " in name:
-        raise ConfigError(
-            f"{name!r} is not the name of one module; to run the tasks of several modules, import "
-            "these tasks in one module"
-        )
+        raise ConfigError(f"{name!r} is not the name of one module; {ONE_MODULE}")
     try:
         return importlib.import_module(name)
     except ConfigError:

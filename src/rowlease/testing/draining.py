@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rowlease.client.steps import Steps, call, run, run_in
 from rowlease.clock import now
 from rowlease.context import Context, running
+from rowlease.counts import counted
 from rowlease.errors import DeadLetter, Retry, RowleaseError, Snooze, UnknownTask
 from rowlease.events import Events
 from rowlease.middleware import around_run
@@ -130,8 +131,8 @@ def _steps(
         if len(done) >= limit:
             store.abandon([leased])
             raise RowleaseError(
-                f"{limit} requests were run, and more are pending; check that no task enqueues "
-                "itself for ever, or raise `limit`"
+                f"the limit of {counted(limit, 'request')} is reached, and more are pending; check "
+                "that no task enqueues itself for ever, or raise `limit`"
             )
         ran = yield from _run(store, known, leased, execute)
         done.append(ran)

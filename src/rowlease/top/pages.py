@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rowlease.client.find_requests import find
+from rowlease.counts import counted
 from rowlease.durations import format_duration
 from rowlease.errors import InvalidRequest
 from rowlease.filters.language import quote
@@ -73,7 +74,7 @@ def queue_page(store: Store, view: View) -> Listing:
     name = view.subject
     counts = [
         f"priority {one.priority}: {one.pending:,} waiting, {one.processing:,} running, "
-        f"{one.scheduled:,} scheduled, {one.failed:,} dead letters"
+        f"{one.scheduled:,} scheduled, {counted(one.failed, 'dead letter')}"
         for one in store.depth(name)
     ]
     rows = [
