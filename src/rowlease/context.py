@@ -159,7 +159,6 @@ class Context:
         The effects of the transaction and the snooze are committed together or not at all. No
         attempt is counted. Without effects to commit, raise `Snooze` instead. The rules of
         `complete` for the connection, the commit and exceptions apply here, too.
-        of its connection, its commit and its exceptions holds here, too.
 
         Args:
             connection: see `complete`.
@@ -196,6 +195,6 @@ def current() -> Context:
         return running.get()
     except LookupError:
         raise RowleaseError(
-            "current() works only in a task that a worker runs; in a test, run the task by "
+            "current() works only in a task that a worker runs; in a test, run the task with "
             "rowlease.testing.drain"
         ) from None

@@ -11,15 +11,15 @@
 --           returned request or priority above the maximum to handle first. One statement (look)
 --           reads the settings and the first entry of each index; another leases the first requests
 --           of the index on waiting requests. The first queue that is not plain, and all queues
---           after it, go to dequeue_carefully. So does a call that brings a floor. While a
---           load is in the queue's lane, lease_from_lane leases its requests, and those of queue
---           that come before them. A claim returns a floor when it has stepped
---           over many index entries of finished requests, which vacuum cannot remove while an old
---           snapshot is in use. Requests past the first p_slots (default: p_limit) are prefetched:
---           they have not started. A token grows by a random number up to 2^32: after a failover or
---           a restore, a claim that was lost and a new claim of the same id have different tokens.
---           wait_ms is at most 20 while requests are being committed without a notification
---           (next_commit).
+--           after it, go to dequeue_carefully. So does a call with p_floor. While a load is in the
+--           queue's lane, lease_from_lane leases the load's requests, and those of queue that come
+--           before them. A claim returns a floor when it has stepped over many index entries of
+--           finished requests, which vacuum cannot remove while an old snapshot is in use. Requests
+--           past the first p_slots (default: p_limit) are prefetched: they have not started. A token
+--           grows by a random number up to 2^32: after a failover or a restore, a claim that was
+--           lost and a new claim of the same id have different tokens.
+--           While a transaction that sends no notification is committing requests, wait_ms is at
+--           most 20 (next_commit).
 create or replace function rowlease.dequeue(
   p_worker_id text, p_queue_names text[], p_limit integer, p_slots integer default null,
   p_lease_ms bigint default null, p_floor text default null

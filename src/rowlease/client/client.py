@@ -32,7 +32,7 @@ class Producer(ABC):
     @property
     @abstractmethod
     def store(self) -> Store:
-        """The store that this producer uses. Use it for calls without a method here."""
+        """The store that this producer uses. Use it for calls that this class lacks."""
 
     @abstractmethod
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:
@@ -55,8 +55,8 @@ class Producer(ABC):
             QueueFull: there was no room within `wait`. Nothing was enqueued.
             EnqueueUnknown: the request may have been enqueued. Repeat the call with the error's
                 receipt.
-            StoreError: the database refused or failed the call. Nothing was enqueued. Transient
-                errors (StoreUnavailable, StoreConflict) are raised only after retries for
+            StoreError: the database refused the call, or the call failed. Nothing was enqueued.
+                Transient errors (StoreUnavailable, StoreConflict) are raised only after retries for
                 `retry_for`. A bound producer tries only once; roll your transaction back if it
                 fails.
         """
@@ -133,10 +133,10 @@ class Client(Producer):
         dsn: the database, for example `postgresql://user:password@host:port/database`. None means
             the DSN in ROWLEASE_DSN, or in the file that ROWLEASE_DSN_FILE names. If neither is set,
             the embedded server runs while the client is open.
-        retry_for: the time for which an enqueue is repeated after transient errors. One try may
-            take a third of this time. With 0 there is a single try, of at most 30 s. A call takes
-            at most this time (30 s with 0). With `wait`, it takes at most twice this time, plus
-            `wait`.
+        retry_for: the time for which an enqueue is repeated after transient errors. One try takes
+            at most a third of `retry_for`, and the whole call at most `retry_for`. With 0 there is
+            a single try, of at most 30 s. With `wait`, the call takes at most `wait` plus twice
+            `retry_for` (60 s with 0).
 
     Raises:
         InvalidRequest: retry_for is not a timedelta, or it is below 0.
@@ -188,7 +188,7 @@ class Client(Producer):
     def get(self, request_id: int, task: Task[..., R]) -> Handle[R]: ...
 
     def get(self, request_id: int, task: Task[..., Any] | None = None) -> Handle[Any]:
-        """A handle of the request with this id. Only the handle's methods read the database.
+        """A handle of the request with this id. This call does not check that the request exists.
 
         Args:
             task: the task of the request. Its return annotation decides what `result` returns;
@@ -198,7 +198,7 @@ class Client(Producer):
         return Handle(request_id, None, self.store, decode)
 
     def batch(self, batch_id: str) -> Batch:
-        """The batch with this id, or the load. Only its methods read the database."""
+        """The batch or load with this id. This call does not check that it exists."""
         return Batch(batch_id, self.store)
 
     def find(
@@ -226,7 +226,7 @@ class Client(Producer):
             limit: the maximum number of requests to return, from 1 to 10,000.
             after: the attribute `after` of an earlier call's return value; None begins with the
                 newest request.
-            filters: the same as typed values; see `Filter`. A request must match all of them, and
+            filters: filters as typed values; see `Filter`. A request must match all of them, and
                 the text.
 
         Raises:
@@ -241,8 +241,9 @@ class Client(Producer):
         """A producer with the same enqueue methods, which enqueues as part of your transaction.
 
         The requests exist if and only if the transaction commits. After QueueFull the transaction
-        can go on. After any other StoreError or InvalidRequest of the database, roll it back; on
-        SQL Server the connection is then closed, because the server has ended the transaction.
+        can go on. After any other StoreError, or an InvalidRequest that the database raised, roll
+        the transaction back. On SQL Server, an error may have ended the transaction at the server;
+        then this producer closes the connection.
 
         Args:
             connection: your psycopg, psycopg2, Django or pyodbc connection, or your SQLAlchemy

@@ -1,8 +1,8 @@
 """Writes the rows of each Spark task as a part of a load, and promotes the accepted parts.
 
 Each attempt of a task writes a part of its own; Spark accepts one attempt of each task. A load
-without dedup keys, groups or due times is written to the lane, from which `promote` copies nothing.
-Any other load is written to `staging`.
+without dedup keys, groups or due times is written to the lane; `promote` leaves its rows there. Any
+other load is written to `staging`, from which `promote` copies the rows.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Part(WriterCommitMessage):
 class Parts:
     """Stages the rows of a frame. The driver creates this object; Spark pickles it for each task.
 
-    A task that is retried writes another part, so it need not compute the same rows. Rows that are
-    written after the promotion never become requests.
+    A retry of a task writes another part, so it may compute other rows than the first try. Rows
+    that are written after the promotion never become requests.
     """
 
     def __init__(self, dsn: str, queue: str, kind: str | None, columns: Sequence[str]) -> None:

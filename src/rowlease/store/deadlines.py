@@ -10,8 +10,8 @@ from datetime import timedelta
 
 #: The default for one call. It covers getting a connection, sending, and receiving the answer.
 CALL = timedelta(seconds=30)
-#: The deadlines of routines that may take long. The server cancels calls of these routines later,
-#: too.
+#: The longer deadlines of routines that may take long. The server's limit for such a call is longer
+#: in proportion.
 LONG = {
     "maintain": timedelta(minutes=2),
     "recount": timedelta(minutes=5),
@@ -31,8 +31,8 @@ MIGRATION_LOCK = timedelta(milliseconds=500)
 MIGRATION = timedelta(minutes=10)
 #: Seconds to connect to one address of one host of the DSN, including TLS and login.
 CONNECT = 10
-#: Milliseconds between two checks of the server, during a call, whether the client is connected.
-#: Without them, a claim that waits for a lock would be made for a client that has given up.
+#: During a call, the server checks at this interval, in milliseconds, that the client is connected.
+#: Without the checks, a claim that waits for a lock would be made for a client that has given up.
 CLIENT_CHECK_MILLISECONDS = 1000
 #: Seconds of silence after which a listening connection is probed.
 LISTENER_SILENT = 10.0

@@ -50,8 +50,8 @@ class Task(TaskSettings, Generic[P, R]):
     The decorator `task` makes a Task. Calling a Task just calls the function, and enqueues nothing.
 
     Args:
-        function: the function. It must be at the top level of a module, because other processes
-            import it.
+        function: the function. Child processes import it, so for the executor "process" it must be
+            at the top level of a module or of the script.
         name: the `kind` of the task's requests; None means the name of the function.
         settings: the other fields of `TaskSettings`. They are attributes of the task, too.
 
@@ -160,7 +160,7 @@ class Task(TaskSettings, Generic[P, R]):
             WrongArguments: the payload is not JSON, or does not fit the function's parameters. The
                 function was not called.
             ConfigError: an annotation cannot be read.
-            Retry: the payload is newer than the task.
+            Retry: the payload has a higher payload version than the task.
             ValueError: the result cannot be written as JSON (NaN, for example), or is larger than a
                 payload may be.
             Exceptions of the function.

@@ -11,8 +11,8 @@ Each component that waits has its own thread::
     housekeeping  housekeeping    calls `maintain`
     listener      listener        waits for notifications (not in burst mode)
 
-Requests pass from the exchanger to the receiver, the dispatcher and a slot. Outcomes pass from the
-slot to the dispatcher and the exchanger.
+Requests pass from the exchanger to the receiver, then to the dispatcher, then to a slot. Outcomes
+pass from the slot to the dispatcher, then to the exchanger.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ class Worker:
             events,
             listener=listener,
             poll=settings.poll.total_seconds() if settings.poll else longest_sleep,
-            # Outcomes must be sent well before a lease ends. A queue's leases last at least 1 s.
+            # Outcomes must be sent well before a lease ends. Without `lease`, the queue's setting
+            # applies: its leases last at least 1 s, so FLUSH is short enough.
             flush=min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH,
             drained=self._stop_unless_stopping if is_burst else None,
         )
@@ -256,7 +257,7 @@ class Worker:
         dispatcher.give_up()
 
     def _end(self, components: Components, threads: Threads) -> None:
-        """Deliver the remaining outcomes and end the threads that end in time."""
+        """Deliver the remaining outcomes and stop the threads. Wait for each up to a time limit."""
         until = max(now() + WORKER_SHUTDOWN, self._stop_at or 0.0)
         components.outcome_sender.close()
         components.receiver.close(until)

@@ -9,8 +9,8 @@
 --           time of its promotion. The claim takes the requests of queue that come before the first
 --           block, then those of the block, then those of queue before the next block, and so on.
 --           dequeue leases what comes after the last block. A request moves from the lane into queue
---           as it is leased: that costs less than an update of a row with so many columns and
---           indexes.
+--           as it is leased. This delete and insert cost less than the update of a row of queue,
+--           which has many columns and indexes.
 create or replace function rowlease_internal.lease_from_lane(
   p_worker_id text, p_queue_name text, p_now timestamptz, p_lease_ms bigint, p_limit integer,
   p_slots integer, p_first_priority smallint, p_first_time timestamptz, p_first_id bigint

@@ -1,14 +1,14 @@
--- lease_carefully: lease waiting requests of queues that the plain way leaves out.
+-- lease_carefully: lease waiting requests when the plain way (lease) cannot.
 -- params:   p_worker_id nvarchar(400), p_queue_names nvarchar(max), p_limit int, p_slots int,
 --           p_lease_ms bigint, p_leased xml output, p_more bit output, p_wait_ms bigint output
 -- returns:  as lease
 -- errors:   RL002 unknown queue
--- locks:    the gates of queues with an in-flight limit or a rate, in order of names, waiting at
---           most 2 s in all; then as claim_carefully: rows of queue, exclusive, in claim order,
---           skipping locked ones
--- why:      due and expired requests are moved first, a bounded number of them, so that a queue
---           works without maintain. From a queue whose gate is held it claims nothing, and the
---           caller should claim again soon.
+-- locks:    the gates of queues with an in-flight limit or a rate, in order of names, waiting up to
+--           2 s for each until one is not granted, then not at all; then as claim_carefully: rows
+--           of queue, exclusive, in claim order, skipping locked ones
+-- why:      first, expired leases are broken and due requests made Pending, a bounded number of
+--           each, so that a queue works without maintain. If another session holds the gate of a
+--           queue, nothing is claimed from this queue, and the caller should claim again soon.
 create or alter procedure rowlease_internal.lease_carefully
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int,
   @p_lease_ms bigint, @p_leased xml output, @p_more bit output, @p_wait_ms bigint output
@@ -27,7 +27,7 @@ create table #leased (Place int identity primary key, RequestId bigint not null)
 insert into @queues (Place, QueueName)
 select cast(n.[key] as int) + 1, n.value from openjson(@p_queue_names) as n;
 declare @count int = @@rowcount;
--- Only one locked gate is waited for, because the other queues must not wait for it.
+-- After a gate that is not granted in time, the others are taken only if they are free.
 insert into @gates (QueueName, Name, Shut)
 select s.QueueName, rowlease_internal.lock_name(N'gate', s.QueueName, N''), 0
   from rowlease.QueueSettings as s
@@ -44,7 +44,7 @@ begin
   end;
   set @name = (select min(g.Name) from @gates as g where g.Name > @name);
 end;
-set @now = rowlease.now();  -- not before the gates: a lease must not run while its claim waits
+set @now = rowlease.now();  -- read after the gates, so that no lease begins while its claim waits
 set @p_more = 0;
 set @p_wait_ms = null;
 while @place < @count and @left > 0
@@ -74,7 +74,7 @@ begin
   if @rate_ms < coalesce(@p_wait_ms, @rate_ms + 1)
     set @p_wait_ms = @rate_ms;
   if @held = 1 and coalesce(@p_wait_ms, 500) >= 500
-    set @p_wait_ms = 500;  -- the worker that goes first may be dead in 2 s
+    set @p_wait_ms = 500;  -- a gate may be free by then, or a worker of higher priority dead
 end;
 set @p_leased = (
   select N'[' + string_agg(cast(l.RequestId as nvarchar(max)), N',') within group (order by l.Place)

@@ -157,7 +157,7 @@ class Leases:
         #: When renewals began to fail; None while they succeed. While they fail, the worker claims
         #: nothing.
         self.failing_since: float | None = None
-        self._retry_policy = CallRetryPolicy(worked=True)  # the claims of these leases succeeded
+        self._retry_policy = CallRetryPolicy(worked=True)  # a claim succeeded before any renewal
         self.num_lost = 0
         self._wake = threading.Event()
 
@@ -268,7 +268,7 @@ class Leases:
                 lease.prolong(math.inf)
             elif answer.outcome is not Outcome.BUSY and lease in self._held:
                 # `busy` means that another call is finishing the request at this moment.
-                # A lease that is no longer held has ended during this call.
+                # If a lease is no longer held, its request got an outcome during this call.
                 lease.lost = True
                 lease.stop()
                 lost.append(lease)
