@@ -45,8 +45,10 @@ class Producer(ABC):
 
         Args:
             task: a function with the decorator `task`.
-            args, kwargs: the arguments for the task, stored by name as a JSON object. For an
-                argument that you leave out, the task's default at the time of the run applies.
+            args: the positional arguments for the task. All arguments are stored by name, as a
+                JSON object.
+            kwargs: its other arguments. For an argument that you leave out, the task's default at
+                the time of the run applies.
 
         Raises:
             InvalidRequest: the arguments do not fit the task's parameters, cannot be written as
@@ -69,11 +71,12 @@ class Producer(ABC):
         """Enqueue one request for a task that this program cannot import.
 
         Args:
-            kind, payload: the same as for `untyped_request`.
+            kind: the name of the task.
+            payload: the same as for `untyped_request`.
             options: the keys of `RequestOptions` and `CallOptions`.
 
         Raises:
-            The same errors as `enqueue`.
+            RowleaseError: the same errors as from `enqueue`.
         """
         (handle,) = self._send(EnqueueCall[Any].of_kind(kind, payload, options))
         return handle
@@ -92,8 +95,9 @@ class Producer(ABC):
             A handle for each request, in the same order.
 
         Raises:
-            The same errors as `enqueue`. Also InvalidRequest, if the receipt was used for a
-            different number of requests, or the requests are for different queues.
+            InvalidRequest: also if the receipt was used for a different number of requests, or the
+                requests are for different queues.
+            RowleaseError: the other errors of `enqueue`.
         """
         return self._send(EnqueueCall.of_batch(requests, options))
 

@@ -45,7 +45,7 @@ def connect(dsn: str | None = None, *, application_name: str = "rowlease") -> It
     """A store for `database(dsn)`, after a check of its schema. It is closed after the block.
 
     Raises:
-        The same errors as `database` and `Store.check_schema`.
+        RowleaseError: the same errors as from `database` and `Store.check_schema`.
     """
     with database(dsn) as found, closing(open_store(found, application_name=application_name)) as s:
         s.check_schema()

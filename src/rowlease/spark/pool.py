@@ -85,8 +85,10 @@ def work(
             free.
         concurrency: the number of slots of each executor. None means one for each of its cores, 32
             for threads, or 100 for coroutines.
-        executor, prefetch, lease, consumer_priority: the same as for `rowlease.Worker`. With short
-            leases, the requests of a lost executor run again soon.
+        executor: the same as for `rowlease.Worker`, like the three that follow.
+        prefetch: the number of requests prefetched per slot.
+        lease: with short leases, the requests of a lost executor run again soon.
+        consumer_priority: the priority among the workers of a queue.
         grace: how long running tasks may go on when the pool ends, before they are abandoned.
         progress: a function that the driver calls with the progress every 5 seconds, for example
             `print`.

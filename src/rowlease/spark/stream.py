@@ -22,7 +22,8 @@ def batch_sink(
     case give the stream another name. PostgreSQL only.
 
     Args:
-        dsn, queue: the same as for `enqueue`.
+        dsn: the same as for `enqueue`.
+        queue: the same as for `enqueue`.
         columns: kind, priority, payload, dedup_key, group_key, due_time and headers, the same as
             for `enqueue`.
         stream: the unique name of the stream, 1 to 80 characters.

@@ -163,7 +163,7 @@ class Task(TaskSettings, Generic[P, R]):
             Retry: the payload has a higher payload version than the task.
             ValueError: the result cannot be written as JSON (NaN, for example), or is larger than a
                 payload may be.
-            Exceptions of the function.
+            Exception: any exception of the function.
         """
         args, kwargs = self.parameters.arguments(payload)
         result: Any = self.function(*args, **kwargs)

@@ -94,7 +94,7 @@ def drain(
     Raises:
         UnknownTask: no task has the kind of a request, and `reraise` is true.
         RowleaseError: more than `limit` requests were pending.
-        Exceptions of a task, if `reraise` is true.
+        Exception: any exception of a task, if `reraise` is true.
     """
     return run(_steps(where, tasks, Task.run, queues, reraise, schedules, limit))
 

@@ -88,7 +88,10 @@ def assert_enqueued(
     """Fail unless at least one matching request waits, or exactly `count` of them.
 
     Args:
-        where, kind, payload, queue: the same as for `enqueued`.
+        where: the same as for `enqueued`.
+        kind: the same as for `enqueued`.
+        payload: the same as for `enqueued`.
+        queue: the same as for `enqueued`.
         count: the expected number of requests; None means at least one.
 
     Returns:

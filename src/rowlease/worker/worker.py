@@ -69,10 +69,12 @@ class Worker:
         tasks: tasks, a registry, or the name of a module (see `load_tasks`). With the executor
             "process", child processes import the tasks, so each task must be at the top level of a
             module or of the script.
+        queues: as in `rowlease.worker.settings.WorkerSettings`.
+        concurrency: as there.
         events: the `Events` that gets every event. None means a new one, which logs events to the
             logger `rowlease`.
-        queues, concurrency, executor, prefetch, lease, consumer_priority, burst, grace, poll,
-            processes: as in `rowlease.worker.settings.WorkerSettings`.
+        settings: the other fields of `WorkerSettings`: executor, prefetch, lease,
+            consumer_priority, burst, grace, poll and processes.
 
     Attributes:
         health: whether the worker is live and ready. Safe to use from any thread.
