@@ -464,7 +464,7 @@ def test_a_full_queue_has_an_exit_code_of_its_own(run: Run, database: str, look:
 def test_of_lines_that_do_not_all_fit_none_is_enqueued(run: Run, database: str, look: Look) -> None:
     look("select rowlease.configure_queue('small', '{\"capacity\": 2}')")
     three = ("enqueue", "x", "--queue", "small", "--lines", "-")
-    refused(run(*three, stdin=b"1\n2\n3\n", ROWLEASE_DSN=database), 4, r"3 more do not fit")
+    refused(run(*three, stdin=b"1\n2\n3\n", ROWLEASE_DSN=database), 4, r"3 more cannot fit")
     assert look("select count(*) from rowlease.queue") == [(0,)]
 
 

@@ -42,7 +42,7 @@ def session(dsn: str, name: str = "the culprit") -> Iterator[psycopg.Connection]
 
 def test_a_healthy_database_has_no_findings(dsn: str) -> None:
     done = CliRunner().invoke(cli, ["doctor", "--dsn", dsn])
-    assert (done.exit_code, done.output.endswith(": no findings\n")) == (0, True)
+    assert (done.exit_code, done.output.endswith(": no findings\n")) == (0, True), done.output
     done = CliRunner().invoke(cli, ["doctor", "--json", "--dsn", dsn])
     assert json.loads(done.output)["findings"] == []
 
@@ -54,7 +54,7 @@ def test_a_finding_is_a_line_with_an_action_and_the_exit_code_1(dsn: str, sql: S
     assert done.exit_code == 1
     first, last = done.output.splitlines()
     assert first == (
-        'paused: the queue "default" is paused, and 1 requests wait in it; resume it: '
+        'paused: the queue "default" is paused, and 1 request waits in it; resume it: '
         "rowlease queue resume default"
     )
     assert last.endswith(": 1 finding")
@@ -130,7 +130,7 @@ def test_a_session_that_blocks_others_is_named(dsn: str, store: Store, sql: Sql)
             pass
         found = [one for one in store.diagnose_sessions(AT_ONCE) if one.finding == "blocker"]
         assert [one.subject for one in found] == [f"session {blocker.info.backend_pid}"]
-        assert 'application "the culprit") has blocked 1 others' in found[0].message
+        assert 'application "the culprit") has blocked others (1)' in found[0].message
         assert [one for one in store.diagnose_sessions() if one.finding == "blocker"] == []
         blocker.rollback()
         waiter.pgconn.get_result()

@@ -335,7 +335,7 @@ def test_a_full_queue_does_not_end_the_callers_transaction(store: Session, calle
     store.configure_queue("default", capacity=1)
     caller.run("insert into effects values ('before')")
     two = [NewRequest(kind="a")] * 2
-    with pytest.raises(QueueFull, match='"default" is full: 2 more do not fit; wait for workers'):
+    with pytest.raises(QueueFull, match='"default" is full: 2 more cannot fit; wait for workers'):
         store.enqueue_many("default", two, receipt_key="x", connection=caller.connection)
     caller.run("insert into effects values ('after')")
     store.enqueue_many("default", two[:1], receipt_key="x", connection=caller.connection)

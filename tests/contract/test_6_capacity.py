@@ -178,7 +178,7 @@ def test_a_batch_that_does_not_fit_fails_whole(store: Session) -> None:
     store.configure_queue("default", capacity=3)
     store.put()
     before = store.everything()
-    with pytest.raises(QueueFull, match="3 more do not fit"):
+    with pytest.raises(QueueFull, match="3 more cannot fit"):
         store.put(3)
     assert store.everything() == before
     store.put(2)

@@ -347,7 +347,7 @@ def test_a_load_that_does_not_fit_into_the_queue_is_refused_whole(store: Session
     store.configure_queue("default", capacity=2)
     run = store.begun("x")
     store.lay("x", run, named("a", "b", "c"))
-    with pytest.raises(QueueFull, match="3 more do not fit"):
+    with pytest.raises(QueueFull, match="3 more cannot fit"):
         store.promote("x", run, 3)
     assert store.everything() == []
     store.configure_queue("default", capacity=3)

@@ -298,7 +298,7 @@ def test_a_load_id_belongs_to_one_queue(store: Session) -> None:
 def test_a_load_that_does_not_fit_into_the_queue_is_refused_whole(store: Session) -> None:
     store.configure_queue("default", capacity=2)
     run = store.staged("x", numbered(3))
-    with pytest.raises(QueueFull, match="3 more do not fit"):
+    with pytest.raises(QueueFull, match="3 more cannot fit"):
         store.promote("x", run, 3)
     assert store.everything() == []
     store.configure_queue("default", capacity=3)

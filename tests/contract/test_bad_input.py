@@ -44,11 +44,11 @@ SCHEDULE = (
 BLANK = "a name or key ends in a blank; leave the blank out"
 RANGE = 'a setting of queue "default" is out of range'
 FULL = (
-    'queue "default" is full: 1 of 2 places are taken; 2 more do not fit; wait for workers, or '
+    'queue "default" is full: 1 of 2 places are taken; 2 more cannot fit; wait for workers, or '
     "raise the capacity with rowlease.configure_queue"
 )
 WAITED_FOR = (
-    'queue "default" is full: 1 of 2 places are taken and 2 reserved; 1 more do not fit; wait '
+    'queue "default" is full: 1 of 2 places are taken and 2 reserved; 1 more cannot fit; wait '
     "for workers, or raise the capacity with rowlease.configure_queue"
 )
 
@@ -227,8 +227,8 @@ REFUSED = [
         InvalidRequest,
         'there is no batch "x" to wait for; enqueue its requests, or promote its load, first'),
     Bad("RL015", delete_in_use, InvalidRequest,
-        'queue "default" cannot be deleted, because it has requests (1 waiting, 0 running, 0 dead '
-        "letters): purge or cancel them first"),
+        'queue "default" cannot be deleted, because it has requests (1 waiting, 0 running, '
+        "0 failed): purge or cancel them first"),
     Bad("22P02", enqueue(payload="{"), InvalidRequest, "a payload, result or header is not JSON"),
     Bad("22P02", complete_with("{"), InvalidRequest, "a payload, result or header is not JSON"),
     Bad("22P02", promote(payload="{"), InvalidRequest,

@@ -413,9 +413,7 @@ def test_explain_names_the_batch(store: Session) -> None:
     store.complete(store.claim())
     found = store.explain(waits)
     assert found.reason == "batch"
-    assert found.message == (
-        'it waits for the batch "b", of which 2 of 3 requests are not finished'
-    )
+    assert found.message == ('it waits for the batch "b" (unfinished: 2 of 3)')
 
 
 def test_explain_does_not_name_the_batch_of_a_request_that_was_rescheduled(store: Session) -> None:

@@ -138,7 +138,7 @@ def schedule(store: Session, clock: Clock) -> None:
 AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
     "paused": (paused, 'the queue "default" is paused, and 2 requests wait', "queue resume"),
     "full": (full, "is full: 2 of 2 places are taken", "raise its capacity"),
-    "stuck": (stuck, "has been due for 00:01:30, while live workers have 1 free slots", "explain"),
+    "stuck": (stuck, "has been due for 00:01:30, while live workers have 1 free slot", "explain"),
     "old": (old, "has been due for 02:00:00, and all slots are taken", "add workers"),
     "old, in flight": (old_in_flight, "has been due for 02:00:00", "add workers"),
     "no_worker": (no_worker, "no worker of the queue", "start a worker"),

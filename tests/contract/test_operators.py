@@ -147,7 +147,7 @@ def test_a_dead_letter_is_explained_by_the_first_line_of_its_error(store: Sessio
     (request,) = dead_letters(store, error="no such file\n  at line 1")
     found = store.explain(request)
     assert found.reason == "dead_letter"
-    assert found.message.endswith(" attempts: no such file; revive it with requeue")
+    assert found.message.endswith("attempt 1 of 5: no such file; revive it with requeue")
 
 
 def test_a_dead_letter_gets_a_new_life(store: Session, clock: Clock) -> None:
@@ -323,7 +323,7 @@ def test_explain_says_why_a_dead_letter_died(store: Session) -> None:
     (request,) = dead_letters(store, error="disk on fire")
     reason, message = store.explain(request)
     assert reason == "dead_letter"
-    assert "1 of 5 attempts" in message
+    assert "attempt 1 of 5" in message
     assert "disk on fire" in message
 
 
@@ -450,6 +450,7 @@ def test_explain_counts_the_requests_ahead(store: Session, clock: Clock) -> None
     assert [store.explain(request).reason for request in (urgent, first, second, third)] == [
         "next", "behind", "behind", "behind",
     ]  # fmt: skip
+    assert store.explain(first).message == "1 request is ahead of it (policy strict)"
     assert store.explain(third).message == "3 requests are ahead of it (policy strict)"
     assert [held.request_id for held in store.claim(limit=4)] == [urgent, first, second, third]
 
@@ -599,7 +600,7 @@ def test_explain_sees_leases_that_are_counted_and_gone(store: Session) -> None:
     store.remove("queue", request_id=first.request_id)
     reason, message = store.explain(waiting)
     assert reason == "in_flight"
-    assert message.endswith("and 1 are running, but more are counted; recount corrects that")
+    assert message.endswith("fewer are running (1), but more are counted; recount corrects that")
 
 
 def test_explain_says_that_a_queue_lost_its_settings(store: Session) -> None:

@@ -51,12 +51,12 @@ def put_and_failed(store: Session) -> None:
 #: What may be in a queue, and what the refusal says of it.
 REQUESTS: dict[str, tuple[Callable[[Session], Any], str]] = {
     "scheduled": (lambda s: s.put(queue="web", delay=timedelta(hours=1)), "1 waiting"),
-    "pending": (lambda s: s.put(3, "web"), "3 waiting, 0 running, 0 dead letters"),
+    "pending": (lambda s: s.put(3, "web"), "3 waiting, 0 running, 0 failed"),
     "processing": (
         lambda s: (s.put(queue="web"), s.dequeue("one", ["web"], 1)),
         "0 waiting, 1 running",
     ),
-    "failed": (put_and_failed, "1 dead letters"),
+    "failed": (put_and_failed, "1 failed"),
     "blocked": (
         lambda s: (s.put(2, "web", group_key="g"), s.dequeue("one", ["web"], 1)),
         "1 waiting, 1 running",

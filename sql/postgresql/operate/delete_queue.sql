@@ -41,7 +41,7 @@ begin
   end if;
   if exists (select from rowlease_internal.sample_requests(p_queue_name, 1) r
               where r.status = 'Processing' or not p_purge or not p_dry_run) then
-    select format('it has requests (%s waiting, %s running, %s dead letters): purge or cancel them',
+    select format('it has requests (%s waiting, %s running, %s failed): purge or cancel them',
                   coalesce(sum(d.scheduled + d.pending), 0), coalesce(sum(d.processing), 0),
                   coalesce(sum(d.failed), 0))
       into v_used from rowlease.queue_depth d where d.queue_name = p_queue_name;

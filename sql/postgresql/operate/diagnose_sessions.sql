@@ -39,7 +39,7 @@ as $$
     from pg_replication_slots s where s.xmin is not null and not s.active
   union all
   select 'blocker', 'session ' || b.pid,
-         format('session %s (user "%s", application "%s") has blocked %s others, the first since %s',
+         format('session %s (user "%s", application "%s") has blocked others (%s), the first since %s',
                 b.pid, a.usename, a.application_name, count(distinct b.waiter),
                 date_trunc('second', min(b.since))),
          format('end its transaction: select pg_terminate_backend(%s)', b.pid)

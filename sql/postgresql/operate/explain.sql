@@ -38,7 +38,7 @@ begin
     message := format('it has been %s since %s', v_request.status, v_request.completion_time);
   elsif v_request.status = 'Failed' then
     reason := 'dead_letter';
-    message := format('it is a dead letter after %s of %s attempts: %s; revive it with requeue',
+    message := format('it is a dead letter after attempt %s of %s: %s; revive it with requeue',
                     v_request.num_attempts, v_request.max_attempts,
                     split_part(v_request.last_error, e'\n', 1));
   elsif v_request.status = 'Processing' and v_request.lock_expires_time > v_now then

@@ -45,7 +45,7 @@ if exists (select 1 from rowlease_internal.sample_requests(@p_queue_name, 1) as 
             where r.status = 'Processing' or @p_purge = 0 or @p_dry_run = 0)
   select @used = concat(N'it has requests (', coalesce(sum(d.Scheduled + d.Pending), 0), N' waiting, ',
                         coalesce(sum(d.Processing), 0), N' running, ', coalesce(sum(d.Failed), 0),
-                        N' dead letters): purge or cancel them')
+                        N' failed): purge or cancel them')
     from rowlease.QueueDepth as d where d.QueueName = @p_queue_name;
 if @used is null
   select @used = N'the worker "' + min(w.WorkerId) + N'" claims from it: stop the worker'

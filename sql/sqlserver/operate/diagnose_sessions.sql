@@ -39,7 +39,7 @@ begin
   insert into @found (Finding, Subject, Message, Action)
   select 'blocker', concat(N'session ', b.Blocker),
          concat(N'session ', b.Blocker, N' (user "', s.login_name, N'", application "', s.program_name,
-                N'") has blocked ', b.Number, N' others, the first for ',
+                N'") has blocked others (', b.Number, N'), the first for ',
                 rowlease_internal.seconds_text(b.WaitMs / 1000)),
          concat(N'end its transaction: kill ', b.Blocker)
     from (select r.blocking_session_id as Blocker, count(*) as Number,

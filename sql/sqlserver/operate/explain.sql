@@ -34,8 +34,8 @@ else if @status in ('Complete', 'Cancelled')
          @message = concat(N'it has been ', @status, N' since ', rowlease_internal.time_text(@completed));
 else if @status = 'Failed'
   select @reason = 'dead_letter',
-         @message = concat(N'it is a dead letter after ', @attempts, N' of ', @max_attempts,
-                         N' attempts: ', @error, N'; revive it with requeue');
+         @message = concat(N'it is a dead letter after attempt ', @attempts, N' of ', @max_attempts,
+                         N': ', @error, N'; revive it with requeue');
 else if @status = 'Processing' and @expires > @now
   select @reason = 'running',
          @message = concat(@by, N' has leased it until ', rowlease_internal.time_text(@expires),

@@ -220,7 +220,7 @@ def _columns(requests: Sequence[NewRequest]) -> dict[str, Any]:
 def _enqueued(rows: list[Any], queue: str, num_requests: int) -> list[Enqueued]:
     if rows and tuple(rows[0]) == (None, Outcome.FULL):
         raise QueueFull(
-            f'queue "{queue}" is full: {num_requests} more do not fit; wait for workers, or raise '
+            f'queue "{queue}" is full: {num_requests} more cannot fit; wait for workers, or raise '
             "the capacity with rowlease.configure_queue"
         )
     return [Enqueued(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]

@@ -46,7 +46,7 @@ begin
     return null;
   end if;
   raise exception using errcode = 'RL005',
-    message = format('queue "%s" is full: %s of %s places are taken%s; %s more do not fit',
+    message = format('queue "%s" is full: %s of %s places are taken%s; %s more cannot fit',
                      p_queue_name, v_waiting, v_settings.capacity,
                      case when v_ahead > 0 then format(' and %s reserved', v_ahead) else '' end,
                      p_num_requests),

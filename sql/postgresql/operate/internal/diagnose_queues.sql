@@ -23,7 +23,8 @@ as $$
       from rowlease.queue_settings s
       join rowlease.list_queues() l on l.queue_name = s.queue_name)
   select 'paused', q.queue_name,
-         format('the queue "%s" is paused, and %s requests wait in it', q.queue_name, q.waiting),
+         format('the queue "%s" is paused, and %s in it', q.queue_name,
+                case q.waiting when 1 then '1 request waits' else q.waiting || ' requests wait' end),
          format('resume it: rowlease queue resume %s', q.queue_name)
     from queues q where q.paused and q.waiting > 0
   union all
@@ -35,8 +36,9 @@ as $$
     from queues q where q.waiting >= q.capacity
   union all
   select 'stuck', q.queue_name,
-         format('a request of the queue "%s" has been due for %s, while live workers have %s free slots',
-                q.queue_name, q.oldest_seconds * interval '1 second', q.free_slots),
+         format('a request of the queue "%s" has been due for %s, while live workers have %s free slot%s',
+                q.queue_name, q.oldest_seconds * interval '1 second', q.free_slots,
+                case when q.free_slots > 1 then 's' end),
          format('ask for its reason: select e.* from rowlease.ready r, rowlease.%s(r.request_id) e '
                 'where r.queue_name = %L order by r.due_time limit 1', 'explain', q.queue_name)
     from queues q

@@ -21,8 +21,8 @@ begin
     from rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now) w
    where w.reason <> 'no_worker' and v_request.due_time <= p_now + interval '30 seconds';
   if reason is null then
-    select 'batch', format('it waits for the batch "%s", of which %s of %s requests are not finished',
-                           b.batch_id, b.num_live, b.num_requests)
+    select 'batch', format('it waits for the batch "%s" (unfinished: %s of %s)', b.batch_id, b.num_live,
+                           b.num_requests)
       into reason, message
       from rowlease.batch_wait w join rowlease.batches b on b.batch_id = w.batch_id
      where w.request_id = v_request.request_id and v_request.due_time = '9999-12-31 00:00+00';

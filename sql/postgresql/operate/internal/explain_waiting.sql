@@ -43,9 +43,9 @@ begin
        where q.queue_name = v_request.queue_name and q.status = 'Processing'
        limit v_settings.max_in_flight) r);
     reason := 'in_flight';
-    message := format('the queue allows %s requests in flight, and ', v_settings.max_in_flight)
+    message := format('max_in_flight of the queue is %s, and ', v_settings.max_in_flight)
              || case when v_other < v_settings.max_in_flight
-                     then format('%s are running, but more are counted; recount corrects that', v_other)
+                     then format('fewer are running (%s), but more are counted; recount corrects that', v_other)
                      else 'as many are running' end;
   elsif v_rate.room = 0 then
     reason := 'rate';
@@ -76,8 +76,9 @@ begin
        limit c_most) ahead;
     reason := case when v_other = 0 then 'next' else 'behind' end;
     message := case when v_other = 0 then 'nothing is ahead of it: the next claim takes it'
-                  else format('%s%s requests are ahead of it (policy %s)', v_other,
-                              case when v_other = c_most then ' or more' end, v_settings.policy) end
+                  else format('%s ahead of it (policy %s)', v_other || case v_other
+                              when 1 then ' request is' when c_most then ' or more requests are'
+                              else ' requests are' end, v_settings.policy) end
              || coalesce('; ' || v_workers.message, '');
   end if;
 end $$;

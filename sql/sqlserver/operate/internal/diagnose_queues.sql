@@ -38,7 +38,8 @@ begin
   if @paused = 1 and @waiting > 0
     insert into #findings (Finding, Subject, Message, Action)
     values ('paused', @queue,
-            concat(N'the queue "', @queue, N'" is paused, and ', @waiting, N' requests wait in it'),
+            concat(N'the queue "', @queue, N'" is paused, and ', @waiting,
+                   case @waiting when 1 then N' request waits' else N' requests wait' end, N' in it'),
             concat(N'resume it: rowlease queue resume ', @queue));
   if @waiting >= @capacity
     insert into #findings (Finding, Subject, Message, Action)
@@ -51,7 +52,8 @@ begin
     insert into #findings (Finding, Subject, Message, Action)
     values ('stuck', @queue,
             concat(N'a request of the queue "', @queue, N'" has been due for ', @age,
-                   N', while live workers have ', @free, N' free slots'),
+                   N', while live workers have ', @free,
+                   case @free when 1 then N' free slot' else N' free slots' end),
             concat(N'find it: select top (1) RequestId from rowlease.Ready where QueueName = N''', @queue,
                    N''' order by DueTime, and ask for its reason: exec rowlease.explain'));
   else if @paused = 0 and @seconds > 3600

@@ -26,8 +26,8 @@ if @p_reason is null or @p_reason = 'no_worker'
 begin
   select @p_reason = 'scheduled', @p_message = @text;
   select @p_reason = 'batch',
-         @p_message = concat(N'it waits for the batch "', b.BatchId, N'", of which ', b.NumLive, N' of ',
-                             b.NumRequests, N' requests are not finished')
+         @p_message = concat(N'it waits for the batch "', b.BatchId, N'" (unfinished: ', b.NumLive, N' of ',
+                             b.NumRequests, N')')
     from rowlease.BatchWait as w join rowlease.Batches as b on b.BatchId = w.BatchId
    where w.RequestId = @p_request_id and @due = '9999-12-31';
   select @p_reason = 'snoozed',

@@ -58,10 +58,10 @@ else if @blocked = 1
                            N'" that no longer exists; recount unblocks it');
 else if @processing >= @in_flight
   select @p_reason = 'in_flight',
-         @p_message = concat(N'the queue allows ', @in_flight, N' requests in flight, and ',
+         @p_message = concat(N'max_in_flight of the queue is ', @in_flight, N', and ',
                            case when @running < @in_flight
-                                then concat(@running, N' are running, but more are counted; recount corrects ',
-                                            N'that')
+                                then concat(N'fewer are running (', @running, N'), but more are counted; ',
+                                            N'recount corrects that')
                                 else N'as many are running' end);
 else if @room = 0
   select @p_reason = 'rate',
@@ -72,6 +72,8 @@ else if @reason is not null
 else
   select @p_reason = case when @ahead = 0 then 'next' else 'behind' end,
          @p_message = case when @ahead = 0 then N'nothing is ahead of it: the next claim takes it'
-                         else concat(@ahead, case when @ahead = 10000 then N' or more' end,
-                                     N' requests are ahead of it (policy ', @policy, N')') end
+                         else concat(@ahead, case @ahead when 1 then N' request is'
+                                                         when 10000 then N' or more requests are'
+                                                         else N' requests are' end,
+                                     N' ahead of it (policy ', @policy, N')') end
                     + coalesce(N'; ' + @message, N'');
