@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 from rowlease.errors import ConfigError, StoreError
 from rowlease.store import migrate
-from rowlease.store.routines import load_routines
+from rowlease.store.routines import all_files, load_routines
 from rowlease.store.sqlserver import migrate as migrate_sqlserver
 from rowlease.store.sqlserver.connection import odbc_string, pyodbc
 from rowlease.store.sqlserver.procedures import result
@@ -193,6 +193,18 @@ def rewritten(text: str) -> list[str]:
     return [drop, text.replace("create or alter", "create", 1)]
 
 
+def replacement(text: str) -> list[str]:
+    """A routine's new text for Babelfish, which drops no function that a view calls."""
+    made = re.search(r"create or alter function (\S+?)\(", text)
+    called = f"{made[1]}(" if made else "\0"
+    views = [
+        rewritten(file.body)
+        for file in all_files("sqlserver")
+        if "create or alter view" in file.body and called in file.body
+    ]
+    return [*(view[0] for view in views), *rewritten(text), *(view[1] for view in views)]
+
+
 def is_babelfish(connection: Any) -> bool:
     return "Babelfish" in connection.execute("select @@version").fetchval()
 
@@ -353,7 +365,7 @@ class MssqlSession(SqlServerStore, Session):
 
     def put_routine(self, text: str) -> None:
         """Replace a routine of this database by another text."""
-        for batch in rewritten(text) if self._is_babelfish else [text]:
+        for batch in replacement(text) if self._is_babelfish else [text]:
             self._observer.execute(batch)
 
     def freeze(self, time: datetime | None) -> None:
