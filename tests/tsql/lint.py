@@ -63,18 +63,7 @@ CALLERS_TABLES = {
     "#corrected": {"correct_counts", "free_groups"},
     "#demand": {"demand_by_queue"},
     "#findings": {"diagnose_counts", "diagnose_queues", "diagnose_stuck", "diagnose_workers"},
-    "#found": {
-        "change_due_time",
-        "change_priority",
-        "copy_finished",
-        "do_verb",
-        "end_leases",
-        "find_ids",
-        "purge_found",
-        "would_be",
-    },
     "#leased": {"claim_carefully", "dequeue_queue_carefully", "note_starts"},
-    "#touched": {"copy_finished", "do_verb", "revive_found", "would_be"},
 }
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
 INDEX = re.compile(

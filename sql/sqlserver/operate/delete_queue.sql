@@ -16,9 +16,7 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @used nvarchar(2000), @says nvarchar(2048), @arguments nvarchar(max), @filter nvarchar(max);
 declare @now datetime2(6) = rowlease.now(), @next bigint, @id bigint, @count bigint = 0;
-create table #found (RequestId bigint not null primary key);
-create table #touched (RequestId bigint not null primary key, Outcome varchar(20) not null,
-                       NewRequestId bigint);
+declare @found xml, @ids nvarchar(max), @done xml;
 begin transaction;
 if @p_dry_run = 0
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
@@ -31,13 +29,14 @@ begin
     (select string_agg(cast(r.request_id as nvarchar(max)), N',')
        from (select top (10000) i.request_id
                from rowlease_internal.sample_requests(@p_queue_name, 10000) as i) as r), N']}');
-  exec rowlease_internal.find_ids @filter, @now, null, 10000, 10000, @next output;
-  set @count = (select count(*) from #found);
+  exec rowlease_internal.find_ids @filter, @now, null, 10000, 10000, @found output, @next output;
+  set @ids = cast(@found as nvarchar(max));
+  set @count = (select count(*) from openjson(@ids));
   if @p_dry_run = 0
   begin
     exec rowlease_internal.note_operation N'purge', @filter, N'{}', null, @now, 1, @id output;
-    exec rowlease_internal.do_verb N'purge', @filter, N'{}', @id, @now, @now;
-    set @count = (select count(*) from #touched);
+    exec rowlease_internal.do_verb N'purge', @ids, @filter, N'{}', @id, @now, @now, @done output;
+    set @count = (select count(*) from openjson(cast(@done as nvarchar(max))));
     update rowlease.Operation set NumRequests = @count where OperationId = @id;
   end;
 end;

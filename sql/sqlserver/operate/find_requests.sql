@@ -15,11 +15,10 @@ create or alter procedure rowlease.find_requests
 as
 set nocount on;
 set xact_abort on;
-declare @now datetime2(6) = rowlease.now(), @next bigint;
-create table #found (RequestId bigint not null primary key);
+declare @now datetime2(6) = rowlease.now(), @next bigint, @found xml;
 set @p_filter = coalesce(@p_filter, N'{}');
 exec rowlease_internal.check_filter @p_filter;
-exec rowlease_internal.find_ids @p_filter, @now, @p_after, @p_limit, @p_look, @next output;
+exec rowlease_internal.find_ids @p_filter, @now, @p_after, @p_limit, @p_look, @found output, @next output;
 select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.Status as status,
        cast(r.Priority as int) as priority, r.DueTime as due_time, r.DedupKey as dedup_key,
        r.GroupKey as group_key, r.NumAttempts as num_attempts, r.Payload as payload,
@@ -33,7 +32,7 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
           from rowlease.Attempt as a where a.RequestId = r.RequestId
          order by a.LockToken for json path) as attempts, e.after
   from (select cast(null as bigint) as after, 0 as is_last union all select @next, 1) as e
-  left join #found as f on e.is_last = 0
-  left join rowlease.Requests as r on r.RequestId = f.RequestId
+  left join openjson(cast(@found as nvarchar(max))) as f on e.is_last = 0
+  left join rowlease.Requests as r on r.RequestId = cast(f.value as bigint)
  where e.is_last = 1 or r.RequestId is not null
  order by e.is_last, r.RequestId desc;

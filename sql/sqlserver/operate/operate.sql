@@ -26,10 +26,9 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @started datetime2(6), @next bigint, @says nvarchar(2048);
 declare @filter nvarchar(max), @arguments nvarchar(max) = coalesce(@p_arguments, N'{}'), @verb nvarchar(max);
-declare @finished datetime2(6), @ids nvarchar(max), @count bigint;
-create table #found (RequestId bigint not null primary key);
-create table #touched (RequestId bigint not null primary key, Outcome varchar(20) not null,
-                       NewRequestId bigint);
+declare @finished datetime2(6), @found xml, @ids nvarchar(max), @done xml, @count bigint;
+declare @touched table (RequestId bigint not null primary key, Outcome varchar(20) not null,
+                        NewRequestId bigint);
 begin transaction;
 if @p_operation_id is not null
 begin
@@ -54,13 +53,20 @@ begin
   if @p_dry_run = 0
     exec rowlease_internal.note_operation @p_verb, @filter, @arguments, @p_actor, @now, 0, @p_operation_id output;
 end;
-exec rowlease_internal.find_ids @filter, @started, @p_after, @p_limit, 10000, @next output;
+exec rowlease_internal.find_ids @filter, @started, @p_after, @p_limit, 10000, @found output, @next output;
+set @ids = cast(@found as nvarchar(max));
 if @p_dry_run = 1
-  exec rowlease_internal.would_be @p_verb;
+  insert into @touched (RequestId, Outcome)
+  select w.request_id, w.outcome from rowlease_internal.would_be(@p_verb, @ids) as w
+  option (recompile);
 else
 begin
-  exec rowlease_internal.do_verb @p_verb, @filter, @arguments, @p_operation_id, @started, @now;
-  set @count = (select count(*) from #touched as t where t.Outcome in ('ok', 'cancel_requested'));
+  exec rowlease_internal.do_verb @p_verb, @ids, @filter, @arguments, @p_operation_id, @started, @now, @done output;
+  insert into @touched (RequestId, Outcome, NewRequestId)
+  select d.request_id, d.outcome, d.new_request_id
+    from openjson(cast(@done as nvarchar(max)))
+         with (request_id bigint, outcome varchar(20), new_request_id bigint) as d;
+  set @count = (select count(*) from @touched as t where t.Outcome in ('ok', 'cancel_requested'));
   update rowlease.Operation
      set NumRequests = NumRequests + @count, LastTime = @now, After = @next,
          FinishedTime = case when @next is null then @now end
@@ -70,7 +76,7 @@ commit transaction;
 select r.request_id, r.outcome, r.new_request_id, r.operation_id, r.after
   from (select t.RequestId as request_id, t.Outcome as outcome, t.NewRequestId as new_request_id,
                cast(null as bigint) as operation_id, cast(null as bigint) as after, 0 as is_last
-          from #touched as t
+          from @touched as t
          union all
         select null, null, null, case when @p_dry_run = 0 then @p_operation_id end, @next, 1) as r
  order by r.is_last, r.request_id desc;

@@ -1,11 +1,11 @@
 -- change_due_time: give waiting requests another due time.
--- params:   p_now datetime2(6), p_due_time datetime2(6) (now or earlier: now)
--- returns:  nothing; the requests are those in the caller's table #found
+-- params:   p_request_ids nvarchar(max), p_now datetime2(6), p_due_time datetime2(6) (now or earlier: now)
+-- returns:  nothing
 -- errors:   none
 -- locks:    none: the caller has locked the rows
 -- why:      a request that is already due keeps its place if it is due now.
 create or alter procedure rowlease_internal.change_due_time
-  @p_now datetime2(6), @p_due_time datetime2(6)
+  @p_request_ids nvarchar(max), @p_now datetime2(6), @p_due_time datetime2(6)
 as
 set nocount on;
 set xact_abort on;
@@ -14,7 +14,7 @@ declare @old table (RequestId bigint not null primary key, QueueName nvarchar(10
                     Status varchar(10) not null, Priority smallint not null);
 insert into @old (RequestId, QueueName, Status, Priority)
 select q.RequestId, q.QueueName, q.Status, q.Priority
-  from #found as f join rowlease.Queue as q on q.RequestId = f.RequestId
+  from openjson(@p_request_ids) as i join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
  where q.Status = 'Scheduled' or @later = 1;
 update q
    set DueTime = case when @later = 1 then @p_due_time else @p_now end,

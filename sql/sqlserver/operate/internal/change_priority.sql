@@ -1,10 +1,10 @@
 -- change_priority: give requests another priority, at most the maximum of their queue.
--- params:   p_priority int
--- returns:  nothing; the requests are those in the caller's table #found
+-- params:   p_request_ids nvarchar(max), p_priority int
+-- returns:  nothing
 -- errors:   none
 -- locks:    none: the caller has locked the rows and the settings
 -- why:      counts are kept per priority, so they move with the requests.
-create or alter procedure rowlease_internal.change_priority @p_priority int
+create or alter procedure rowlease_internal.change_priority @p_request_ids nvarchar(max), @p_priority int
 as
 set nocount on;
 set xact_abort on;
@@ -13,8 +13,8 @@ declare @old table (RequestId bigint not null primary key, QueueName nvarchar(10
 insert into @old (RequestId, QueueName, Status, Priority, NewPriority)
 select q.RequestId, q.QueueName, q.Status, q.Priority,
        case when @p_priority < s.MaxPriority then @p_priority else s.MaxPriority end
-  from #found as f
-  join rowlease.Queue as q on q.RequestId = f.RequestId
+  from openjson(@p_request_ids) as i
+  join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
   join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
 delete from @old where Priority = NewPriority;
 update q

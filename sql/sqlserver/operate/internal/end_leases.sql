@@ -1,12 +1,13 @@
 -- end_leases: end the leases of running requests, for an operator.
--- params:   p_groups nvarchar(max), p_now datetime2(6)
--- returns:  nothing; the requests are those in the caller's table #found
+-- params:   p_request_ids nvarchar(max), p_groups nvarchar(max), p_now datetime2(6)
+-- returns:  nothing
 -- errors:   none
 -- locks:    as trim_attempts and unblock_groups; the caller has locked the rows and their groups
 -- why:      as break_expired, with two differences. It does not count as a crash, because no worker
 --           died. The token is raised at once, so that every report with the old token is refused.
 --           The attempt counts if it had started.
-create or alter procedure rowlease_internal.end_leases @p_groups nvarchar(max), @p_now datetime2(6)
+create or alter procedure rowlease_internal.end_leases
+  @p_request_ids nvarchar(max), @p_groups nvarchar(max), @p_now datetime2(6)
 as
 set nocount on;
 set xact_abort on;
@@ -21,8 +22,8 @@ select q.RequestId, q.QueueName, q.Priority, q.LoadId, q.LockToken, q.LockedBy, 
        q.CancelRequested,
        x.Attempts, case when x.Attempts >= q.MaxAttempts then 1 else 0 end,
        concat(N'an operator ended the lease', nchar(10), N'worker ', q.LockedBy)
-  from #found as f
-  join rowlease.Queue as q on q.RequestId = f.RequestId
+  from openjson(@p_request_ids) as i
+  join rowlease.Queue as q on q.RequestId = cast(i.value as bigint)
  cross apply (select q.NumAttempts - case when q.StartedTime is null then 1 else 0 end as Attempts) as x
  where q.LockedBy is not null;
 insert into rowlease.QueueDepth (QueueName, Priority, LoadId, Processing, Pending, Failed)

@@ -1,8 +1,9 @@
 -- find_ids: find the ids of requests, newest first, in a step of bounded cost.
 -- params:   p_filter nvarchar(max) (as of find_requests), p_now datetime2(6) (for ages), p_after
 --           bigint (look below this id), p_limit int (how many to return), p_look int (how many to
---           look at), p_next bigint output (where the next call continues; null: there are no more)
--- returns:  the ids in the caller's table #found
+--           look at), p_found xml output, p_next bigint output
+-- returns:  p_found -- the ids, as a JSON array; null: none; p_next -- where the next call continues;
+--           null: there are no more
 -- errors:   none
 -- locks:    none
 -- why:      few filters have an index, so a call reads at most p_look requests of each table, and the
@@ -12,7 +13,7 @@
 --           of the queue are read, if there are at most ten times p_look. If there are more, the
 --           newest p_look requests are read. In the lane, ids are counted.
 create or alter procedure rowlease_internal.find_ids
-  @p_filter nvarchar(max), @p_now datetime2(6), @p_after bigint, @p_limit int, @p_look int,
+  @p_filter nvarchar(max), @p_now datetime2(6), @p_after bigint, @p_limit int, @p_look int, @p_found xml output,
   @p_next bigint output
 as
 set nocount on;
@@ -24,6 +25,7 @@ declare @group nvarchar(4000), @load nvarchar(4000), @worker nvarchar(4000), @mi
 declare @since datetime2(6), @until datetime2(6), @oldest datetime2(6), @newest datetime2(6);
 declare @statuses table (Status varchar(10) collate Latin1_General_100_BIN2 not null primary key);
 declare @ids table (RequestId bigint not null primary key);
+declare @found table (RequestId bigint not null primary key);
 select @queue = j.queue, @kind = j.kind, @error = lower(j.error), @dedup = j.dedup_key,
        @group = j.group_key, @load = j.load_id, @worker = j.worker,
        @min = coalesce(j.min_priority, 0), @max = coalesce(j.max_priority, 255),
@@ -39,10 +41,9 @@ select distinct left(s.value, 10) from openjson(@p_filter, '$.status') as s;
 insert into @ids (RequestId)
 select distinct cast(i.value as bigint) from openjson(@p_filter, '$.ids') as i
  where cast(i.value as bigint) < @below;
-select @named = max(case when j.[key] = 'ids' and j.type = 4 then 1 else 0 end),
-       @chosen = max(case when j.[key] = 'status' and j.type = 4 then 1 else 0 end)
+select @named = coalesce(max(case when j.[key] = 'ids' and j.type = 4 then 1 else 0 end), 0),
+       @chosen = coalesce(max(case when j.[key] = 'status' and j.type = 4 then 1 else 0 end), 0)
   from openjson(@p_filter) as j;
-select @named = coalesce(@named, 0), @chosen = coalesce(@chosen, 0);
 if @chosen = 1
 begin
   set @dead = case when exists (select 1 from @statuses as s where s.Status <> 'Failed') then 0 else 1 end;
@@ -51,8 +52,7 @@ begin
                            from rowlease.QueueDepth as d with (readpast, readcommittedlock)
                           where d.QueueName = coalesce(@queue, d.QueueName)) <= 10 * @p_look
                    then 1 else 0 end;
-  set @past = case when exists (select 1 from @statuses as s
-                                 where s.Status in ('Complete', 'Cancelled')) then 1 else 0 end;
+  set @past = (select count(*) from @statuses as s where s.Status in ('Complete', 'Cancelled'));
   set @live = case when @dead = 0 and @runs = 0 and exists (
     select 1 from @statuses as s where s.Status not in ('Complete', 'Cancelled')) then 1 else 0 end;
 end;
@@ -76,7 +76,7 @@ select @from = max(e.Edge) from (select @from as Edge union all select @edge uni
         select max(case when p.LastId < @below then p.LastId + 1 else @below end) - @p_look
           from rowlease.[Load] as l join rowlease.LanePart as p on p.RunNumber = l.RunNumber
          where @lane = 1 and l.InLane = 1 and p.FirstId < @below) as e;
-insert into #found (RequestId)
+insert into @found (RequestId)
 select top (@p_limit) r.RequestId
   from (select q.RequestId, q.QueueName, q.Kind, q.Status, q.RequestedTime, q.DedupKey, q.GroupKey,
                q.LastError, q.LoadId, q.LockedBy, q.Priority
@@ -109,5 +109,6 @@ select top (@p_limit) r.RequestId
    and r.RequestedTime between @since and @until and r.RequestedTime between @oldest and @newest
  order by r.RequestId desc
 option (recompile);
-set @p_next = case when (select count(*) from #found) >= @p_limit then (select min(f.RequestId) from #found as f)
-                   when @from > 0 then @from end;
+select @p_found = N'[' + string_agg(cast(f.RequestId as nvarchar(max)), N',') + N']',
+       @p_next = case when count(*) >= @p_limit then min(f.RequestId) when @from > 0 then @from end
+  from @found as f;

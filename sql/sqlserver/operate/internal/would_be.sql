@@ -1,28 +1,24 @@
 -- would_be: find the outcome that an operation would have for each request; the dry run of operate.
--- params:   p_verb nvarchar(max)
--- returns:  rows in the caller's table #touched, for the requests in the caller's table #found
+-- params:   p_verb nvarchar(max), p_request_ids nvarchar(max)
+-- returns:  request_id bigint, outcome varchar(20) -- as of operate
 -- errors:   none
 -- locks:    none
 -- why:      a dry run must not hold up workers, so it locks and writes nothing.
-create or alter procedure rowlease_internal.would_be @p_verb nvarchar(max)
+create or alter function rowlease_internal.would_be(@p_verb nvarchar(max), @p_request_ids nvarchar(max))
+returns table
 as
-set nocount on;
-set xact_abort on;
-insert into #touched (RequestId, Outcome)
-select f.RequestId,
-       case when @p_verb = N'cancel' and r.Status = 'Processing' then 'cancel_requested'
-            when @p_verb = N'requeue'
-                 and (r.Payload is null or not exists (
-                        select 1 from rowlease.QueueSettings as s where s.QueueName = r.QueueName))
-            then 'not_found'
-            when @p_verb = N'requeue' and r.DedupKey is not null
-                 and (exists (select 1 from rowlease.Queue as q
-                               where q.QueueName = r.QueueName and q.DedupKey = r.DedupKey
-                                 and q.DedupKey is not null and q.Status <> 'Failed')
-                      or exists (select 1 from #found as g
-                                   join rowlease.Requests as e on e.RequestId = g.RequestId
-                                  where e.QueueName = r.QueueName and e.DedupKey = r.DedupKey
-                                    and e.RequestId < r.RequestId)) then 'duplicate'
-            else 'ok' end
-  from #found as f join rowlease.Requests as r on r.RequestId = f.RequestId
-option (recompile);
+return
+  select r.RequestId as request_id,
+         case when @p_verb = N'cancel' and r.Status = 'Processing' then 'cancel_requested'
+              when @p_verb = N'requeue'
+                   and (r.Payload is null or not exists (
+                          select 1 from rowlease.QueueSettings as s where s.QueueName = r.QueueName))
+              then 'not_found'
+              when @p_verb = N'requeue' and r.DedupKey is not null
+                   and (exists (select 1 from rowlease.Queue as q
+                                 where q.QueueName = r.QueueName and q.DedupKey = r.DedupKey
+                                   and q.DedupKey is not null and q.Status <> 'Failed')
+                        or row_number() over (partition by r.QueueName, r.DedupKey order by r.RequestId) > 1)
+              then 'duplicate' else 'ok' end as outcome
+    from openjson(@p_request_ids) as i
+    join rowlease.Requests as r on r.RequestId = cast(i.value as bigint);
