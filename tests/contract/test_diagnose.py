@@ -164,6 +164,15 @@ def test_an_ailment_is_named_and_nothing_else(name: str, store: Session, clock: 
     assert action in found.action
 
 
+def test_a_queue_is_named_though_its_name_looks_like_markup(store: Session) -> None:
+    store.configure_queue("a & b </c>")
+    store.put(2, "a & b </c>")
+    store.pause("a & b </c>")
+    (found,) = store.diagnose()
+    assert (found.finding, found.subject) == ("paused", "a & b </c>")
+    assert '"a & b </c>"' in found.message
+
+
 def test_a_clock_that_is_off_is_named(store: Session, clock: Clock) -> None:
     """A database may have other findings: it may lack READ_COMMITTED_SNAPSHOT."""
 

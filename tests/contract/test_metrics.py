@@ -94,6 +94,13 @@ def test_demand_of_one_queue_is_not_that_of_another(store: Session) -> None:
         store.demand("others")
 
 
+def test_the_name_of_a_queue_may_look_like_markup(store: Session) -> None:
+    store.configure_queue("a & b </c>")
+    store.put(2, "a & b </c>")
+    assert store.demand("a & b </c>") == 2
+    assert measured(store, "demand") == {"default": 0, "a & b </c>": 2}
+
+
 def test_a_due_request_is_counted_up_to_a_thousand(store: Session, clock: Clock) -> None:
     store.fill(1100, status="'Scheduled'")
     clock.advance(seconds=1)

@@ -160,6 +160,13 @@ def test_one_queue_is_recounted_and_no_other(store: Session) -> None:
         store.recount("nobody")
 
 
+def test_the_name_of_a_queue_may_look_like_markup(store: Session) -> None:
+    store.configure_queue("a & b </c>")
+    (one,) = store.put(queue="a & b </c>")
+    store.remove("queue", request_id=one)
+    assert store.recount() == [Corrected("a & b </c>", 0, "pending", 1, 0)]
+
+
 def test_what_was_finished_and_what_failed_stays_counted(store: Session) -> None:
     store.put(3)
     done, failed, _ = store.claim(limit=3)

@@ -56,15 +56,6 @@ NAMED = {
     "do_verb", "end_leases", "fail_held", "purge_found", "renew", "revive_found", "snooze",
     "take_held", "take_out", "unblock_groups",
 }  # fmt: skip
-#: Routines that read or write a temporary table of their caller. SQL Server compiles such a routine
-#: once for each session. No new one may come; a list is returned as JSON in an xml parameter.
-CALLERS_TABLES = {
-    "#candidate": {"candidates_by_policy"},
-    "#corrected": {"correct_counts", "free_groups"},
-    "#demand": {"demand_by_queue"},
-    "#findings": {"diagnose_counts", "diagnose_queues", "diagnose_stuck", "diagnose_workers"},
-    "#leased": {"claim_carefully", "dequeue_queue_carefully", "note_starts"},
-}
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations" / "versions"
 INDEX = re.compile(
     r"create (?:unique )?(?:clustered )?index (\w+) on rowlease\.(\w+) \((.*?)\)"
@@ -302,18 +293,25 @@ def staged_rows_go_in_steps(file: File) -> Iterator[tuple[Node, str]]:
 
 
 def temporary_tables_are_its_own(file: File) -> Iterator[tuple[Node, str]]:
+    """SQL Server compiles a routine that uses a table of its caller once for each session."""
     made = {
         name_of(node.get("SchemaObjectName")) for node in file.tree.walk("CreateTableStatement")
     }
     made |= {name_of(node.get("Into")) for node in file.tree.walk("SelectStatement")}
     for reference in file.tree.walk("NamedTableReference"):
         name = name_of(reference.get("SchemaObject"))
-        if (
-            name.startswith("#")
-            and name not in made
-            and file.name not in CALLERS_TABLES.get(name, ())
-        ):
-            yield reference, f"{name} is the caller's: each session would have a plan of its own"
+        if name.startswith("#") and name not in made:
+            yield reference, f"{name} is the caller's: return JSON in an xml parameter"
+
+
+def json_in_xml_is_escaped(file: File) -> Iterator[tuple[Node, str]]:
+    """Text with & or < is no content of an xml parameter."""
+    outputs = set(re.findall(r"(@\w+) xml output", file.text))
+    for node in file.tree.walk("SetVariableStatement"):
+        text = file.text_of(node)
+        name = text.removeprefix("set").partition("=")[0]
+        if name in outputs and "forjson" in text and "=as_xml(" not in text:
+            yield node, f"{name} is xml: set it to rowlease_internal.as_xml((...))"
 
 
 def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
@@ -594,6 +592,7 @@ RULES: tuple[Rule, ...] = (
     found_rows_are_skipped,
     staged_rows_go_in_steps,
     temporary_tables_are_its_own,
+    json_in_xml_is_escaped,
     seeks_are_pinned,
     readpast_is_said,
     no_dynamic_sql,

@@ -13,8 +13,7 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-create table #demand (QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
-                      Demand bigint not null, Overdue bigint not null);
+declare @demand xml;
 exec rowlease_internal.check_queue @p_queue_name;
-exec rowlease_internal.demand_by_queue @p_queue_name;
-select d.Demand as demand from #demand as d;
+exec rowlease_internal.demand_by_queue @p_queue_name, @demand output;
+select d.demand from openjson(cast(@demand as nvarchar(max))) with (demand bigint) as d;

@@ -14,13 +14,15 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @now datetime2(6) = rowlease.now();
-create table #findings (Place int identity primary key, Finding varchar(20) not null,
-                        Subject nvarchar(200) not null, Message nvarchar(4000) not null,
-                        Action nvarchar(4000) not null);
-exec rowlease_internal.diagnose_queues @now;
-exec rowlease_internal.diagnose_workers @now;
-exec rowlease_internal.diagnose_stuck @now;
-exec rowlease_internal.diagnose_counts 10000;
-select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action
-  from #findings as f order by f.Place;
+declare @now datetime2(6) = rowlease.now(), @queues xml, @workers xml, @stuck xml, @counts xml;
+exec rowlease_internal.diagnose_queues @now, @queues output;
+exec rowlease_internal.diagnose_workers @now, @workers output;
+exec rowlease_internal.diagnose_stuck @now, @stuck output;
+exec rowlease_internal.diagnose_counts 10000, @counts output;
+select f.finding, f.subject, f.message, f.action
+  from (values (1, cast(@queues as nvarchar(max))), (2, cast(@workers as nvarchar(max))),
+               (3, cast(@stuck as nvarchar(max))), (4, cast(@counts as nvarchar(max)))) as p (place, part)
+ cross apply openjson(p.part) as o
+ cross apply openjson(o.value) with (finding varchar(20), subject nvarchar(200), message nvarchar(4000),
+                                     action nvarchar(4000)) as f
+ order by p.place, cast(o.[key] as int);

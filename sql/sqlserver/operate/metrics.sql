@@ -11,19 +11,15 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @now datetime2(6) = rowlease.now();
-create table #demand (QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
-                      Demand bigint not null, Overdue bigint not null);
-exec rowlease_internal.demand_by_queue null;
+declare @now datetime2(6) = rowlease.now(), @demand xml;
+exec rowlease_internal.demand_by_queue null, @demand output;
 select m.metric, m.subject, m.value
   from (
-    select cast('demand' as varchar(30)) as metric, cast(d.QueueName as nvarchar(200)) as subject,
-           cast(d.Demand as float) as value
-      from #demand as d
-    union all
-    select cast('overdue_leases' as varchar(30)), cast(d.QueueName as nvarchar(200)),
-           cast(d.Overdue as float)
-      from #demand as d
+    select cast(v.metric as varchar(30)) as metric,
+           cast(d.queue_name as nvarchar(200)) collate Latin1_General_100_BIN2 as subject, v.value
+      from openjson(cast(@demand as nvarchar(max)))
+           with (queue_name nvarchar(100), demand float, overdue float) as d
+     cross apply (values ('demand', d.demand), ('overdue_leases', d.overdue)) as v (metric, value)
     union all
     select cast('schedule_late_seconds' as varchar(30)), cast(s.ScheduleName as nvarchar(200)),
            case when s.NextTime < @now

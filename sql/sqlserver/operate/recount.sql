@@ -13,10 +13,7 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @granted bit;
-create table #corrected (
-  Place int identity primary key, QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
-  Priority int not null, Counter varchar(20) not null, Was bigint not null, Actual bigint not null);
+declare @granted bit, @counts xml, @groups xml;
 if @p_queue_name is not null
   exec rowlease_internal.check_queue @p_queue_name;
 begin transaction;
@@ -24,9 +21,12 @@ exec rowlease_internal.try_lock N'rowlease:maintain', @granted output, 2000;
 if @granted = 0
   throw 51012,
     N'maintain or another recount has been running for 2 s; nothing was done, call again', 1;
-exec rowlease_internal.correct_counts @p_queue_name;
-exec rowlease_internal.free_groups @p_queue_name;
+exec rowlease_internal.correct_counts @p_queue_name, @counts output;
+exec rowlease_internal.free_groups @p_queue_name, @groups output;
 commit transaction;
-select c.QueueName as queue_name, c.Priority as priority, c.Counter as counter, c.Was as was,
-       c.Actual as actual
-  from #corrected as c order by c.Place;
+select c.queue_name, c.priority, c.counter, c.was, c.actual
+  from (values (1, cast(@counts as nvarchar(max))), (2, cast(@groups as nvarchar(max)))) as p (place, part)
+ cross apply openjson(p.part) as o
+ cross apply openjson(o.value) with (queue_name nvarchar(100), priority int, counter varchar(20),
+                                     was bigint, actual bigint) as c
+ order by p.place, cast(o.[key] as int);

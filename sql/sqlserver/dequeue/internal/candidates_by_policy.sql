@@ -1,7 +1,9 @@
 -- candidates_by_policy: choose which waiting requests to claim, in the queue and in its lane.
--- params:   p_queue_name nvarchar(400), p_policy varchar(10), p_limit int, p_met nvarchar(max) (ids to leave out)
--- returns:  the ids in claim order in the caller's table #candidate; none if nothing waits that the
---           policy would take
+-- params:   p_queue_name nvarchar(400), p_policy varchar(10), p_limit int, p_met nvarchar(max) (ids to leave out),
+--           p_candidates xml output
+-- returns:  p_candidates -- a JSON array of objects, in claim order: i, the request id, and of one in
+--           the lane r, p and t, its run, priority and part; null if nothing waits that the policy
+--           would take
 -- errors:   none
 -- locks:    none; rows that others have locked are skipped
 -- why:      weighted distributes the places among the priorities with waiting requests, with one
@@ -10,7 +12,8 @@
 --           with the lowest value of due time minus priority times PolicyAgingSeconds goes first.
 --           strict: highest priority first. For strict it is called only if a load is in the lane.
 create or alter procedure rowlease_internal.candidates_by_policy
-  @p_queue_name nvarchar(400), @p_policy varchar(10), @p_limit int, @p_met nvarchar(max)
+  @p_queue_name nvarchar(400), @p_policy varchar(10), @p_limit int, @p_met nvarchar(max),
+  @p_candidates xml output
 as
 set nocount on;
 set xact_abort on;
@@ -57,24 +60,25 @@ begin
                  (sum(x.Weight) over (order by x.Priority) - x.Weight) / sum(x.Weight) over () as Before
             from @waiting as x) as s on s.Priority = w.Priority;
 end;
-insert into #candidate (RequestId, RunNumber, Priority, Part)
-select top (@p_limit) f.RequestId, f.RunNumber, f.Priority, f.Part
-  from @waiting as w
- cross apply (
-   select top (w.Quota) c.RequestId, c.DueTime, c.Line, c.Place, c.Priority, c.RunNumber, c.Part
-     from (select p.RequestId, p.DueTime, p.RequestId as Line, 0 as Place, p.Priority,
-                  cast(null as bigint) as RunNumber, cast(null as bigint) as Part
-             from (select top (w.Quota) q.RequestId, q.DueTime, q.Priority
-                     from rowlease.Queue as q
-                       with (forceseek (queue_pending (QueueName)), readpast, readcommittedlock)
-                    where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
-                      and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
-                    order by q.DueTime, q.RequestId) as p
-           union all
-           select l.request_id, l.due_time, l.line, l.place, l.priority, l.run_number, l.part
-             from rowlease_internal.first_in_lane(@p_queue_name, w.Priority, w.Quota, @p_met) as l
-            where @in_lane = 1) as c
-    order by c.DueTime, c.Line, c.Place) as f
- order by case when @p_policy = 'aging' then datediff_big(microsecond, @origin, f.DueTime) - f.Priority * @aging_us
-               else 0 end,
-          f.Priority desc, f.DueTime, f.Line, f.Place;
+set @p_candidates = rowlease_internal.as_xml((
+  select top (@p_limit) f.RequestId as i, f.RunNumber as r, f.Priority as p, f.Part as t
+    from @waiting as w
+   cross apply (
+     select top (w.Quota) c.RequestId, c.DueTime, c.Line, c.Place, c.Priority, c.RunNumber, c.Part
+       from (select p.RequestId, p.DueTime, p.RequestId as Line, 0 as Place, p.Priority,
+                    cast(null as bigint) as RunNumber, cast(null as bigint) as Part
+               from (select top (w.Quota) q.RequestId, q.DueTime, q.Priority
+                       from rowlease.Queue as q
+                         with (forceseek (queue_pending (QueueName)), readpast, readcommittedlock)
+                      where q.QueueName = @p_queue_name and q.Status = 'Pending' and q.GroupBlocked = 0
+                        and q.Priority = w.Priority and q.RequestId not in (select m.RequestId from @met as m)
+                      order by q.DueTime, q.RequestId) as p
+             union all
+             select l.request_id, l.due_time, l.line, l.place, l.priority, l.run_number, l.part
+               from rowlease_internal.first_in_lane(@p_queue_name, w.Priority, w.Quota, @p_met) as l
+              where @in_lane = 1) as c
+      order by c.DueTime, c.Line, c.Place) as f
+   order by case when @p_policy = 'aging' then datediff_big(microsecond, @origin, f.DueTime) - f.Priority * @aging_us
+                 else 0 end,
+            f.Priority desc, f.DueTime, f.Line, f.Place
+     for json path));

@@ -1,8 +1,8 @@
 -- claim_carefully: lease the first waiting requests of a queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
 --           p_lease_ms bigint, p_policy varchar(10), p_limit int, p_slots int,
---           p_group_rate varchar(30), p_more bit output
--- returns:  the ids in claim order in the caller's table #leased; p_more -- it gave up early
+--           p_group_rate varchar(30), p_leased xml output, p_more bit output
+-- returns:  p_leased -- the ids as a JSON array, in claim order; null: none; p_more -- it gave up early
 -- errors:   2601 another claim took a request of the same group at this moment
 -- locks:    keys of the claim's index, for update, skipping locked ones; the requests' own locks and
 --           their groups', without waiting; rows of queue, exclusive; as lease_from_lane
@@ -16,7 +16,8 @@
 --           a restore, a lost claim and a new claim of the same id have different tokens.
 create or alter procedure rowlease_internal.claim_carefully
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
-  @p_policy varchar(10), @p_limit int, @p_slots int, @p_group_rate varchar(30), @p_more bit output
+  @p_policy varchar(10), @p_limit int, @p_slots int, @p_group_rate varchar(30),
+  @p_leased xml output, @p_more bit output
 as
 set nocount on;
 set xact_abort on;
@@ -25,35 +26,32 @@ declare @by_policy bit, @place int, @id bigint, @group nvarchar(200), @name nvar
 declare @expires datetime2(6) = rowlease_internal.add_ms(@p_now, @p_lease_ms);
 declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
                          where l.QueueName = @p_queue_name and l.InLane = 1);
-declare @met_ids nvarchar(max), @lane nvarchar(max), @moved xml, @locks bit =
+declare @met_ids nvarchar(max), @lane nvarchar(max), @candidates xml, @moved xml, @locks bit =
   case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
--- RunNumber, Priority and Part: of a request in the lane.
-create table #candidate (Place int identity primary key, RequestId bigint not null, RunNumber bigint,
-                         Priority smallint, Part bigint);
 -- Turn: null while nothing is known, if others hold it, or if it is behind another of its group.
+-- RunNumber, Priority and Part: of a request in the lane.
 declare @met table (Place int identity primary key, RequestId bigint not null unique,
                     GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Turn int,
                     RunNumber bigint, Priority smallint, Part bigint);
 declare @claimed table (RequestId bigint not null primary key, Priority smallint not null);
 while @taken < @p_limit and @round < 50
 begin
-  select @round = @round + 1, @left = @p_limit - @taken;
-  delete from #candidate;
+  select @round = @round + 1, @left = @p_limit - @taken, @candidates = null;
   if @p_policy <> 'strict' or @in_lane = 1
     set @met_ids = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') + N']'
                       from @met as m);
   if @p_policy <> 'strict' and @round <= 40
-    exec rowlease_internal.candidates_by_policy @p_queue_name, @p_policy, @left, @met_ids;
-  set @by_policy = case when exists (select 1 from #candidate) then 1 else 0 end;
+    exec rowlease_internal.candidates_by_policy @p_queue_name, @p_policy, @left, @met_ids, @candidates output;
+  set @by_policy = case when @candidates is null then 0 else 1 end;
   if @by_policy = 0 and @in_lane = 1
-    exec rowlease_internal.candidates_by_policy @p_queue_name, 'strict', @left, @met_ids;
-  if exists (select 1 from #candidate)
+    exec rowlease_internal.candidates_by_policy @p_queue_name, 'strict', @left, @met_ids, @candidates output;
+  if @candidates is not null
     insert into @met (RequestId, GroupKey, RunNumber, Priority, Part)
-    select c.RequestId, q.GroupKey, c.RunNumber, c.Priority, c.Part
-      from #candidate as c
-      left join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = c.RequestId
-     where c.RunNumber is not null or q.RequestId is not null
-     order by c.Place
+    select c.i, q.GroupKey, c.r, c.p, c.t
+      from openjson(cast(@candidates as nvarchar(max))) as o
+     cross apply openjson(o.value) with (i bigint, r bigint, p smallint, t bigint) as c
+      left join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = c.i
+     where c.r is not null or q.RequestId is not null order by cast(o.[key] as int)
     option (loop join, force order, maxdop 1);
   else
     insert into @met (RequestId, GroupKey)
@@ -115,4 +113,6 @@ begin
     break;
 end;
 set @p_more = case when @round >= 50 then 1 else 0 end;
-insert into #leased (RequestId) select m.RequestId from @met as m where m.Turn > 0 order by m.Place;
+set @p_leased = (
+  select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') within group (order by m.Place) + N']'
+    from @met as m where m.Turn > 0);

@@ -1,8 +1,8 @@
 -- dequeue_queue_carefully: lease waiting requests of one queue.
 -- params:   p_queue_name nvarchar(400), p_worker_id nvarchar(400), p_now datetime2(6),
---           p_lease_ms bigint, p_limit int, p_slots int, p_more bit output, p_held_back bit output,
---           p_next datetime2(6) output
--- returns:  the ids in claim order in the caller's table #leased; p_more -- ask again at once;
+--           p_lease_ms bigint, p_limit int, p_slots int, p_leased xml output, p_more bit output,
+--           p_held_back bit output, p_next datetime2(6) output
+-- returns:  p_leased -- the ids as a JSON array, in claim order; null: none; p_more -- ask again at once;
 --           p_held_back -- other workers go first, or the in-flight limit is reached; p_next -- when
 --           the queue's rate permits the next start; null: now
 -- errors:   RL002 unknown queue
@@ -12,7 +12,7 @@
 --           "Consumer Priorities"); only queues with a priority other than 0 check that.
 create or alter procedure rowlease_internal.dequeue_queue_carefully
   @p_queue_name nvarchar(400), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_lease_ms bigint,
-  @p_limit int, @p_slots int, @p_more bit output, @p_held_back bit output,
+  @p_limit int, @p_slots int, @p_leased xml output, @p_more bit output, @p_held_back bit output,
   @p_next datetime2(6) output
 as
 set nocount on;
@@ -20,9 +20,8 @@ set xact_abort on;
 declare @step int = 2 * @p_limit + 10, @broken int, @moved int, @room bigint = @p_limit;
 declare @paused bit, @policy varchar(10), @max_priority int, @max_in_flight int, @consumers bit;
 declare @waiting bigint, @processing bigint, @lease_ms bigint, @mine int;
-declare @first int = (select coalesce(max(l.Place), 0) from #leased as l);
-declare @leased int = (select count(*) from #leased), @now_leased int, @rate varchar(30);
-declare @group_rate varchar(30), @in_rate bigint;
+declare @leased int, @ids nvarchar(max), @rate varchar(30), @group_rate varchar(30), @in_rate bigint;
+set @p_leased = null;
 set @p_more = 0;
 set @p_held_back = 0;
 set @p_next = null;
@@ -66,11 +65,12 @@ begin
 end;
 if @room > 0
   exec rowlease_internal.claim_carefully @p_queue_name, @p_worker_id, @p_now, @lease_ms, @policy, @room,
-                                         @p_slots, @group_rate, @p_more output;
+                                         @p_slots, @group_rate, @p_leased output, @p_more output;
+set @ids = cast(@p_leased as nvarchar(max));
 if @rate is not null or @group_rate is not null
-  exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @first, @p_now;
-set @now_leased = (select count(*) from #leased) - @leased;
-if @rate is not null and @in_rate > @now_leased
+  exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @ids, @p_now;
+set @leased = (select count(*) from openjson(@ids));
+if @rate is not null and @in_rate > @leased
   set @p_next = null;
 else if @rate is not null and @p_next is null
   set @p_next = (select rowlease_internal.add_ms(@p_now, r.period_ms)
@@ -80,7 +80,7 @@ if @broken >= @step or @moved >= @step
 if @consumers = 1
 begin
   update rowlease.Worker
-     set Busy = case when Slots - @p_slots + @now_leased > 0 then Slots - @p_slots + @now_leased
+     set Busy = case when Slots - @p_slots + @leased > 0 then Slots - @p_slots + @leased
                      else 0 end,
          HeartbeatTime = @p_now
    where WorkerId = @p_worker_id;

@@ -18,12 +18,12 @@ set xact_abort on;
 declare @now datetime2(6), @name nvarchar(255), @queue nvarchar(400);
 declare @place int = 0, @left int = @p_limit, @slots int, @held bit = 0;
 declare @next datetime2(6), @first datetime2(6), @rate_ms bigint;
-declare @again bit, @held_back bit, @granted bit, @patience int = 2000;
+declare @again bit, @held_back bit, @granted bit, @patience int = 2000, @of_queue xml;
 declare @queues table (Place int not null primary key, QueueName nvarchar(400)
                        collate Latin1_General_100_BIN2);
 declare @gates table (QueueName nvarchar(400) collate Latin1_General_100_BIN2 not null primary key,
                       Name nvarchar(255) not null, Shut bit not null);
-create table #leased (Place int identity primary key, RequestId bigint not null);
+declare @leased table (Place int identity primary key, RequestId bigint not null);
 insert into @queues (Place, QueueName)
 select cast(n.[key] as int) + 1, n.value from openjson(@p_queue_names) as n;
 declare @count int = @@rowcount;
@@ -58,10 +58,13 @@ begin
   end;
   set @slots = @p_slots - (@p_limit - @left);
   exec rowlease_internal.dequeue_queue_carefully @queue, @p_worker_id, @now, @p_lease_ms, @left, @slots,
-                                     @again output, @held_back output, @next output;
+                                     @of_queue output, @again output, @held_back output, @next output;
   if @first is null or @next < @first
     set @first = @next;
-  set @left = @p_limit - (select count(*) from #leased);
+  insert into @leased (RequestId)
+  select cast(l.value as bigint) from openjson(cast(@of_queue as nvarchar(max))) as l
+   order by cast(l.[key] as int);
+  set @left = @left - @@rowcount;
   set @p_more = @p_more | @again;
   set @held = @held | @held_back;
 end;
@@ -79,4 +82,4 @@ end;
 set @p_leased = (
   select N'[' + string_agg(cast(l.RequestId as nvarchar(max)), N',') within group (order by l.Place)
          + N']'
-    from #leased as l);
+    from @leased as l);

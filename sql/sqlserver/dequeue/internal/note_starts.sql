@@ -1,15 +1,15 @@
 -- note_starts: record the starts of a claim from a queue with a rate.
--- params:   p_queue_name nvarchar(400), p_rate nvarchar(30), p_group_rate nvarchar(30), p_first int,
---           p_now datetime2(6)
+-- params:   p_queue_name nvarchar(400), p_rate nvarchar(30), p_group_rate nvarchar(30),
+--           p_request_ids nvarchar(max), p_now datetime2(6)
 -- returns:  nothing
 -- errors:   none
 -- locks:    none -- dequeue has taken the gate of the queue
--- why:      the claim's requests are in the caller's table #leased, after the place p_first. A row has
---           its starts and all starts before it, so that room_in_rate reads two rows. Times never go
---           back within a key, also if the clock does. A claim takes one request of a group at most.
+-- why:      a row has its starts and all starts before it, so that room_in_rate reads two rows. Times
+--           never go back within a key, also if the clock does. A claim takes one request of a group
+--           at most.
 create or alter procedure rowlease_internal.note_starts
-  @p_queue_name nvarchar(400), @p_rate nvarchar(30), @p_group_rate nvarchar(30), @p_first int,
-  @p_now datetime2(6)
+  @p_queue_name nvarchar(400), @p_rate nvarchar(30), @p_group_rate nvarchar(30),
+  @p_request_ids nvarchar(max), @p_now datetime2(6)
 as
 set nocount on;
 set xact_abort on;
@@ -17,15 +17,14 @@ declare @new table (RateKey nvarchar(201) collate Latin1_General_100_BIN2 not nu
                     NumStarts int not null, PeriodMs bigint not null);
 insert into @new (RateKey, NumStarts, PeriodMs)
 select N'', count(*), max(r.period_ms)
-  from #leased as l cross join rowlease_internal.rate_parts(@p_rate) as r
- where l.Place > @p_first
+  from openjson(@p_request_ids) as i cross join rowlease_internal.rate_parts(@p_rate) as r
 having count(*) > 0;
 insert into @new (RateKey, NumStarts, PeriodMs)
 select N':' + q.GroupKey, count(*), max(r.period_ms)
-  from #leased as l
+  from openjson(@p_request_ids) as i
  cross join rowlease_internal.rate_parts(@p_group_rate) as r
- inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = l.RequestId
- where l.Place > @p_first and q.GroupKey is not null
+ inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = cast(i.value as bigint)
+ where q.GroupKey is not null
  group by q.GroupKey
 option (loop join, force order, maxdop 1);
 insert into rowlease.RateStart (QueueName, RateKey, StartedTime, Total, NumStarts, ExpiresTime)

@@ -107,11 +107,11 @@ select @p_queue_name, g.Priority, @p_batch_id, sum(case when g.Status = 'Schedul
        sum(case when g.Status = 'Pending' then 1 else 0 end)
   from @fresh as f join @given as g on g.Place = f.Place
  group by g.Priority;
-set @p_answers = (
+set @p_answers = rowlease_internal.as_xml((
   select g.Place as place, coalesce(l.RequestId, n.RequestId) as request_id,
          case when l.RequestId is null and g.Place = g.FirstPlace then 'ok' else 'duplicate' end as outcome
     from @given as g
     left join @live as l on l.Place = g.Place
     left join @fresh as f on f.Place = g.FirstPlace
     left join (select a.RequestId, row_number() over (order by a.RequestId) as Turn from @added as a)
-      as n on n.Turn = f.Turn for json path);
+      as n on n.Turn = f.Turn for json path));

@@ -16,9 +16,8 @@ as
 set nocount on;
 set xact_abort on;
 declare @queue nvarchar(100) = N'', @total bigint, @least bigint, @wrong bit, @many int = @p_limit + 1;
-create table #corrected (
-  Place int identity primary key, QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
-  Priority int not null, Counter varchar(20) not null, Was bigint not null, Actual bigint not null);
+declare @counts xml, @groups xml;
+set @p_corrected = 0;
 if exists (select 1 from sys.databases as d
             where d.database_id = db_id() and d.is_read_committed_snapshot_on = 1)
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s);
@@ -34,6 +33,7 @@ begin
                    group by d.Priority) as p
            cross apply (values (p.Scheduled), (p.Pending), (p.Processing), (p.Failed)) as n (Number)
          ) as c;
+  select @counts = null, @groups = null;
   set @wrong = case when @least < 0 then 1 else 0 end;
   if @total > @p_limit and exists (
     select 1
@@ -64,10 +64,11 @@ begin
       having sum(e.Scheduled) <> 0 or sum(e.Pending) <> 0 or sum(e.Processing) <> 0
           or sum(e.Failed) <> 0)
       set @wrong = 1;
-    exec rowlease_internal.free_groups @queue;
+    exec rowlease_internal.free_groups @queue, @groups output;
   end;
   if @wrong = 1
-    exec rowlease_internal.correct_counts @queue;
+    exec rowlease_internal.correct_counts @queue, @counts output;
+  set @p_corrected = @p_corrected + (select count(*) from openjson(cast(@groups as nvarchar(max))))
+                     + (select count(*) from openjson(cast(@counts as nvarchar(max))));
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
 end;
-set @p_corrected = (select count(*) from #corrected);

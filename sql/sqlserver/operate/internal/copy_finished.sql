@@ -77,5 +77,6 @@ begin
   select o.RequestId, a.Outcome, case when a.Outcome = 'ok' then a.RequestId end
     from @answers as a join @old as o on o.Place = a.Place;
 end;
-set @p_copied = (select c.RequestId as request_id, c.Outcome as outcome, c.NewRequestId as new_request_id
-                   from @copied as c for json path);
+set @p_copied = rowlease_internal.as_xml((
+  select c.RequestId as request_id, c.Outcome as outcome, c.NewRequestId as new_request_id
+    from @copied as c for json path));

@@ -1,6 +1,7 @@
 -- correct_counts: set the counts of queues to the counts of their rows.
--- params:   p_queue_name nvarchar(400) (null: every queue)
--- returns:  the wrong counts in the caller's table #corrected
+-- params:   p_queue_name nvarchar(400) (null: every queue), p_corrected xml output
+-- returns:  p_corrected -- the wrong counts, as a JSON array of objects: queue_name, priority, counter,
+--           was, actual; null: none
 -- errors:   51012 as take_lock
 -- locks:    the caller holds the lock of maintain; the counts' lock, shared. If
 --           READ_COMMITTED_SNAPSHOT is off: first the whole queue and the loads, against writers, to the
@@ -10,7 +11,7 @@
 --           sees either both or neither, and the difference stays correct whatever is committed
 --           meanwhile. Without row versions, a statement does not see the data as of one moment;
 --           in that case, writers wait until it has finished.
-create or alter procedure rowlease_internal.correct_counts @p_queue_name nvarchar(400)
+create or alter procedure rowlease_internal.correct_counts @p_queue_name nvarchar(400), @p_corrected xml output
 as
 set nocount on;
 set xact_abort on;
@@ -58,12 +59,13 @@ insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Proces
 select c.QueueName, c.Priority, c.Scheduled - c.WasScheduled, c.Pending - c.WasPending,
        c.Processing - c.WasProcessing, c.Failed - c.WasFailed
   from @compared as c;
-insert into #corrected (QueueName, Priority, Counter, Was, Actual)
-select c.QueueName, c.Priority, n.Counter, n.Was, n.Actual
-  from @compared as c
- cross apply (values (1, 'scheduled', c.WasScheduled, c.Scheduled),
-                     (2, 'pending', c.WasPending, c.Pending),
-                     (3, 'processing', c.WasProcessing, c.Processing),
-                     (4, 'failed', c.WasFailed, c.Failed)) as n (Place, Counter, Was, Actual)
- where n.Was <> n.Actual
- order by c.QueueName, c.Priority desc, n.Place;
+set @p_corrected = rowlease_internal.as_xml((
+  select c.QueueName as queue_name, c.Priority as priority, n.Counter as counter, n.Was as was, n.Actual as actual
+    from @compared as c
+   cross apply (values (1, 'scheduled', c.WasScheduled, c.Scheduled),
+                       (2, 'pending', c.WasPending, c.Pending),
+                       (3, 'processing', c.WasProcessing, c.Processing),
+                       (4, 'failed', c.WasFailed, c.Failed)) as n (Place, Counter, Was, Actual)
+   where n.Was <> n.Actual
+   order by c.QueueName, c.Priority desc, n.Place
+     for json path));

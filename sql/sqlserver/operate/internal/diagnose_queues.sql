@@ -1,11 +1,11 @@
 -- diagnose_queues: find queues that are paused, full or late; a part of diagnose.
--- params:   p_now datetime2(6)
--- returns:  rows in the caller's table #findings
+-- params:   p_now datetime2(6), p_findings xml output
+-- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, while they are read
 -- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
 --           a live worker had free slots and the in-flight limit had room.
-create or alter procedure rowlease_internal.diagnose_queues @p_now datetime2(6)
+create or alter procedure rowlease_internal.diagnose_queues @p_now datetime2(6), @p_findings xml output
 as
 set nocount on;
 set xact_abort on;
@@ -13,6 +13,9 @@ set transaction isolation level read committed;
 declare @queue nvarchar(100) = (select min(s.QueueName) from rowlease.QueueSettings as s);
 declare @paused bit, @capacity bigint, @in_flight int, @waiting bigint, @processing bigint, @free bigint;
 declare @seconds bigint, @age nvarchar(60);
+declare @findings table (Place int identity primary key, Finding varchar(20) not null,
+                         Subject nvarchar(200) not null, Message nvarchar(4000) not null,
+                         Action nvarchar(4000) not null);
 while @queue is not null
 begin
   select @paused = s.Paused, @capacity = s.Capacity, @in_flight = s.MaxInFlight
@@ -36,20 +39,20 @@ begin
   if @in_flight is not null and @processing >= @in_flight
     set @free = 0;
   if @paused = 1 and @waiting > 0
-    insert into #findings (Finding, Subject, Message, Action)
+    insert into @findings (Finding, Subject, Message, Action)
     values ('paused', @queue,
             concat(N'the queue "', @queue, N'" is paused, and ', @waiting,
                    case @waiting when 1 then N' request waits' else N' requests wait' end, N' in it'),
             concat(N'resume it: rowlease queue resume ', @queue));
   if @waiting >= @capacity
-    insert into #findings (Finding, Subject, Message, Action)
+    insert into @findings (Finding, Subject, Message, Action)
     values ('full', @queue,
             concat(N'the queue "', @queue, N'" is full: ', @waiting, N' of ', @capacity,
                    N' places are taken, so producers wait or are refused'),
             concat(N'add workers, or raise its capacity: rowlease queue set ', @queue,
                    N' capacity=NUMBER'));
   if @paused = 0 and @seconds > 60 and @free > 0
-    insert into #findings (Finding, Subject, Message, Action)
+    insert into @findings (Finding, Subject, Message, Action)
     values ('stuck', @queue,
             concat(N'a request of the queue "', @queue, N'" has been due for ', @age,
                    N', while live workers have ', @free,
@@ -57,10 +60,13 @@ begin
             concat(N'find it: select top (1) RequestId from rowlease.Ready where QueueName = N''', @queue,
                    N''' order by DueTime, and ask for its reason: exec rowlease.explain'));
   else if @paused = 0 and @seconds > 3600
-    insert into #findings (Finding, Subject, Message, Action)
+    insert into @findings (Finding, Subject, Message, Action)
     values ('old', @queue,
             concat(N'the oldest request of the queue "', @queue, N'" has been due for ', @age,
                    N', and all slots are taken'),
             N'add workers, or slots to them');
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
 end;
+set @p_findings = rowlease_internal.as_xml((
+  select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action
+    from @findings as f order by f.Place for json path));

@@ -1,17 +1,20 @@
 -- diagnose_stuck: find leases, gates, groups and schedules that do not move; a part of diagnose.
--- params:   p_now datetime2(6)
--- returns:  rows in the caller's table #findings
+-- params:   p_now datetime2(6), p_findings xml output
+-- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
 -- errors:   none
 -- locks:    none
 -- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s nobody
 --           does. Of the requests with a group, it reads 10,000. Every claim locks a gate for a
 --           moment, so it looks twice.
-create or alter procedure rowlease_internal.diagnose_stuck @p_now datetime2(6)
+create or alter procedure rowlease_internal.diagnose_stuck @p_now datetime2(6), @p_findings xml output
 as
 set nocount on;
 set xact_abort on;
 declare @queue nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @who nvarchar(4000);
-insert into #findings (Finding, Subject, Message, Action)
+declare @findings table (Place int identity primary key, Finding varchar(20) not null,
+                         Subject nvarchar(200) not null, Message nvarchar(4000) not null,
+                         Action nvarchar(4000) not null);
+insert into @findings (Finding, Subject, Message, Action)
 select 'overdue', o.QueueName,
        concat(o.Number, N' leases of the queue "', o.QueueName,
               N'" ran out more than 10 s ago and were not broken, the first of request ', o.RequestId),
@@ -34,14 +37,14 @@ begin
     begin catch
       set @who = null;
     end catch;
-    insert into #findings (Finding, Subject, Message, Action)
+    insert into @findings (Finding, Subject, Message, Action)
     values ('gate', @queue, concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends'),
             N'end that session''s transaction: kill SESSION');
   end;
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s
                  where s.MaxInFlight is not null and s.QueueName > @queue);
 end;
-insert into #findings (Finding, Subject, Message, Action)
+insert into @findings (Finding, Subject, Message, Action)
 select 'group', o.QueueName,
        concat(o.Number, N' groups of the queue "', o.QueueName,
               N'" wait for a request that no longer exists, the first for request ', o.RequestId),
@@ -56,10 +59,13 @@ select 'group', o.QueueName,
                          order by q.QueueName, q.GroupKey, q.RequestId) as g) as f
          where f.Place = 1 and f.GroupBlocked = 1
          group by f.QueueName) as o;
-insert into #findings (Finding, Subject, Message, Action)
+insert into @findings (Finding, Subject, Message, Action)
 select 'schedule', s.ScheduleName,
        concat(N'the schedule "', s.ScheduleName, N'" did not fire at ',
               rowlease_internal.time_text(s.NextTime), N', when it was due'),
        N'start a worker that knows its task; if one runs, its log says why: schedule not fired'
   from rowlease.Schedule as s
  where s.Paused = 0 and s.NextTime < dateadd(minute, -1, @p_now);
+set @p_findings = rowlease_internal.as_xml((
+  select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action
+    from @findings as f order by f.Place for json path));

@@ -1,16 +1,19 @@
 -- diagnose_workers: find requests that no worker may claim; a part of diagnose.
--- params:   p_now datetime2(6)
--- returns:  rows in the caller's table #findings
+-- params:   p_now datetime2(6), p_findings xml output
+-- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
 -- errors:   none
 -- locks:    none
 -- why:      it looks at the kinds of the first requests of each queue, and at those that workers have
 --           declined within a minute.
-create or alter procedure rowlease_internal.diagnose_workers @p_now datetime2(6)
+create or alter procedure rowlease_internal.diagnose_workers @p_now datetime2(6), @p_findings xml output
 as
 set nocount on;
 set xact_abort on;
 declare @place int = 0, @queue nvarchar(100), @kind nvarchar(200), @reason varchar(20);
 declare @message nvarchar(4000);
+declare @findings table (Place int identity primary key, Finding varchar(20) not null,
+                         Subject nvarchar(200) not null, Message nvarchar(4000) not null,
+                         Action nvarchar(4000) not null);
 declare @kinds table (Place int identity primary key,
                       QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
                       Kind nvarchar(200) collate Latin1_General_100_BIN2 not null);
@@ -28,11 +31,14 @@ begin
   exec rowlease_internal.explain_workers @queue, @kind, @p_now, @reason output, @message output;
   set @message = N'requests wait: ' + @message;
   if @reason is not null and not exists (
-    select 1 from #findings as f where f.Subject = @queue and f.Message = @message)
-    insert into #findings (Finding, Subject, Message, Action)
+    select 1 from @findings as f where f.Subject = @queue and f.Message = @message)
+    insert into @findings (Finding, Subject, Message, Action)
     values (@reason, @queue, @message,
             case when @reason = 'no_worker' then N'start a worker that has tasks of this queue'
                  when @reason = 'unknown_kind'
                    then N'start a worker with this task, or cancel the requests'
                  else N'give that worker the task, or start it without --consumer-priority' end);
 end;
+set @p_findings = rowlease_internal.as_xml((
+  select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action
+    from @findings as f order by f.Place for json path));

@@ -32,11 +32,11 @@ begin
                where cast(i.value as bigint) not in (
                  select r.request_id from openjson(cast(@revived as nvarchar(max))) with (request_id bigint) as r));
   exec rowlease_internal.copy_finished @ids, @p_operation_id, @p_now, @copied output;
-  set @p_done = (
+  set @p_done = rowlease_internal.as_xml((
     select d.request_id, d.outcome, d.new_request_id
       from (values (cast(@revived as nvarchar(max))), (cast(@copied as nvarchar(max)))) as p (part)
      cross apply openjson(p.part) with (request_id bigint, outcome varchar(20), new_request_id bigint) as d
-       for json path);
+       for json path));
   return;
 end;
 insert into @given (RequestId) select cast(i.value as bigint) from openjson(@p_request_ids) as i;
@@ -60,13 +60,13 @@ end;
 set @filter = json_modify(@p_filter, '$.ids', json_query(@p_request_ids));
 exec rowlease_internal.find_ids @filter, @p_started, null, 10000, 10000, @found output, @edge output;
 set @ids = cast(@found as nvarchar(max));
-set @p_done = (
+set @p_done = rowlease_internal.as_xml((
   select cast(i.value as bigint) as request_id,
          case when @p_verb = N'cancel' and exists (
                 select 1 from rowlease.Queue as q
                  where q.RequestId = cast(i.value as bigint) and q.LockedBy is not null)
               then 'cancel_requested' else 'ok' end as outcome
-    from openjson(@ids) as i for json path);
+    from openjson(@ids) as i for json path));
 if @p_verb = N'cancel'
 begin
   update q set CancelRequested = 1

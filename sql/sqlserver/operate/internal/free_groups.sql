@@ -1,17 +1,18 @@
 -- free_groups: unblock the first request of each group from which an earlier request was deleted by hand.
--- params:   p_queue_name nvarchar(400) (null: every queue)
--- returns:  how many were unblocked, by queue and priority, in the caller's table #corrected
+-- params:   p_queue_name nvarchar(400) (null: every queue), p_corrected xml output
+-- returns:  p_corrected -- how many were unblocked, by queue and priority, as correct_counts; null: none
 -- errors:   none
 -- locks:    rows of queue, exclusive, skipping locked ones
 -- why:      the routines unblock the next request when they remove one (unblock_groups); a DELETE
 --           or UPDATE by hand does not. A claim checks the group again.
-create or alter procedure rowlease_internal.free_groups @p_queue_name nvarchar(400)
+create or alter procedure rowlease_internal.free_groups @p_queue_name nvarchar(400), @p_corrected xml output
 as
 set nocount on;
 set xact_abort on;
 declare @first table (RequestId bigint not null primary key);
 declare @freed table (RequestId bigint not null primary key, Priority smallint not null,
                       QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null);
+set @p_corrected = null;
 insert into @first (RequestId)
 select f.RequestId
   from (select q.RequestId, q.GroupBlocked, row_number() over (
@@ -30,6 +31,8 @@ output inserted.RequestId, inserted.Priority, inserted.QueueName
          on Queue.RequestId = f.RequestId
  where Queue.GroupBlocked = 1
 option (loop join, force order, maxdop 1);
-insert into #corrected (QueueName, Priority, Counter, Was, Actual)
-select f.QueueName, f.Priority, 'group_blocked', count(*), 0
-  from @freed as f group by f.QueueName, f.Priority order by f.QueueName, f.Priority desc;
+set @p_corrected = rowlease_internal.as_xml((
+  select f.QueueName as queue_name, f.Priority as priority, 'group_blocked' as counter, count(*) as was,
+         0 as actual
+    from @freed as f group by f.QueueName, f.Priority order by f.QueueName, f.Priority desc
+     for json path));

@@ -63,7 +63,7 @@ select q.QueueName, q.Priority, q.LoadId, -count(*), count(*)
   from @held as h
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = h.RequestId
  where h.Chosen = 1 group by q.QueueName, q.Priority, q.LoadId;
-set @p_revived = (
+set @p_revived = rowlease_internal.as_xml((
   select i.RequestId as request_id,
          case when h.RequestId is null then 'not_found' when h.Chosen = 1 then 'ok' else 'duplicate' end as outcome
-    from @ids as i left join @held as h on h.RequestId = i.RequestId for json path);
+    from @ids as i left join @held as h on h.RequestId = i.RequestId for json path));
