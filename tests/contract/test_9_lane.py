@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RowleaseError, StoreConflict
-from rowlease.model import Failure, LeasedRequest, Outcome, Promoted, Request
+from rowlease.model import Failure, LeasedRequest, Maintained, Outcome, Promoted, Request
 from tests.contract.sessions import Clock, Measured, PostgresSession, Session
 
 pytestmark = pytest.mark.both_ways
@@ -799,7 +799,7 @@ def test_rows_of_no_load_are_dropped(store: Session, clock: Clock) -> None:
     store.lay("x", current, named("c"))
     abandoned = store.begun("y")
     store.lay("y", abandoned, named("d"))
-    promoted(store, "z", named("e"))
+    ready = promoted(store, "z", named("e"))
     swept = {done.what: done.num_rows for done in store.maintain()}
     assert swept["staged rows dropped"] == 2
     assert [kind for (kind,) in store.rows("lane", "kind")] == ["c", "d", "e"]
@@ -807,8 +807,17 @@ def test_rows_of_no_load_are_dropped(store: Session, clock: Clock) -> None:
     store.report_load("x", current, 1)
     store.maintain()
     assert [kind for (kind,) in store.rows("lane", "kind")] == ["c", "e"]
+    assert set(store.rows("lane_part", "run_number")) == {(current,), (ready,)}
     assert store.promote("x", current, 1).outcome == Outcome.OK
     checks(store)
+
+
+def test_a_sweep_of_the_lane_takes_bounded_steps(store: Session) -> None:
+    superseded = store.begun("x", "one")
+    store.lay("x", superseded, [{"kind": "a"}] * 25)
+    store.begun("x", "two")
+    assert Maintained("staged rows dropped", 10) in store.maintain(1)
+    assert len(store.rows("lane", "kind")) == 15
 
 
 # -- cost ------------------------------------------------------------------------------------------
