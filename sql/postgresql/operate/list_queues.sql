@@ -26,7 +26,7 @@ begin
       from rowlease.queue_depth d group by d.queue_name, d.priority),
   waiting as materialized (
     select c.queue_name, least(
-             rowlease_internal.first_waiting(c.queue_name, c.priority, '-infinity', 0),
+             rowlease_internal.oldest_due_time(c.queue_name, c.priority, '-infinity', 0),
              (select min(r.due_time) from rowlease_internal.first_past_floors(c.queue_name, c.priority) r)
            ) as due_time
       from counts c where c.pending > 0),

@@ -44,7 +44,7 @@ begin
     v_look := case when not v_known[v_best] then v_best when not v_known[v_next] then v_next end;
     exit when v_look is null;
     v_known[v_look] := true;
-    v_oldest[v_look] := least(v_past[v_look], rowlease_internal.first_waiting(
+    v_oldest[v_look] := least(v_past[v_look], rowlease_internal.oldest_due_time(
       p_settings.queue_name, v_look - 1, p_floor_times[v_look], p_floor_ids[v_look]));
   end loop;
   if v_next is not null then

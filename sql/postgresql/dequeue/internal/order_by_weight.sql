@@ -33,7 +33,7 @@ begin
                    where w.weight > 0
                      and case when p_floor_ids[w.priority + 1] > 0 or w.priority = any(v_past)
                               then true
-                              else rowlease_internal.first_waiting(
+                              else rowlease_internal.oldest_due_time(
                                 p_settings.queue_name, w.priority, p_floor_times[w.priority + 1],
                                 p_floor_ids[w.priority + 1]) is not null end) w) s
    where s.quota > 0;

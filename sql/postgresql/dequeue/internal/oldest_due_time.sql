@@ -1,11 +1,11 @@
--- first_waiting: find the due time of the oldest waiting request of a priority, without returned requests.
+-- oldest_due_time: find the due time of the oldest waiting request of a priority, without returned requests.
 -- params:   p_queue_name text, p_priority integer, p_floor_time timestamptz, p_floor_id bigint
 -- returns:  timestamptz -- null if nothing waits
 -- errors:   none
 -- locks:    none
 -- why:      the policies weighted and aging need this time. It costs one probe of the index that
 --           claims use.
-create or replace function rowlease_internal.first_waiting(
+create or replace function rowlease_internal.oldest_due_time(
   p_queue_name text, p_priority integer, p_floor_time timestamptz, p_floor_id bigint
 ) returns timestamptz
 language plpgsql stable
