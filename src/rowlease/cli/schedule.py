@@ -29,9 +29,9 @@ def schedule() -> None:
 
     Without a command: `list`.
 
-    Workers that start create the schedules of their tasks (@task(cron=...)). The name of such a
-    schedule is the name of its task. Pause such a schedule instead of removing it, because the next
-    worker would create it again.
+    Workers that start, without --burst, create the schedules of their tasks (@task(cron=...)). The
+    name of such a schedule is the name of its task. Pause such a schedule instead of removing it,
+    because the next worker would create it again.
     """
 
 
@@ -147,7 +147,10 @@ def add(
     elif outcome == "repeat":
         click.echo(f"schedule {name}: unchanged")
     else:
-        word = "changed" if known else f"created; it first fires at {format_time(first)}"
+        first_time = (
+            f"it first fires at {format_time(first)}, if a worker with the task {kind} runs"
+        )
+        word = "changed" if known else f"created; {first_time}"
         click.echo(f"schedule {name}: {word}")
 
 
