@@ -216,5 +216,7 @@ def test_a_reader_may_ask_and_learns_that_sessions_are_hidden(dsn: str) -> None:
             "select * from rowlease.diagnose_sessions()"
         ).fetchall()
     assert finding == "hidden"
-    assert re.match(r'user "rowlease_reader" may not see the transactions of \d+ other', message)
+    assert re.match(
+        r'user "rowlease_reader" may not see the transactions of other sessions \(\d+\)', message
+    )
     assert action == "as a superuser: grant pg_read_all_stats to rowlease_reader"

@@ -110,7 +110,7 @@ def test_a_load_with_rows_missing_or_too_many_is_refused_whole(
 ) -> None:
     run = store.begun("x")
     store.lay("x", run, named("a", "b", "c"))
-    with pytest.raises(InvalidRequest, match=f"3 staged rows where {expected} were expected"):
+    with pytest.raises(InvalidRequest, match=rf"\(3; expected: {expected}\)"):
         store.promote("x", run, expected)
     assert store.everything() == []
     assert store.promote("x", run, 3).outcome == Outcome.OK

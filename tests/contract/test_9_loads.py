@@ -94,7 +94,7 @@ def test_a_load_with_rows_missing_or_too_many_is_refused_whole(
     store: Session, expected: int
 ) -> None:
     run = store.staged("x", numbered(3))
-    with pytest.raises(InvalidRequest, match=f"3 staged rows where {expected} were expected"):
+    with pytest.raises(InvalidRequest, match=rf"\(3; expected: {expected}\)"):
         store.promote("x", run, expected)
     assert store.everything() == []
     assert len(store.rows("staging", "row_id")) == 3

@@ -201,7 +201,7 @@ REFUSED = [
     Bad("RL007", enqueue_two(max_attempts=0), InvalidRequest,
         "max_attempts is 0; it must be 1 or more"),
     Bad("RL008", promote(count=3), LoadDiffers,
-        'load "x" has 1 staged rows where 3 were expected; write it again'),
+        'load "x" has the wrong number of staged rows (1; expected: 3); write it again'),
     Bad("RL009", begin_for_another_queue, InvalidRequest,
         'load "x" belongs to queue "mail", not to "default"; use another load id'),
     Bad("RL009", begin_with_other_columns, InvalidRequest,

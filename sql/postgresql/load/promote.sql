@@ -55,7 +55,7 @@ begin
                  where p.run_number = p_run_number);
   if v_staged + v_in_lane is distinct from p_expected_rows then
     raise exception using errcode = 'RL008',
-      message = format('load "%s" has %s staged rows where %s were expected; write it again',
+      message = format('load "%s" has the wrong number of staged rows (%s; expected: %s); write it again',
                        p_load_id, v_staged + v_in_lane, p_expected_rows);
   end if;
   if v_written > v_staged then

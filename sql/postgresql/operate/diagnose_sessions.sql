@@ -57,7 +57,7 @@ as $$
    group by b.pid, a.usename, a.application_name
   union all
   select 'hidden', 'sessions',
-         format('user "%s" may not see the transactions of %s other sessions, so none of them is named '
+         format('user "%s" may not see the transactions of other sessions (%s), so none of them is named '
                 'here', current_user, count(*)),
          format('as a superuser: grant pg_read_all_stats to %I', current_user)
     from pg_stat_activity a

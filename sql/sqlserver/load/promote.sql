@@ -53,8 +53,8 @@ begin
                    where p.RunNumber = @p_run_number);
   if @rows + @in_lane <> @p_expected_rows or @p_expected_rows is null
   begin
-    set @says = concat(N'load "', @p_load_id, N'" has ', @rows + @in_lane, N' staged rows where ',
-                       @p_expected_rows, N' were expected; write it again');
+    set @says = concat(N'load "', @p_load_id, N'" has the wrong number of staged rows (', @rows + @in_lane,
+                       N'; expected: ', @p_expected_rows, N'); write it again');
     throw 51008, @says, 1;
   end;
   if @written > @rows

@@ -13,8 +13,8 @@ set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
 as $$
   select 'overdue', q.queue_name,
-         format('%s leases of the queue "%s" ran out more than 10 s ago and were not broken, the first '
-                'of request %s', count(*), q.queue_name, min(q.request_id)),
+         format('leases of the queue "%s" ran out more than 10 s ago and were not broken (%s, the first '
+                'of request %s)', q.queue_name, count(*), min(q.request_id)),
          format('start a worker; if one runs, ask for the reason: select * from rowlease.%s(%s)',
                 'explain', min(q.request_id))
     from rowlease.queue q
@@ -28,8 +28,8 @@ as $$
    where s.max_in_flight is not null and l.message is not null
   union all
   select 'group', f.queue_name,
-         format('%s groups of the queue "%s" wait for a request that no longer exists, the first for '
-                'request %s', count(*), f.queue_name, min(f.request_id)),
+         format('groups of the queue "%s" wait for a request that no longer exists (%s, the first for '
+                'request %s)', f.queue_name, count(*), min(f.request_id)),
          format('unblock them: select * from rowlease.%s(%L)', 'recount', f.queue_name)
     from (select distinct on (g.queue_name, g.group_key) g.queue_name, g.request_id, g.group_blocked
             from (select q.queue_name, q.group_key, q.request_id, q.group_blocked

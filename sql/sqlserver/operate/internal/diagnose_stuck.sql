@@ -16,8 +16,8 @@ declare @findings table (Place int identity primary key, Finding varchar(20) not
                          Action nvarchar(4000) not null);
 insert into @findings (Finding, Subject, Message, Action)
 select 'overdue', o.QueueName,
-       concat(o.Number, N' leases of the queue "', o.QueueName,
-              N'" ran out more than 10 s ago and were not broken, the first of request ', o.RequestId),
+       concat(N'leases of the queue "', o.QueueName, N'" ran out more than 10 s ago and were not broken (',
+              o.Number, N', the first of request ', o.RequestId, N')'),
        concat(N'start a worker; if one runs, ask for the reason: exec rowlease.explain ', o.RequestId)
   from (select q.QueueName, count(*) as Number, min(q.RequestId) as RequestId
           from rowlease.Queue as q
@@ -46,8 +46,8 @@ begin
 end;
 insert into @findings (Finding, Subject, Message, Action)
 select 'group', o.QueueName,
-       concat(o.Number, N' groups of the queue "', o.QueueName,
-              N'" wait for a request that no longer exists, the first for request ', o.RequestId),
+       concat(N'groups of the queue "', o.QueueName, N'" wait for a request that no longer exists (',
+              o.Number, N', the first for request ', o.RequestId, N')'),
        concat(N'unblock them: exec rowlease.recount N''', o.QueueName, N'''')
   from (select f.QueueName, count(*) as Number, min(f.RequestId) as RequestId
           from (select g.QueueName, g.RequestId, g.GroupBlocked,
