@@ -79,7 +79,11 @@ def enqueue(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """Enqueue requests for the task KIND."""
+    """Enqueue requests for the task KIND.
+
+    KIND is the name of a task. Only workers know the task, so its name and arguments are not
+    checked, and the options of its @task, such as max_attempts, do not apply: give them here.
+    """
     from rowlease.client.client import Client
     from rowlease.tasks.requests import untyped_request
 
