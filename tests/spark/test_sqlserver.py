@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -137,7 +138,7 @@ def test_equal_keys_are_one_request(spark: Any, dsn: str, store: MssqlSession) -
 @pytest.mark.parametrize(
     ("payload", "arguments", "says"),
     [
-        ("no json", {}, "payload or result is not JSON"),
+        ("no json", {}, "a payload, result or header is not JSON"),
         ("no json", {"dedup_key": "json"}, "has a payload or headers that are not JSON; nothing"),
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
@@ -160,7 +161,7 @@ def test_nothing_enters_the_queue_unless_the_whole_load_does(
 
 
 def test_a_wrong_password_is_one_sentence_without_it(spark: Any, dsn: str) -> None:
-    wrong = dsn.replace(dsn.split(":")[2].split("@")[0], "hunter2")
+    wrong = re.sub(r":[^:@/]+@", ":hunter2@", dsn)
     with pytest.raises((StoreUnavailable, AccessDenied)) as raised:
         enqueue(spark.range(3), wrong, queue="default", kind="k")
     assert "Login failed" in str(raised.value)

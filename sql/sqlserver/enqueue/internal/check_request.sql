@@ -31,4 +31,4 @@ begin
   throw 51007, @says, 1;
 end;
 if rowlease_internal.is_json(@p_payload) = 0
-  throw 51011, N'the payload or result is not JSON', 1;
+  throw 51011, N'a payload, result or header is not JSON', 1;

@@ -21,7 +21,7 @@ select g.place, g.request_id, g.lock_token, r.value
   from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
   left join openjson(@p_results) as r on cast(r.[key] as int) = g.place;
 if exists (select 1 from @given as g where rowlease_internal.is_json(g.Result) = 0)
-  throw 51011, N'the payload or result is not JSON', 1;
+  throw 51011, N'a payload, result or header is not JSON', 1;
 exec rowlease_internal.take_held @p_request_ids, @p_lock_tokens, @p_held output;
 set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@p_request_ids) as g for json path);

@@ -46,7 +46,7 @@ TEXTS = {
     "a name or key ends in a blank": 51019,
     "it must be 0 or more, and bigger is more urgent": 51003,
     "Store large data elsewhere": 51004,
-    "the payload or result is not JSON": 51011,
+    "a payload, result or header is not JSON": 51011,
     "of a load is over": 51014,
     "headers must be a JSON object": 51016,
     "nothing was done, call again": 51012,
