@@ -261,6 +261,7 @@ class MssqlSession(SqlServerStore, Session):
         super().__init__(dsn, "contract test")
         self.dsn = dsn
         self.raw = self._kept() or self._connect().driver
+        self.raw.execute("select rand(0)").fetchval()  # random values repeat
         self._observer = self._kept() or self._connect().driver
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
@@ -413,6 +414,7 @@ class MssqlSession(SqlServerStore, Session):
 
     def reset(self) -> None:
         empty(self.raw)
+        self.raw.execute("select rand(0)").fetchval()  # random values repeat
 
     def forge(self, table: str, request_id: int, /, **columns: Any) -> None:
         settings = ", ".join(f"[{spelt(name)}] = {_place(v)}" for name, v in columns.items())

@@ -311,15 +311,12 @@ class Machine(RuleBasedStateMachine):
         self.loads += 1
         name = f"load {self.loads}"
         run = self.store.begun(name)
-        rows = [
-            {"row_id": place, "kind": "a", "priority": priority}
-            for place, priority in enumerate(priorities)
-        ]
+        rows = [{"kind": "a", "priority": priority} for priority in priorities]
         if not staged:
             for number, part in enumerate(filter(None, (rows[:cut], rows[cut:]))):
                 self.store.lay(name, run, part, number << 16)
         else:
-            self.store.stage(name, run, rows)
+            self.store.stage(name, run, [{"row_id": place} | row for place, row in enumerate(rows)])
         self.time_passes(0.001)
         assert self.store.promote(name, run, len(rows)).num_enqueued == len(rows)
         ids = [id for (id,) in self.store.rows("requests", "request_id", load_id=name)]
