@@ -336,7 +336,8 @@ class MssqlSession(SqlServerStore, Session):
         ]
 
     def execute(self, text: str, arguments: Any = None) -> list[tuple[Any, ...]]:
-        with self._using(self.raw), self.raw.cursor() as cursor:
+        # What an error leaves of its results would keep the connection busy.
+        with self._using(self.raw), closing(self.raw.cursor()) as cursor:
             cursor.execute(text, *(arguments or ()))
             return result(cursor)
 
