@@ -162,7 +162,7 @@ def test_arguments_that_do_not_fit_make_a_dead_letter_at_once(
 def test_a_request_of_an_unknown_kind_is_declined_with_a_reason(store: Store, sql: Sql) -> None:
     put(store, {}, kind="nobody knows")
     summary = drain(store)
-    assert (summary.failed, summary.abandoned) == (0, 1)
+    assert (summary.failed, summary.abandoned, summary.declined) == (0, 0, 1)
     assert list(errors(sql).values()) == [
         "no task is named 'nobody knows'; the known tasks are: act, endless"
     ]

@@ -635,7 +635,7 @@ def test_requests_of_an_unknown_kind_are_declined_and_the_kind_is_reported_once(
     world.exchange_now()
     assert world.declined[2:] == [(3, UNKNOWN_KIND)]
     counts = world.exchanger.counts
-    assert (counts.abandoned, counts.failed, counts.dead) == (2, 0, 1)
+    assert (counts.declined, counts.abandoned, counts.failed, counts.dead) == (2, 0, 0, 1)
     assert [event for event in world.emitted if isinstance(event, KindUnknown)] == [
         KindUnknown("default", "nobody", dead=False),
         KindUnknown("default", "nobody", dead=True),

@@ -16,6 +16,7 @@ class Counts:
     failed: int = 0
     dead: int = 0
     abandoned: int = 0
+    declined: int = 0
     snoozed: int = 0
     lost: int = 0
 
@@ -28,7 +29,8 @@ class Summary(NamedTuple):
         finished: requests completed.
         failed: attempts that failed.
         dead: requests that became dead letters by an outcome of this worker.
-        abandoned: requests abandoned or declined.
+        abandoned: requests that were returned when the worker stopped.
+        declined: requests of kinds that this worker does not know, left to other workers.
         snoozed: requests that their tasks have snoozed.
         lost: leases lost; the outcomes of their requests did not count.
         crashed: child processes that died.
@@ -43,6 +45,7 @@ class Summary(NamedTuple):
     failed: int
     dead: int
     abandoned: int
+    declined: int
     snoozed: int
     lost: int
     crashed: int
@@ -61,7 +64,9 @@ class Summary(NamedTuple):
     def __str__(self) -> str:
         rate = self.finished / self.seconds if self.seconds else 0.0
         parts = [f"{self.finished:,} finished"]
-        for name in ("failed", "dead", "abandoned", "snoozed", "lost", "crashed", "undelivered"):
+        for name in (
+            "failed", "dead", "abandoned", "declined", "snoozed", "lost", "crashed", "undelivered",
+        ):  # fmt: skip
             if count := getattr(self, name):
                 parts.append(f"{count:,} {name}")
         return f"{', '.join(parts)} in {self.seconds:.1f} s ({rate:,.0f}/s)"

@@ -277,6 +277,7 @@ class Worker:
             failed=counts.failed,
             dead=counts.dead,
             abandoned=counts.abandoned,
+            declined=counts.declined,
             snoozed=counts.snoozed,
             lost=counts.lost + components.leases.num_lost,
             crashed=num_deaths,

@@ -78,7 +78,7 @@ class DeliveredOutcomes:
         """Count declined requests. Emit one event for each kind, because requests may be many."""
         with self._lock:
             self._counts.dead += sum(dead)
-            self._counts.abandoned += self._count_accepted(declined, answers) - sum(dead)
+            self._counts.declined += self._count_accepted(declined, answers) - sum(dead)
             for lease, is_dead in zip(declined, dead, strict=True):
                 event = KindUnknown(lease.request.queue_name, lease.request.kind, is_dead)
                 if event not in self._emitted:
