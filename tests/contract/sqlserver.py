@@ -162,6 +162,12 @@ def apply(dsn: str) -> None:
 #: Text of scripts, and its replacement for Babelfish.
 SPOKEN = (
     (r", *\n *@DbPrincipal = N'rowlease_lock'", ""),  # its locks have no owner
+    (  # if it has waited, it checks a join with what is updated on the row as it was before
+        r"from ((?:@\w+|\([^()]*\)) as \w+)\n"
+        r" *inner join rowlease\.Queue with \((?:[^()]|\([^()]*\))*\)\s+"
+        r"on ([^;]*?)\n *where ([^;]*?)\n *option \([^)]*\);",
+        r"where exists (select 1 from \1 where (\2) and (\3));",
+    ),
     (r"applock_(test|mode)\(N'rowlease_lock'", r"applock_\1(N'dbo'"),
     (r"(next value for \S+) over \([^)]*\)", r"\1"),  # its sequences are read in the order of rows
     (r" cache 1000;", ";"),  # its sessions would take ids of their own in advance
