@@ -725,7 +725,7 @@ def test_a_request_whose_task_the_worker_does_not_know_waits_and_says_why(
     assert done.returncode == 0
     printed = json.loads(done.stdout)
     assert (printed["failed"], printed["dead"]) == (0, 0)
-    assert printed["abandoned"] >= 1
+    assert printed["declined"] >= 1
     ((status, attempts, reason),) = look(
         "select status, num_attempts, last_error from rowlease.queue"
     )

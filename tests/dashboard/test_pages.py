@@ -195,7 +195,7 @@ def test_a_request_shows_its_payload_attempts_and_explanation(
     store.fail([held], [ERROR])
     text = plain(browser.get(f"/requests/{held.request_id}"))
     for part in (
-        "dead letter it is a dead letter after 1 of",
+        "dead letter it is a dead letter after attempt 1 of",
         '"image": "a.png"',
         "Attempt 1 host:1:ab",
         "Traceback: line 1",

@@ -294,7 +294,7 @@ def test_the_demo_runs_is_interrupted_continues_and_starts_anew(
     assert run_demo(dsn, as_json=True, **given) == 0
     out, err = capsys.readouterr()
     printed = json.loads(out)
-    assert "An earlier run has enqueued these 60 rows" in err
+    assert "An earlier run has enqueued 60 rows; continuing" in err
     assert (printed["rows"], printed["differ"], printed["resumed"]) == (60, 0, True)
     assert sum(row["flights"] for row in printed["carriers"]) == 60
     assert sum(wait["requests"] for wait in printed["waits"]) == 60

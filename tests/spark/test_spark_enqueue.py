@@ -33,7 +33,7 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
     for form in ("csv", "json", "parquet"):
         printed = run(f"--input={tmp_path}/a.{form}", f"--format={form}", "--priority=urgency",
                    f"--load-id={form}", f"--dsn={dsn}")  # fmt: skip
-    assert printed == "1 of 1 rows enqueued into default\n"
+    assert printed == "1 of 1 row enqueued into default\n"
     again = run(f"--input={tmp_path}/a.csv", "--format=csv", "--priority=urgency",
                 "--load-id=csv", "--json", f"--dsn={dsn}")  # fmt: skip
     assert json.loads(again) == {
