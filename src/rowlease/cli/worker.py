@@ -214,7 +214,7 @@ def database_of_tasks(dsn: str | None) -> Iterator[str]:
             yield place
         finally:
             if is_embedded:
-                del os.environ[DSN_VARIABLE]
+                os.environ.pop(DSN_VARIABLE, None)  # a task may have removed it
 
 
 def run_alone(

@@ -81,7 +81,7 @@ def serve(
                 running.set(context := Context(*about, headers))
                 ending = run(tasks[task_number], context, body[payload_at:])
                 if _is_forked:
-                    os._exit(0)  # a fork made by the task, which has ended in it, too
+                    os._exit(0)  # the task has forked this process, and has returned in it
                 restore_streams(copies, closed)
             code, answer = wire.packed(ending)
             wire.write(outcomes_fd, code, now() - started, answer)
