@@ -21,12 +21,12 @@ from benchmarks.peers.cache import home
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-#: The commands of each benchmark in its short and its full form; drain.py makes two tables.
+#: The commands of each benchmark in its short and its full form.
 RUNS = {
     "drain": ("drain.py --runs 2", "drain.py --runs 5"),
     "peers": (
-        "drain.py --as peers --peers others --requests 5000 --runs 1",
-        "drain.py --as peers --peers others --requests 50000 --runs 3",
+        "drain.py --peers others --requests 5000 --runs 1",
+        "drain.py --peers others --requests 50000 --runs 3",
     ),
     "enqueue": ("enqueue.py --requests 5000 --runs 2", "enqueue.py --runs 5"),
     "latency": ("latency.py --runs 1 --seconds 2", "latency.py --runs 3 --seconds 4"),
@@ -38,9 +38,18 @@ RUNS = {
     "request_life": ("request_life.py --requests 5000 --runs 2", "request_life.py"),
     "claimers": ("claimers.py --seconds 2 --runs 2", "claimers.py"),
     "horizon": ("horizon.py --finished 100000 --runs 1", "horizon.py --finished 1000000 --runs 3"),
+    "horizon_lane": (
+        "horizon.py --lane --finished 100000 --runs 1",
+        "horizon.py --lane --finished 1000000 --runs 3",
+    ),
     "churn": ("churn.py --requests 500000", "churn.py"),
     "cores": ("cores.py --tasks 500 --runs 2", "cores.py"),
     "spark": ("spark.py --rows 200000 --runs 1", "spark.py"),
+    "spark_keys": (
+        "spark.py --keys --no-limits --rows 200000 --runs 1",
+        "spark.py --keys --no-limits",
+    ),
+    "lane": ("lane.py --rows 200000 --runs 1", "lane.py"),
     "read": ("read.py --rows 100000 --runs 2", "read.py"),
     "promote": ("promote.py --rows 50000 --waiting 200000 --runs 1", "promote.py"),
     "big_load": ("big_load.py --rows 300000", "big_load.py"),

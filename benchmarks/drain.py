@@ -52,6 +52,7 @@ TWO = "rowlease, two workers, processes"
 #: The peers in the goals, and how many times as fast rowlease's coroutines should be.
 NAMED = {"Graphile Worker": 1.5, "PgQueuer": 2.5, "Procrastinate": 50.0}
 GRAPHILE = "Graphile Worker, batched"
+GRAPHILE_TWO = "Graphile Worker, batched, 2 processes"
 Drain = Callable[[str, int], float]
 
 
@@ -133,7 +134,10 @@ def goals(found: dict[str, list[float]], best: dict[str, str]) -> list[Goal]:
             printed.append(at_least(drained + best[peer], wanted, against))
     if GRAPHILE in found:
         against = ratio(found[PROCESSES], found[GRAPHILE])
-        printed.append(at_least(f"drain, default processes, against {GRAPHILE}", 0.6, against))
+        printed.append(at_least(f"drain, default processes, against {GRAPHILE}", 1.0, against))
+    if GRAPHILE_TWO in found:
+        against = ratio(found[TWO], found[GRAPHILE_TWO])
+        printed.append(at_least(f"drain, two workers, against {GRAPHILE_TWO}", 1.3, against))
     return printed
 
 
@@ -142,7 +146,6 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=100_000, help="a multiple of 1,000")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peers", choices=["named", "others", "none"], default="named")
-    parser.add_argument("--as", help="keep the table under this name")
     add_dsn(parser)
     given = parser.parse_args()
     count = given.requests // BATCH * BATCH
@@ -181,6 +184,7 @@ def main() -> int:
         rows,
         goals(found, best) if given.peers != "others" else [],
         list(missing.values()),
+        kept_as="peers" if given.peers == "others" else "",
     )
     return finish(table)
 

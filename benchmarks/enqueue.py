@@ -34,6 +34,7 @@ BATCH = 1_000
 COPIED = 10
 PYTHON = ("PgQueuer", "Procrastinate", "Chancy", "Awa")
 SINGLE, MANY = "rowlease, one by one", "rowlease, batches of 1,000"
+QUICKEST = "PgQueuer, one by one"
 COPY, LIMIT = "rowlease, COPY and promote", "limit: psql's COPY into the queue"
 Way = Callable[[str, int], float]
 
@@ -132,6 +133,9 @@ def main() -> int:
         fastest = min(peers, key=lambda name: ratio(found[MANY], found[name]))
         against = ratio(found[MANY], found[fastest])
         goals.insert(0, at_least(f"enqueue in batches against {fastest}", 1.2, against))
+    if QUICKEST in found:
+        against = ratio(found[SINGLE], found[QUICKEST])
+        goals.insert(0, at_least(f"enqueue one by one against {QUICKEST}", 0.9, against))
     return finish(
         Table(
             f"Enqueue of {count:,} requests ({SINGLES:,} one by one, {count * COPIED:,} by COPY),"

@@ -27,7 +27,7 @@ import psycopg
 
 from benchmarks.filling import PENDING, fill
 from benchmarks.servers import add_dsn, as_in_use, database, described, server
-from benchmarks.tables import Table, finish, ratio, times
+from benchmarks.tables import Table, at_most, finish, ratio, times
 from rowlease.store.postgresql.scratch import scratch_database
 
 HERE = Path(__file__).parent
@@ -35,6 +35,14 @@ HERE = Path(__file__).parent
 ROWS_LEFT = 10_000
 #: The sizes of claims, and how many claims of each size a run makes.
 CLAIMS = {1: 60, 10: 40, 100: 15}
+#: At most this many times the processor time of the prototype.
+GOALS = {
+    "dequeue of 1": 1.8,
+    "dequeue of 10": 1.5,
+    "dequeue of 100": 1.25,
+    "complete of 1": 1.5,
+    "complete of 100": 1.15,
+}
 EMPTY_CLAIMS = 60
 #: Calls that enqueue, and their requests. The last is what a client calls.
 ENQUEUES = {"enqueue": (1,), "enqueue_many": (1, 100), "enqueue_many with a receipt": (1, 100)}
@@ -234,7 +242,16 @@ def main() -> int:
     columns = ["call", *(text for name in subjects for text in (name, "spread"))]
     columns += [f"rowlease, of {name}" for name in others]
     title = f"Processor time of the server for one call, medians of {given.runs} runs"
-    return finish(Table(title, said, columns, lines))
+    goals = [
+        at_most(
+            f"{call}, server's time, against the prototype",
+            wanted,
+            ratio(found[call]["rowlease"], found[call]["prototype"]),
+            "x",
+        )
+        for call, wanted in GOALS.items()
+    ]
+    return finish(Table(title, said, columns, lines, goals))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class Table:
     Attributes:
         server: the server's version and settings.
         notes: sentences below the table.
+        kept_as: the name of its file; empty: the program's.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     goals: Sequence[Goal] = ()
     notes: Sequence[str] = ()
+    kept_as: str = ""
 
     def markdown(self) -> str:
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
@@ -98,10 +100,5 @@ def finish(table: Table) -> int:
     }
     folder = home() / "tables"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{kept_name(name)}.json").write_text(json.dumps(kept, indent=1))
+    (folder / f"{table.kept_as or name}.json").write_text(json.dumps(kept, indent=1))
     return 0 if all(goal.is_met for goal in table.goals) else 1
-
-
-def kept_name(name: str) -> str:
-    """One benchmark may fill two tables: `--as` names the other one."""
-    return sys.argv[sys.argv.index("--as") + 1] if "--as" in sys.argv else name
