@@ -85,6 +85,13 @@ def test_1_one_bound_holds_for_all_priorities_together(store: Session) -> None:
     assert store.everything() == before
 
 
+def test_a_call_larger_than_the_capacity_is_told_to_split(store: Session) -> None:
+    store.configure_queue("default", capacity=2)
+    with pytest.raises(QueueFull, match="3 more cannot fit; split the call, or raise the capacity"):
+        store.put(3)
+    assert len(store.put(2)) == 2
+
+
 @pytest.mark.parametrize("priorities", [[0, 0, 0, 0], [9, 9, 9, 9], [0, 3, 6, 9], [9, 0, 0, 9]])
 def test_2_any_mix_of_priorities_fits_inside_the_bound(
     store: Session, priorities: list[int]

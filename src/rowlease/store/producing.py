@@ -221,6 +221,6 @@ def _enqueued(rows: list[Any], queue: str, num_requests: int) -> list[Enqueued]:
     if rows and tuple(rows[0]) == (None, Outcome.FULL):
         raise QueueFull(
             f'queue "{queue}" is full: {num_requests} more cannot fit; wait for workers, or raise '
-            "the capacity with rowlease.configure_queue"
+            f"the capacity: rowlease queue set {queue} capacity=NUMBER"
         )
     return [Enqueued(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]

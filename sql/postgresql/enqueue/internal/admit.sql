@@ -50,5 +50,7 @@ begin
                      p_queue_name, v_waiting, v_settings.capacity,
                      case when v_ahead > 0 then format(' and %s reserved', v_ahead) else '' end,
                      p_num_requests),
-    hint = 'wait for workers, or raise the capacity with rowlease.configure_queue';
+    hint = format('%s, or raise the capacity: rowlease queue set %s capacity=NUMBER',
+                  case when p_num_requests > v_settings.capacity then 'split the call'
+                       else 'wait for workers' end, p_queue_name);
 end $$;

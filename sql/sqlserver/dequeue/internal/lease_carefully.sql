@@ -57,8 +57,9 @@ begin
     continue;
   end;
   set @slots = @p_slots - (@p_limit - @left);
-  exec rowlease_internal.dequeue_queue_carefully @queue, @p_worker_id, @now, @p_lease_ms, @left, @slots,
-                                     @of_queue output, @again output, @held_back output, @next output;
+  exec rowlease_internal.dequeue_queue_carefully @queue, @p_worker_id, @now, @p_lease_ms, @left,
+                                                 @slots, @of_queue output, @again output,
+                                                 @held_back output, @next output;
   if @first is null or @next < @first
     set @first = @next;
   insert into @leased (RequestId)

@@ -38,5 +38,7 @@ if @p_wait_ms = 0 or @p_wait_ms > 0 and @p_num_requests <= @capacity
 declare @says nvarchar(2048) = concat(
   N'queue "', @p_queue_name, N'" is full: ', @waiting, N' of ', @capacity, N' places are taken',
   case when @ahead > 0 then concat(N' and ', @ahead, N' reserved') end, N'; ', @p_num_requests,
-  N' more cannot fit; wait for workers, or raise the capacity with rowlease.configure_queue');
+  N' more cannot fit; ',
+  case when @p_num_requests > @capacity then N'split the call' else N'wait for workers' end,
+  N', or raise the capacity: rowlease queue set ', @p_queue_name, N' capacity=NUMBER');
 throw 51005, @says, 1;
