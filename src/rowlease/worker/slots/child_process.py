@@ -29,7 +29,7 @@ READ_BYTES = 1 << 18
 #: processor sees a write to shared memory within microseconds.
 TAKE_BACK_SECONDS = 0.01
 #: Seconds within which a child must end after it has closed its pipe.
-EXIT_TIMEOUT = 1.0
+CLOSED_PIPE_TIMEOUT = 1.0
 
 
 class ChildProcess:
@@ -260,7 +260,7 @@ class ChildProcess:
     def kill_if_pipe_closed(self, at: float) -> None:
         """Kill a child that closed its pipe but did not end: its further outcomes would be lost."""
         since = self.pipe_closed_at
-        if self.end_reason is None and since and at >= since + EXIT_TIMEOUT:
+        if self.end_reason is None and since and at >= since + CLOSED_PIPE_TIMEOUT:
             self._end("was killed because it had closed the pipe to its worker and did not end")
 
     def _end(self, reason: str) -> None:
@@ -277,7 +277,8 @@ class ChildProcess:
         """Release all resources, and return a phrase that describes how the child ended.
 
         Args:
-            timeout: the seconds that the child has to end before it is killed.
+            timeout: the seconds that the child has to end before it is killed. When the worker
+                stops, the pool passes what is left of `timings.SLOTS_SHUTDOWN`.
         """
         if timeout > 0:
             with suppress(subprocess.TimeoutExpired):
