@@ -73,6 +73,16 @@ def old_in_flight(store: Session, clock: Clock) -> None:
     beat(store)
 
 
+def old_in_lane(store: Session, clock: Clock) -> None:
+    run = store.begun("x")
+    store.lay("x", run, [{"kind": "a"}])
+    store.promote("x", run, 1)
+    clock.advance(hours=1)
+    store.put()
+    clock.advance(hours=1)
+    beat(store, busy=2)
+
+
 def no_worker(store: Session, clock: Clock) -> None:
     store.put(2)
     beat(store)
@@ -139,8 +149,13 @@ AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
     "paused": (paused, 'the queue "default" is paused, and 2 requests wait', "queue resume"),
     "full": (full, "is full: 2 of 2 places are taken", "raise its capacity"),
     "stuck": (stuck, "has been due for 00:01:30, while live workers have 1 free slot", "explain"),
-    "old": (old, "has been due for 02:00:00, and all slots are taken", "add workers"),
-    "old, in flight": (old_in_flight, "has been due for 02:00:00", "add workers"),
+    "old": (old, "due for 02:00:00, and no live worker has a free slot", "add workers"),
+    "old, in flight": (old_in_flight, "and the in-flight limit is reached", "max_in_flight=NUMBER"),
+    "old, lane": (
+        old_in_lane,
+        "due for 02:00:00, and no live worker has a free slot",
+        "add workers",
+    ),
     "no_worker": (no_worker, "no worker of the queue", "start a worker"),
     "unknown_kind": (unknown_kind, 'knows the kind "resize"', "start a worker with this task"),
     "consumer_priority": (consumer_priority, 'worker "high" has free slots', "give that worker"),

@@ -3,8 +3,9 @@
 -- returns:  as diagnose
 -- errors:   none
 -- locks:    none
--- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
---           a live worker had free slots and the in-flight limit had room.
+-- why:      a request that waits is old after an hour. It is stuck if it has waited for more than a
+--           minute although, at this moment, a live worker has free slots and the in-flight limit has
+--           room.
 create or replace function rowlease_internal.diagnose_queues(p_now timestamptz)
 returns table (finding text, subject text, message text, action text)
 language sql stable
@@ -45,9 +46,13 @@ as $$
    where not q.paused and q.oldest_seconds > 60 and q.free_slots > 0 and q.has_room
   union all
   select 'old', q.queue_name,
-         format('the oldest request of the queue "%s" has been due for %s, and all slots are taken',
-                q.queue_name, q.oldest_seconds * interval '1 second'),
-         'add workers, or slots to them'
+         format('the oldest request of the queue "%s" has been due for %s, and %s',
+                q.queue_name, q.oldest_seconds * interval '1 second',
+                case when q.has_room then 'no live worker has a free slot'
+                     else 'the in-flight limit is reached' end),
+         case when q.has_room then 'add workers, or slots to them'
+              else format('raise the limit: rowlease queue set %s max_in_flight=NUMBER', q.queue_name)
+              end
     from queues q
    where not q.paused and q.oldest_seconds > 3600 and not (q.free_slots > 0 and q.has_room);
 $$;

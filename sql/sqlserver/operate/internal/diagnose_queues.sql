@@ -3,8 +3,9 @@
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, while they are read
--- why:      a request that waits is old after an hour. It is stuck if it has waited for a minute while
---           a live worker had free slots and the in-flight limit had room.
+-- why:      a request that waits is old after an hour. It is stuck if it has waited for more than a
+--           minute although, at this moment, a live worker has free slots and the in-flight limit has
+--           room.
 create or alter procedure rowlease_internal.diagnose_queues @p_now datetime2(6), @p_findings xml output
 as
 set nocount on;
@@ -12,7 +13,7 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @queue nvarchar(100) = (select min(s.QueueName) from rowlease.QueueSettings as s);
 declare @paused bit, @capacity bigint, @in_flight int, @waiting bigint, @processing bigint, @free bigint;
-declare @seconds bigint, @age nvarchar(60);
+declare @due datetime2(6), @seconds bigint, @age nvarchar(60);
 declare @findings table (Place int identity primary key, Finding varchar(20) not null,
                          Subject nvarchar(200) not null, Message nvarchar(4000) not null,
                          Action nvarchar(4000) not null);
@@ -23,21 +24,28 @@ begin
   begin transaction;
   exec rowlease_internal.sum_depth @queue, @waiting output, @processing output;
   commit transaction;
-  set @seconds = (
-    select max(datediff_big(millisecond, m.DueTime, @p_now)) / 1000
+  set @due = (
+    select min(m.DueTime)
       from (select distinct d.Priority from rowlease.QueueDepth as d where d.QueueName = @queue) as p
      cross apply (
        select top (1) q.DueTime from rowlease.Queue as q
         where q.QueueName = @queue and q.Status = 'Pending' and q.GroupBlocked = 0
           and q.Priority = p.Priority
         order by q.DueTime) as m);
+  select @due = min(l.PromotedTime)
+    from rowlease.[Load] as l
+   where l.QueueName = @queue and l.InLane = 1 and (@due is null or l.PromotedTime < @due)
+     and exists (select 1 from rowlease.LanePart as p
+                   join rowlease.Lane as r with (readpast, readcommittedlock)
+                     on r.RunNumber = p.RunNumber and r.Priority = p.Priority and r.Part = p.Part
+                  where p.RunNumber = l.RunNumber)
+  having count(*) > 0;
+  set @seconds = datediff_big(millisecond, @due, @p_now) / 1000;
   set @age = rowlease_internal.seconds_text(@seconds);
   set @free = (
     select coalesce(sum(w.Slots - w.Busy), 0) from rowlease.Worker as w
      where w.HeartbeatTime > dateadd(second, -30, @p_now)
        and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n));
-  if @in_flight is not null and @processing >= @in_flight
-    set @free = 0;
   if @paused = 1 and @waiting > 0
     insert into @findings (Finding, Subject, Message, Action)
     values ('paused', @queue,
@@ -51,7 +59,7 @@ begin
                    N' places are taken, so producers wait or are refused'),
             concat(N'add workers, or raise its capacity: rowlease queue set ', @queue,
                    N' capacity=NUMBER'));
-  if @paused = 0 and @seconds > 60 and @free > 0
+  if @paused = 0 and @seconds > 60 and @free > 0 and (@in_flight is null or @processing < @in_flight)
     insert into @findings (Finding, Subject, Message, Action)
     values ('stuck', @queue,
             concat(N'a request of the queue "', @queue, N'" has been due for ', @age,
@@ -63,8 +71,11 @@ begin
     insert into @findings (Finding, Subject, Message, Action)
     values ('old', @queue,
             concat(N'the oldest request of the queue "', @queue, N'" has been due for ', @age,
-                   N', and all slots are taken'),
-            N'add workers, or slots to them');
+                   case when @processing >= @in_flight then N', and the in-flight limit is reached'
+                        else N', and no live worker has a free slot' end),
+            case when @processing >= @in_flight
+                 then concat(N'raise the limit: rowlease queue set ', @queue, N' max_in_flight=NUMBER')
+                 else N'add workers, or slots to them' end);
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
 end;
 set @p_findings = rowlease_internal.as_xml((
