@@ -10,11 +10,11 @@
 --           limit, rate, consumer priorities or a load in the lane, and with no expired lease, due
 --           Scheduled request or priority above the maximum to handle first. One statement (look)
 --           reads a queue's settings and probes its indexes, one finds the first requests of the
---           queue, one leases these requests. If a queue is not plain, or another session has the lock of a request,
---           lease_carefully claims instead. Hints are only hints: two claims are kept apart by the
---           lock on the request's id, and by the update, which checks the status again. A session
---           whose context has rowlease_claim_locks = off does not take these locks, so their cost can
---           be measured. A token grows by a random number up to 2^32: after a failover or a restore,
+--           queue, one leases these requests. If a queue is not plain, or another session has the lock
+--           of a request, lease_carefully claims instead. The update keeps two claims apart, because
+--           it checks the status again. The hints and the locks on ids only keep claims from waiting
+--           for each other. A session whose context has rowlease_claim_locks = off does not take
+--           these locks, so their cost can be measured. A token grows by a random number up to 2^32: after a failover or a restore,
 --           a claim that was lost and a new claim of the same id have different tokens. Requests past
 --           the first p_slots (default: p_limit) are prefetched: they have not started. The ids are
 --           returned as xml because not every T-SQL engine has nvarchar(max) output; SQL Server keeps
