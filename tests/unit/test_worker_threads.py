@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Event
+from threading import Event, Thread
+
+import pytest
 
 from rowlease.worker.threads import Threads
 
@@ -30,6 +32,27 @@ def test_the_wait_for_a_thread_ends_in_time() -> None:
     may_end.set()
     assert threads.has_ended("slow", 60)
     assert threads.error is None
+
+
+def test_several_threads_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their supervisor allows for one, and kills the worker after it."""
+    threads, may_end = Threads(failed=lambda: None), Event()
+    time, limits = [100.0], list[float | None]()
+
+    def join(thread: Thread, within: float | None = None) -> None:
+        limits.append(within)
+        time[0] += within or 0.0
+
+    for name in ("one", "two", "three"):
+        threads.start(name, may_end.wait, 60)
+    monkeypatch.setattr("rowlease.worker.threads.now", lambda: time[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "join", join)
+        threads.wait(("one", "two", "three"), 5.0)
+    assert limits == [5.0, 0.0, 0.0]
+    may_end.set()
+    threads.wait(("one", "two", "three", "listener"), 60)
+    assert all(threads.has_ended(name, 0.0) for name in ("one", "two", "three"))
 
 
 def test_a_thread_that_never_started_has_ended() -> None:

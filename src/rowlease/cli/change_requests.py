@@ -51,7 +51,8 @@ EXAMPLE = "The filter is that of `rowlease requests list`, in quotes, or ids."
 
 @change_command(f"""Cancel waiting requests, and ask running ones to stop.
 
-    {EXAMPLE} Dead letters are cancelled if the filter names status:failed.""")
+    {EXAMPLE} Dead letters are cancelled only by status:failed or by
+    their ids.""")
 def cancel_requests(**given: Any) -> None:
     operate("cancel", "cancelled", given)
 
@@ -66,7 +67,8 @@ def requeue_requests(**given: Any) -> None:
 
 @change_command(f"""Change the priority of waiting and running requests.
 
-    {EXAMPLE} A priority above the maximum of a queue is lowered to it.""")
+    {EXAMPLE} Dead letters are changed only by status:failed or by their ids. A
+    priority above the maximum of a queue is lowered to it.""")
 @click.option("--priority", type=click.IntRange(min=0), help="The new priority.")
 def reprioritise_requests(priority: int | None, **given: Any) -> None:
     if priority is None and given["resume"] is None:
@@ -85,14 +87,16 @@ def reschedule_requests(delay: timedelta | None, due_time: datetime | None, **gi
 
 @change_command(f"""End the leases of running requests, so that they wait again.
 
-    {EXAMPLE} worker:ID ends all leases of a worker; worker:HOST those of a host.""")
+    A request without attempts left becomes a dead letter. {EXAMPLE} worker:ID ends
+    all leases of a worker; worker:HOST those of a host.""")
 def break_requests(**given: Any) -> None:
     operate("break", "ended the leases of", given)
 
 
 @change_command(f"""Delete dead letters for good.
 
-    {EXAMPLE} Waiting and finished requests are deleted if the filter names their status.""")
+    {EXAMPLE} Waiting and finished requests are deleted only by their
+    status or by their ids.""")
 def purge_requests(**given: Any) -> None:
     operate("purge", "purged", given)
 

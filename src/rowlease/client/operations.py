@@ -80,7 +80,7 @@ class Requests:
     def cancel(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
         """Cancel waiting requests, and ask running ones to stop.
 
-        Dead letters are cancelled if the filter names their status.
+        Dead letters are cancelled only if the filter names their status or their ids.
         """
         return self._operate("cancel", {}, text, given)
 
@@ -96,6 +96,8 @@ class Requests:
         self, text: str | None = None, /, *, priority: int, **given: Unpack[Operate]
     ) -> Operation:
         """Change the priority of waiting and running requests.
+
+        Dead letters are changed only if the filter names their status or their ids.
 
         Args:
             priority: 0 or more. Values above the maximum of a request's queue are lowered to it.
@@ -128,7 +130,10 @@ class Requests:
         return self._operate("reschedule", arguments, text, given)
 
     def break_leases(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
-        """End the leases of running requests, so that the requests wait again.
+        """End the leases of running requests.
+
+        A request then waits again. It becomes a dead letter if it has no attempts left, and it is
+        cancelled if it was asked to stop.
 
         The filter `worker:ID` selects all requests of a worker. The worker loses the lease: its
         outcome is refused, and its task is asked to stop. The attempt counts if the task had
@@ -137,7 +142,10 @@ class Requests:
         return self._operate("break", {}, text, given)
 
     def purge(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
-        """Delete dead letters; waiting and finished requests if the filter names their status."""
+        """Delete dead letters.
+
+        Waiting and finished requests are deleted, too, if the filter names their status or ids.
+        """
         return self._operate("purge", {}, text, given)
 
     def resume(
@@ -207,7 +215,7 @@ def run_steps(
     progress: Progress | None = None,
     is_over: Callable[[Operation], bool] = lambda _: False,
 ) -> Operation:
-    """The operation, after all of its steps, or after the first step at which `is_over`."""
+    """Run the steps, until `is_over` says true or none is left, and return what they did."""
     done = Operation(None, 0, {}, [], False)
     for step in steps:
         outcomes = dict(done.outcomes)

@@ -62,8 +62,8 @@ class Part(WriterCommitMessage):
 class Parts:
     """Stages the rows of a frame. The driver creates this object; Spark pickles it for each task.
 
-    A retry of a task writes another part, so it may compute other rows than the first try. Rows
-    that are written after the promotion never become requests.
+    Each try of a task writes a part of its own, and only one try's part counts. So it does no harm
+    if a retry computes other rows. Rows that are written after the promotion never become requests.
     """
 
     def __init__(self, dsn: str, queue: str, kind: str | None, columns: Sequence[str]) -> None:

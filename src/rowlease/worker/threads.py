@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Thread
+
+from rowlease.clock import now
 
 logger = logging.getLogger("rowlease")
 
@@ -45,3 +47,9 @@ class Threads:
             return True
         self._threads[name].join(within)
         return not self._threads[name].is_alive()
+
+    def wait(self, names: Iterable[str], within: float) -> None:
+        """Wait up to `within` seconds for all of these threads to end."""
+        until = now() + within
+        for name in names:
+            self.has_ended(name, max(0.0, until - now()))

@@ -1,6 +1,6 @@
 """The periods and deadlines of a worker that depend on each other, in seconds.
 
-Each limit is derived from another one, or a comment gives the reason for it.
+A limit that depends on another one is computed from it, or its comment says how it depends.
 tests/unit/test_worker_timings.py checks their order. A limit that only one module uses is in
 that module.
 """
@@ -49,8 +49,9 @@ CALL_SILENT = 2 * HEARTBEAT
 #: a worker's call is two minutes. A call that takes longer has escaped its deadline, and a restart
 #: helps.
 CALL_STUCK = 180.0
-#: The time for which a worker tolerates refusals after its first success. An operator has this time
-#: to grant a revoked right again or to create a dropped routine again.
+#: The time for which a worker repeats a call that is refused, from the first refusal on. It repeats
+#: only calls that have succeeded before. An operator has this time to grant a revoked right again
+#: or to create a dropped routine again.
 REFUSAL_TOLERATED = 60.0
 
 # -- Shutdown ------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ REFUSAL_TOLERATED = 60.0
 #: The time that slots have to end before they are killed.
 SLOTS_SHUTDOWN = 2.0
 #: The time that the last outcomes have to reach the database, even if the grace time is over. Then
-#: each thread of the worker has the same time to end.
+#: the other threads of the worker have as much time again, all together.
 WORKER_SHUTDOWN = 5.0
 #: The time that a supervised worker has after the grace time to deliver its outcomes and to end its
 #: threads, its slots and the interpreter.
@@ -76,16 +77,17 @@ CHECKS_PER_LEASE = 12
 #: The longest time between two checks of the leases.
 LONGEST_CHECK_PAUSE = 1.0
 #: The deadline of a renewal, as a share of the shortest lease. A renewal that is not answered is
-#: repeated on a new connection. So before a lease ends, there is time for three renewals.
+#: repeated on a new connection. At least two renewals can go unanswered before a task is killed;
+#: with the default lease of 30 s, three can.
 RENEW_TIMEOUT_SHARE = 1 / 6
 #: The shortest deadline of a renewal.
 RENEW_TIMEOUT_LEAST = 0.25
-#: The deadline of an exchange, as a share of the shortest lease. The leases of a later answer would
-#: be about to end.
+#: The deadline of an exchange, as a share of the shortest lease. If the answer came later, less
+#: than half of its leases' time would be left.
 EXCHANGE_TIMEOUT_SHARE = 1 / 2
 #: The shortest deadline of an exchange.
 EXCHANGE_TIMEOUT_LEAST = 1.0
 #: The seconds before the end of a lease at which its task is killed if the lease was not renewed.
 LEASE_MARGIN = 1.0
-#: LEASE_MARGIN may not exceed this share of the lease.
+#: The margin is this share of a lease that is shorter than 20 s.
 LEASE_MARGIN_SHARE = 0.05

@@ -259,15 +259,16 @@ class Worker:
         dispatcher.give_up()
 
     def _end(self, components: Components, threads: Threads) -> None:
-        """Deliver the remaining outcomes and stop the threads. Wait for each up to a time limit."""
+        """Deliver the remaining outcomes and stop the threads, within time limits."""
         until = max(now() + WORKER_SHUTDOWN, self._stop_at or 0.0)
         components.outcome_sender.close()
         components.receiver.close(until)
         if threads.has_ended("receiver", until - now() + 1.0):
             components.deliver_rest()
         components.stop()
-        for name in ("sender", "leases", "heartbeats", "housekeeping", "listener"):
-            threads.has_ended(name, WORKER_SHUTDOWN)
+        threads.wait(
+            ("sender", "leases", "heartbeats", "housekeeping", "listener"), WORKER_SHUTDOWN
+        )
 
     def _summary(self, components: Components, num_deaths: int, seconds: float) -> Summary:
         counts = components.exchanger.counts

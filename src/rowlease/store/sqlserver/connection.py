@@ -20,7 +20,8 @@ from rowlease.store.sqlserver.dsn import read_dsn
 KEEP_ALIVE = {"KeepAlive": "10", "KeepAliveInterval": "5"}
 #: The names of the system's drivers that can be used, the preferred driver first.
 INSTALLED = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
-#: The folders of the PyPI package, and the file that identifies each family of distributions.
+#: For each family of Linux distributions: its folder in the package mssql-python-odbc, and a file
+#: that identifies the family.
 FAMILIES = {
     "alpine": "/etc/alpine-release",
     "rhel": "/etc/redhat-release",
@@ -99,7 +100,7 @@ SESSION = (
 def connect(odbc: str) -> Any:
     """Open a connection in autocommit mode, with the settings of SESSION.
 
-    Without autocommit, pyodbc would not commit a claim until the connection is closed.
+    Without autocommit, pyodbc would not commit a claim, and roll it back on close.
 
     Raises:
         pyodbc.Error: the connection fails.

@@ -1,6 +1,7 @@
 """The worker's side of one child process: its pipes, its shared memory and its end.
 
-Nothing here blocks, so a child that is stopped, stuck or dead does not delay the worker.
+Only `close` waits for the child, so a child that is stopped, stuck or dead does not delay the
+running worker.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class ChildProcess:
         import_error: why the child could not import the tasks, or None.
         pipe_closed_at: when the child closed the pipe of outcomes or died; None before that.
         is_blocked: whether the child has been running one request for a long time.
-        take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
+        take_back_at: when to call `finish_take_back`; None while none has been started.
         is_watched_for_writing: whether the selector waits until the pipe of requests has room.
     """
 
