@@ -3,10 +3,11 @@
     python -m benchmarks.enqueue [--requests 20000] [--runs 5] [--dsn postgresql://...]
 
 One producer has one connection, and each call is a durable transaction. The peers in Python do the
-same with their own clients, and with their calls for many requests. COPY does without Spark what a
-task of `format("rowlease")` does: it copies rows into the staging table, and then calls `promote`
-once. It is compared with psql's COPY straight into the table `queue`, with its indexes and checks;
-there a row that arrives twice becomes two requests. The ways take turns, each on a new database.
+same with their own clients, and with their calls for many requests. Single calls are also made
+without a receipt, and with commits that do not wait for the disk. COPY does without Spark what a
+task of `format("rowlease")` does: it copies rows into the lane, and then calls `promote` once. It
+is compared with psql's COPY straight into the table `queue`, with its indexes and checks; there a
+row that arrives twice becomes two requests. The ways take turns, each on a new database.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
+import psycopg
+
 from benchmarks.peers import PEERS, Peer
 from benchmarks.peers.cache import NotInstalled
 from benchmarks.peers.running import installed, order
 from benchmarks.servers import add_dsn, database, described, programs, server
 from benchmarks.tables import Table, at_least, finish, rates, ratio
 from rowlease import Client, untyped_request
-from rowlease.model import Begun
-from rowlease.store import bulk_store
+from rowlease.model import Begun, NewRequest
+from rowlease.store import bulk_store, open_store
 
 SINGLES = 1_000
 BATCH = 1_000
@@ -35,16 +38,36 @@ COPIED = 10
 PYTHON = ("PgQueuer", "Procrastinate", "Chancy", "Awa")
 SINGLE, MANY = "rowlease, one by one", "rowlease, batches of 1,000"
 QUICKEST = "PgQueuer, one by one"
+BARE = "rowlease, one by one, without receipts"
+UNWAITED = ", commits that do not wait"
+LANE = ["run_number", "part", "ends_part", "priority", "kind", "payload"]
 COPY, LIMIT = "rowlease, COPY and promote", "limit: psql's COPY into the queue"
 Way = Callable[[str, int], float]
 
 
-def one_by_one(place: str, count: int) -> float:
-    with database(place) as dsn, Client(dsn) as client:
+def one_by_one(waits: bool, place: str, count: int) -> float:
+    with database(place) as dsn:
+        set_waiting(dsn, waits)
+        with Client(dsn) as client:
+            began = time.perf_counter()
+            for number in range(SINGLES):
+                client.enqueue_untyped("noop", {"n": number})
+            return SINGLES / (time.perf_counter() - began)
+
+
+def without_receipts(place: str, count: int) -> float:
+    with database(place) as dsn, closing(open_store(dsn)) as store:
         began = time.perf_counter()
         for number in range(SINGLES):
-            client.enqueue_untyped("noop", {"n": number})
+            store.enqueue_many("default", [NewRequest(kind="noop", payload=f'{{"n":{number}}}')])
         return SINGLES / (time.perf_counter() - began)
+
+
+def set_waiting(dsn: str, waits: bool) -> None:
+    """Whether later connections wait for the disk when they commit."""
+    if not waits:
+        with psycopg.connect(dsn, autocommit=True) as sql:
+            sql.execute(f'alter database "{sql.info.dbname}" set synchronous_commit = off')
 
 
 def in_batches(place: str, count: int) -> float:
@@ -61,17 +84,19 @@ def by_copy(place: str, count: int) -> float:
         count *= COPIED
         run = store.begin_load("bench", "default", "benchmark")
         assert isinstance(run, Begun)
-        blocks = list(staged_rows(run.run_number, count))
+        blocks = list(lane_rows(run.run_number, count))
         began = time.perf_counter()
-        store.copy_rows("staging", ["load_id", "run_number", "row_id", "payload"], blocks)
+        store.copy_rows("lane", LANE, blocks)
         store.promote("bench", run.run_number, count, kind="noop")
         return count / (time.perf_counter() - began)
 
 
-def staged_rows(run: int, count: int) -> Iterator[bytes]:
+def lane_rows(run: int, count: int) -> Iterator[bytes]:
+    """One part, which its first row ends at the commit."""
     for start in range(0, count, 5000):
         yield "".join(
-            f'bench,{run},{n},"{{""n"":{n}}}"\n' for n in range(start, min(count, start + 5000))
+            f'{run},0,{n == 0:d},0,noop,"{{""n"":{n}}}"\n'
+            for n in range(start, min(count, start + 5000))
         ).encode()
 
 
@@ -87,20 +112,24 @@ def by_psql(place: str, count: int) -> float:
         return count / (time.perf_counter() - began)
 
 
-def by_peer(peer: Peer, size: int, place: str, count: int) -> float:
+def by_peer(peer: Peer, size: int, waits: bool, place: str, count: int) -> float:
     settings = next(way.settings for way in peer.ways if way.is_best)
     number = count if size > 1 else SINGLES
     with installed(peer, place, settings) as dsn:
+        set_waiting(dsn, waits)
         return number / order(peer, dsn, settings, "enqueue", number, size)
 
 
 def ways() -> dict[str, Way]:
     peers = [peer for peer in PEERS if peer.name in PYTHON]
     return {
-        SINGLE: one_by_one,
-        **{f"{peer.name}, one by one": partial(by_peer, peer, 1) for peer in peers},
+        SINGLE: partial(one_by_one, True),
+        **{f"{peer.name}, one by one": partial(by_peer, peer, 1, True) for peer in peers},
+        BARE: without_receipts,
+        SINGLE + UNWAITED: partial(one_by_one, False),
+        QUICKEST + UNWAITED: partial(by_peer, peers[0], 1, False),
         MANY: in_batches,
-        **{f"{peer.name}, batches of 1,000": partial(by_peer, peer, BATCH) for peer in peers},
+        **{f"{peer.name}, batches of 1,000": partial(by_peer, peer, BATCH, True) for peer in peers},
         COPY: by_copy,
         LIMIT: by_psql,
     }
