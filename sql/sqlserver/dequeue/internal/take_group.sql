@@ -3,10 +3,11 @@
 --           p_group_rate nvarchar(30), p_now datetime2(6), p_granted bit output
 -- returns:  p_granted -- it may
 -- errors:   none
--- locks:    the group, without waiting; the row of queue, exclusive, skipping locked ones
--- why:      a request that is behind another of its group becomes blocked, and one whose group has
---           used up its rate becomes Scheduled. So it is not in the index of claims, a claim does not
---           step over it, and workers sleep until it is due.
+-- locks:    the group, without waiting; rows of queue, exclusive, skipping locked ones
+-- why:      a request that is behind another of its group becomes blocked, with the next 500 of the
+--           group, which are behind, too; so many waiting requests of a group cost few calls. One
+--           whose group has used up its rate becomes Scheduled. So it is not in the index of claims,
+--           a claim does not step over it, and workers sleep until it is due.
 create or alter procedure rowlease_internal.take_group
   @p_request_id bigint, @p_queue_name nvarchar(400), @p_group_key nvarchar(400),
   @p_group_rate nvarchar(30), @p_now datetime2(6), @p_granted bit output
@@ -22,7 +23,14 @@ if rowlease_internal.group_is_free(@p_queue_name, @p_group_key, @p_request_id) =
 begin
   set @p_granted = 0;
   update rowlease.Queue set GroupBlocked = 1
-    from (select @p_request_id as RequestId) as g
+    from (select top (500) q.RequestId
+            from rowlease.Queue as q
+                 with (forceseek (queue_group (QueueName, GroupKey, RequestId)), readpast,
+                       readcommittedlock)
+           where q.QueueName = @p_queue_name and q.GroupKey = @p_group_key and q.GroupKey is not null
+             and q.RequestId >= @p_request_id and q.Status <> 'Failed' and q.Status = 'Pending'
+             and q.GroupBlocked = 0
+           order by q.RequestId) as g
    inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
            on Queue.RequestId = g.RequestId
    where Queue.Status = 'Pending' and Queue.GroupBlocked = 0
