@@ -55,46 +55,109 @@ RUNS = {
     "big_load": ("big_load.py --rows 300000", "big_load.py"),
     "startup": ("startup.py --runs 10", "startup.py"),
 }
-#: What was tried to meet a goal that is missed, by a part of the goal's name.
+#: What was tried to meet a goal that is missed, by a part of the goal's name; the first that fits.
 DRAIN = (
-    "Both cores are busy: of the processor time of a request about 26 µs are the server's, 19 the "
-    "worker's. Tried: no wait before the next claim, and more prefetch (decision 27); outcomes "
-    "delivered beside the claim, by a second connection, floors that are lifted without a query, "
-    "rows in binary, a completion that reads its rows once, connections in another order "
-    "(decision 30); a payload decoded in 0.25 µs in place of 1.02 (msgspec: 0.06)."
+    "Both cores are busy. Tried: the next claim does not wait for the last one (32.4 thousand a "
+    "second in place of 23.0, decision 27); outcomes on a second connection (20.8 in place of "
+    "18.5, decision 30); rows in binary (26.4 µs of the worker's time in place of 31.4, decision "
+    "30); a plain way to claim (0.66 of the server's time for 100, decision 45); shorter "
+    "statements to complete (0.86 for 100, decision 50); many outcomes apart from the claim (1.16 "
+    "to 1.49 times the rate of a busy machine, decision 89). Not kept: a shorter switch interval "
+    "of the interpreter (1.18 and 1.31 times the rate in one session, 0.85 to 1.05 in another, "
+    "decision 89)."
+)
+PROCESSES = (
+    "The worker, its child processes and the server share two cores. Tried: the next claim does "
+    "not wait (21.4 thousand a second in place of 19.2, decision 27); outcomes on a second "
+    "connection (17.6 in place of 13.9, decision 30); many outcomes apart from the claim (1.16 to "
+    "1.49 times the rate of a busy machine, decision 89). Not kept: 1,000 or 2,000 prefetched "
+    "requests for each child process in place of 500 (5 % less of the server's time, none of the "
+    "worker's, decision 89)."
 )
 TRIED = {
+    "beside a big load": (
+        "The load, the server and the worker share two cores. Tried: look-ups by key that never "
+        "read the whole index (p99 10.3 ms beside a promotion, in place of 474, decision 28); no "
+        "JIT (an exchange of 100 on PostgreSQL 15 in 4.4 ms in place of 587, decision 28); the "
+        "lane (a promotion of a million rows in 13 ms in place of 6 to 7 s, decision 53)."
+    ),
     "start latency": (
-        "Two fifths are the call of enqueue, about half the claim, processor time of PL/pgSQL: a "
-        "durable insert takes 0.25 ms there. It is no shorter in coroutines, so the child process "
-        "is not what takes it. Tried (decision 30): a claim of fewer statements, which took off "
-        "8 %; an empty claim that prepares no update, and none while producers notify (1.44 times "
-        "Graphile's p50 in place of 1.75); a receipt that is written once (decision 26: 0.88 of "
-        "the call); no CHECK constraints at all (0.8 of an enqueue's processor time, 0.9 of a "
-        "claim's: not kept, they guard the tables against slips)."
+        "Tried: a plain way to claim (0.47 of the server's time for a claim of 1, 0.26 for one "
+        "that finds nothing, decision 45); one request by short statements (0.83 of the server's "
+        "time to enqueue, 0.81 to complete, decision 50); a routine for one enqueue (0.86 of the "
+        "client's time, 0.92 of the server's, decision 86); rules as an index in place of CHECKs "
+        "(0.76 of the instructions of an enqueue, 0.84 of a claim of 1, decision 84). It is no "
+        "shorter in coroutines, so the child process is not the cause."
     ),
-    "against the baseline": DRAIN,
-    "against Graphile": DRAIN,
-    "against PgQueuer": DRAIN,
-    "against Procrastinate": DRAIN,
-    "share of the cores": (
-        "PostgreSQL and the worker's own process are on the same cores, about 3 % each. Tried: "
-        "fewer exchanges (decision 30)."
-    ),
-    "32 claimers": (
-        "Two claimers fill the two cores; each further one steps over the rows that the others "
-        "hold, and 32 plan caches do not fit into the processor's. Of the profile of 32, no "
-        "function is more than 7 %, which is looking up pages (2.5 % with two). Tried: a claim of "
-        "fewer statements; candidates locked by one statement and leased by another (decision 30); "
-        "at most four claims at once, by an advisory lock (0.67, not kept)."
-    ),
-    "against a plain append": (
-        "One connection promotes, a plain append has one for each core. Tried: a plain insert "
-        "where nothing conflicts, rows sorted by priority, rows unsorted, JSON checked while "
-        "staging (decisions 21 and 24)."
+    "enqueue one by one": (
+        "Each call is a durable transaction with a receipt; the table says what both cost. Tried: "
+        "a receipt that is written once (0.83 to 0.86 of the server's time, decision 26); short "
+        "statements (0.83, decision 50); a routine for one request (0.92, and 0.86 of the "
+        "client's time, decision 86); rules as an index in place of CHECKs (0.76 of the "
+        "instructions, decision 84; without any rule 0.64)."
     ),
     "enqueue in batches": (
         "Tried: a plain insert where no key is given, text arrays quoted at once (decision 26)."
+    ),
+    "default processes": PROCESSES,
+    "two workers": PROCESSES,
+    "drain": DRAIN,
+    "32 claimers": (
+        "Two claimers fill the two cores; each further one steps over rows that others hold. "
+        "Tried: at most four claims at once, by an advisory lock (0.67, not kept); candidates "
+        "locked by one statement and leased by another (0.98 of the server's time for a claim of "
+        "one, decision 30); a plain way to claim (0.49 of the server's time for a claim of 10, "
+        "decision 45)."
+    ),
+    "dequeue of": (
+        "The prototype has three indexes, no rules, no counts, no floors, and does not look at "
+        "settings, due requests or expired leases. Tried: a plain way to claim (0.47, 0.49 and "
+        "0.66 of the former time for 1, 10 and 100, decision 45); a bound on the look for expired "
+        "leases (0.71 for 100 in place of 0.90, decision 45); rules as an index in place of "
+        "CHECKs (0.84 and 0.93 of the instructions for 1 and 10, decision 84; without any rule "
+        "0.74 for 1). Not kept: rows leased by their ctid (0.99, decision 30)."
+    ),
+    "complete of": (
+        "The prototype checks no rules, counts nothing and keeps no settings. Tried: short "
+        "statements (0.81 of the time for 1, 0.86 for 100, decision 50); rows that are read once "
+        "(0.87 for 500, decision 30); rules as an index (0.86 of the instructions for 1, decision "
+        "84; without any rule 0.78). Not kept: settings looked up once (0.95 for 500, decision "
+        "30)."
+    ),
+    "without keys, against": (
+        "Tried: rows staged and copied by the promotion (0.69 over JDBC, 0.81 by COPY, decision "
+        "54); rows in the queue with a status of their own (1.11 to 1.16 by COPY on two "
+        "connections, decision 53); the lane (2.1 to 2.4 there, decision 53). Not kept: an index "
+        "by request id (1.8 to 1.9, decision 53); counts from the writer in place of the trigger "
+        "(2.5 to 2.6 µs a row in place of 2.9, decision 54)."
+    ),
+    "with keys, against": (
+        "One connection promotes rows with keys, while a plain append has one for each core. "
+        "Tried: a plain insert that falls back to ON CONFLICT (8.0 µs a row in place of 11.8, "
+        "decision 21). Not kept: a BRIN index on staging (0.85 µs a row in place of 1.4; "
+        "concurrent loads would read whole pages); the queue's name last in the index of claims "
+        "(0.9 µs less of 6.9; a claim needs it first); rows sorted by priority (no gain; all "
+        "decision 21)."
+    ),
+    "claims from the lane under": (
+        "Under an old snapshot claims keep a floor and go the careful way. Tried: requests brought "
+        "into the queue first (7 claims a second left of 537 after 100,000 requests); leased from "
+        "the lane directly, with parts removed when they are used up (0.82, both decision 55)."
+    ),
+    "claims of 100 from the lane": (
+        "A row costs less in the lane, but finding its block and moving it are a fixed cost. "
+        "Tried: a call of its own with a grouped count (1.07 to 1.09); the statements inside "
+        "dequeue with a plain count (1.15 to 1.21); the same statements behind one call (1.10); "
+        "one statement that finds the block and takes its rows (0.89; all decision 55)."
+    ),
+    "read_requests": (
+        "Both read over JDBC; read_requests first asks for the range of ids. Tried before: a "
+        'reader in format("rowlease") by COPY as Arrow batches (0.37 to 0.40 of the speed with '
+        "all columns), and the ADBC driver (1.8 to 7.9 s for 300,000 rows; both decision 74)."
+    ),
+    "share of the cores": (
+        "PostgreSQL and the worker's own process are on the same cores, about 3 % each. Tried: "
+        "fewer exchanges (decision 30)."
     ),
 }
 HEAD = """\
