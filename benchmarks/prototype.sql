@@ -55,12 +55,16 @@ begin
       delete from prototype.queue q using unnest(p_request_ids, p_lock_tokens) as l(id, token)
        where q.request_id = any(array[l.id]) and q.lock_token = l.token
       returning q.*)
-    insert into prototype.history
+    insert into prototype.history (
+      request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
+      locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
+      num_crashes, num_abandons, retry_base_ms, dedup_key, group_key, group_blocked, returned,
+      cancel_requested, load_id, payload, headers, last_error, completion_time)
     select d.request_id, d.queue_name, d.kind, 'Complete', d.priority, d.requested_time, d.due_time,
            d.locked_by, d.locked_time, d.lock_expires_time, d.started_time, d.lock_token,
            d.num_attempts, d.max_attempts, d.num_crashes, d.num_abandons, d.retry_base_ms,
            d.dedup_key, d.group_key, d.group_blocked, d.returned, d.cancel_requested, d.load_id,
-           d.payload, d.headers, d.last_error, now(), null
+           d.payload, d.headers, d.last_error, now()
       from done d
     returning request_id;
 end $$;
