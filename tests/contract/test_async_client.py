@@ -35,6 +35,9 @@ def on_client(dsn: str, work: Callable[[AsyncClient], Coroutine[Any, Any, None]]
             await work(client)
 
     asyncio.run(main())
+    for thread in threading.enumerate():  # a cancelled call may still change the database
+        if thread.name.startswith("rowlease-async"):
+            thread.join(60)
 
 
 async def until(condition: Callable[[], bool]) -> None:
