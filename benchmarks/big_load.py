@@ -4,7 +4,7 @@
 
 Each way of loading runs on its own database. A driver, in its own process, enqueues the rows into
 one queue, while a producer enqueues at a steady rate into another queue, which a worker serves. The
-rows are computed while they are written, in 40 partitions, and do not fit into the driver's heap.
+rows are computed while they are written, in 100 partitions, and do not fit into the driver's heap.
 Memory is the resident memory of the driver's processes (Python, the JVM, Spark's Python workers).
 The longest transaction is that of any task or of the driver, seen by looks 50 ms apart; a long one
 holds back vacuum. The time of `promote` is what the server counts for the routine. Latency is
@@ -37,13 +37,13 @@ from benchmarks.tables import Table, at_most, finish
 from rowlease import Client
 
 WAYS = ("rowlease.spark.enqueue, JDBC", 'format("rowlease"), COPY')
-PARTITIONS = 40
+PARTITIONS = 100
 #: The 99th percentile of the latency, in milliseconds, and the longest transaction, in seconds.
 GOAL, LONGEST = 30.0, 1.0
 OLDEST = """
     select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)::float
       from pg_stat_activity
-     where datname = current_database() and backend_type = 'client backend'
+     where datname = current_database() and backend_type = 'client backend' and state <> 'idle'
        and pid <> pg_backend_pid()
 """
 MIB = 2**20

@@ -41,7 +41,7 @@ def computing(n: int) -> float:
 def share(place: str, count: int) -> float:
     with database(place) as dsn:
         fill(dsn, "computing", count)
-        drain_by("cores:computing", 1, dsn)
+        drain_by("benchmarks.cores:computing", 1, dsn)
         with psycopg.connect(dsn) as sql:
             ((done, used, seconds),) = sql.execute(
                 "select count(*), sum(result::text::float),"

@@ -27,7 +27,7 @@ import psycopg
 
 from benchmarks.filling import PENDING, fill
 from benchmarks.servers import add_dsn, as_in_use, database, described, server
-from benchmarks.tables import Table, at_most, finish, ratio, times
+from benchmarks.tables import Table, at_most, commit_of, finish, ratio, times
 from rowlease.store.postgresql.scratch import scratch_database
 
 HERE = Path(__file__).parent
@@ -251,7 +251,8 @@ def main() -> int:
         )
         for call, wanted in GOALS.items()
     ]
-    return finish(Table(title, said, columns, lines, goals))
+    notes = [f"Before is {commit_of(given.before)}."] if given.before else []
+    return finish(Table(title, said, columns, lines, goals, notes))
 
 
 if __name__ == "__main__":

@@ -86,19 +86,28 @@ def finish(table: Table) -> int:
     for goal in table.goals:
         print(f"{'met' if goal.is_met else 'MISSED'}: {goal.what}: {goal.found} ({goal.wanted})")
     name = Path(sys.argv[0]).stem
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-    )
     kept = {
         **asdict(table),
-        "command": " ".join([f"python -m benchmarks.{name}", *sys.argv[1:]]),
+        "command": " ".join([f"python -m benchmarks.{name}", *map(shown, sys.argv[1:])]),
         "taken_at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "commit": commit.stdout.strip(),
+        "commit": commit_of(Path(__file__).parent),
     }
     folder = home() / "tables"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{table.kept_as or name}.json").write_text(json.dumps(kept, indent=1))
     return 0 if all(goal.is_met for goal in table.goals) else 1
+
+
+def shown(argument: str) -> str:
+    """An argument of a command for the page, without places of this machine and passwords."""
+    if "://" in argument:
+        return "DSN"
+    return "CHECKOUT" if Path(argument).is_absolute() else argument
+
+
+def commit_of(checkout: str | Path) -> str:
+    """The short hash of a checkout's commit."""
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=checkout, capture_output=True, text=True
+    )
+    return found.stdout.strip()
