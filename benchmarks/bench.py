@@ -55,7 +55,6 @@ RUNS = {
     "big_load": ("big_load.py --rows 300000", "big_load.py"),
     "startup": ("startup.py --runs 10", "startup.py"),
 }
-#: What was tried to meet a goal that is missed, by a part of the goal's name; the first that fits.
 DRAIN = (
     "Both cores are busy. The baseline, which is rowlease's routines without Python, reaches 1.2 "
     "times Graphile's rate: rowlease moves each row to its history, Graphile deletes it. Tried: "
@@ -75,6 +74,7 @@ PROCESSES = (
     "requests for each child process in place of 500 (5 % less of the server's time, none of the "
     "worker's, decision 89)."
 )
+#: What was tried to meet a goal that is missed, by a part of the goal's name; the first that fits.
 TRIED = {
     "beside a big load": (
         "The load, the server and the worker share two cores. Tried: look-ups by key that never "
@@ -146,15 +146,17 @@ TRIED = {
         "decision 21)."
     ),
     "claims from the lane under": (
-        "The plain way of a fresh queue costs a third of what it did; the careful way, which keeps "
-        "floors, costs 1 to 15 % more (decision 45). Tried: requests brought into the queue first "
+        "The plain way of a fresh queue takes about half of the server's time that it did, the "
+        "careful way, which keeps floors, 1 to 15 % more (decision 45). Tried: "
+        "requests brought into the queue first "
         "(7 claims a second left of 537 after 100,000 requests, decision 55); leased from the lane "
         "directly (0.82 then, decision 55); one statement for queue and lane (0.83, 0.82 and 0.87 "
         "of the former speed for 1, 10 and 100, kept for the order, decision 73)."
     ),
     "claims under a held snapshot": (
-        "The plain way of a fresh queue costs a third of what it did; the careful way, which keeps "
-        "floors, costs 1 to 15 % more (decision 45). Tried: one key of a floor for each priority "
+        "The plain way of a fresh queue takes about half of the server's time that it did, the "
+        "careful way, which keeps floors, 1 to 15 % more (decision 45). Tried: "
+        "one key of a floor for each priority "
         "(1.2 of 22.6 µs a request, commit 08dacd1); a floor from 5,000 entries on in place of "
         "always (0.26 to 0.66 of a fresh claim's time, decision 45); one that ends after 0.1 or "
         "0.25 s (no gain, decision 45)."
@@ -176,8 +178,8 @@ TRIED = {
         "all columns), and the ADBC driver (1.8 to 7.9 s for 300,000 rows; both decision 74)."
     ),
     "claim at": (
-        "A claim from 1,000 requests takes 0.37 ms where it took 1.1 ms before the plain way, so "
-        "the depth of a larger index counts for more."
+        "A claim of 10 takes about half of the server's time that it did before the plain way "
+        "(decision 45), so the depth of a larger index may count for more."
     ),
     "churn, hot tables": (
         "Dead rows of the last seconds, until autovacuum's next turn. The run that met the goal "

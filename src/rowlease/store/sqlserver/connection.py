@@ -100,7 +100,7 @@ SESSION = (
 def connect(odbc: str) -> Any:
     """Open a connection in autocommit mode, with the settings of SESSION.
 
-    Without autocommit, pyodbc would not commit a claim, and roll it back on close.
+    Without autocommit, pyodbc would leave a claim uncommitted and roll it back on close.
 
     Raises:
         pyodbc.Error: the connection fails.
