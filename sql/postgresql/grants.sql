@@ -55,7 +55,8 @@ grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begi
    to rowlease_producer;
 
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon, rowlease.snooze,
-                          rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain, rowlease.worker_heartbeat,
+                          rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain,
+                          rowlease.finish_batches, rowlease.worker_heartbeat,
                           rowlease.remove_worker, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
                           rowlease.fire_schedule, rowlease.report_progress,
@@ -69,7 +70,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.list_schedules, rowlease.list_queues, rowlease.show_queue,
                           rowlease.list_workers, rowlease.list_ready, rowlease.list_leases,
                           rowlease.list_dead_letters, rowlease.list_loads, rowlease.measure_waits,
-                          rowlease.list_operations, rowlease.list_batches,
+                          rowlease.list_operations, rowlease.list_batches, rowlease.finish_batches,
                           rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_staged, rowlease.pause, rowlease.resume,

@@ -22,15 +22,16 @@ PRODUCER = EVERYONE | {
 }  # fmt: skip
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "snooze", "decline", "disown", "exchange",
-    "renew", "maintain", "worker_heartbeat", "remove_worker", "depth", "listen", "announce_idle",
-    "put_schedule", "claim_schedules", "fire_schedule", "report_progress", "list_queues",
-    "show_queue", "list_workers",
+    "renew", "maintain", "finish_batches", "worker_heartbeat", "remove_worker", "depth",
+    "listen", "announce_idle", "put_schedule", "claim_schedules", "fire_schedule",
+    "report_progress", "list_queues", "show_queue", "list_workers",
 }  # fmt: skip
 READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
     "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
-    "measure_waits", "list_operations", "list_batches", "demand", "metrics", "metrics_server",
+    "measure_waits", "list_operations", "list_batches", "finish_batches", "demand",
+    "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {
     "operate", "recount", "pause", "resume", "configure_queue",

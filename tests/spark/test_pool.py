@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from rowlease.client.batch import Batch
+from rowlease.model import NewRequest
+from rowlease.store import Store
 from tests.spark.clusters import Driver, driver, standalone, until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -88,6 +92,17 @@ def test_a_queue_is_drained_by_all_executors(
     assert sql("select count(*) from rowlease.worker") == [(0,)], "every worker has removed itself"
     written = [path for path in two_executors.folder.rglob("*") if path.is_file()]
     assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+def test_a_pool_runs_what_waits_for_its_batches(
+    two_executors: Driver, dsn: str, store: Store, sql: Sql
+) -> None:
+    nap = NewRequest(kind="nap", payload='{"seconds": 0}')
+    store.enqueue_many("default", [nap] * 20, batch_id="load")
+    store.enqueue_many("default", [nap], after="load")
+    two_executors.work(TASKS, dsn, executors=2)
+    assert complete(sql) == (21, 21)
+    assert Batch("load", store).wait(timedelta(minutes=1)).num_complete == 20
 
 
 def test_tasks_may_be_passed_as_objects_and_run_in_threads(

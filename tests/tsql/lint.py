@@ -45,7 +45,7 @@ BY_KEY = {"enqueuereceipt"}
 #: Routines that read a whole queue or all counts, and the tables.
 READ_WHOLE = {
     ("sample_requests", "queue"), ("sample_requests", "lane"), ("recount_queues", "queuedepth"),
-    ("fold_depth", "queuedepth"), ("finish_batches", "queuedepth"),
+    ("fold_depth", "queuedepth"), ("finish_idle_batches", "queuedepth"),
 }  # fmt: skip
 #: Routines of operators that change all counts of a queue, and the table.
 CHANGED_WHOLE = {("delete_queue", "queuedepth")}

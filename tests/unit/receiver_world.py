@@ -159,8 +159,9 @@ class World:
     def retract(self) -> None:
         self.idleness.append("retract")
 
-    def end(self) -> None:
+    def end(self) -> bool:
         self.ended = True
+        return True
 
     # The methods that a test calls.
 

@@ -24,10 +24,10 @@ begin
     return;
   end if;
   what := 'counts folded';
-  num_rows := rowlease_internal.fold_batches(p_limit * 10);
+  num_rows := rowlease_internal.fold_batches(null, p_limit * 10);
   if num_rows > 0 then return next; end if;
   what := 'batches finished';
-  num_rows := rowlease_internal.finish_batches(v_now, p_limit);
+  num_rows := rowlease_internal.finish_idle_batches(null, v_now, p_limit);
   if num_rows > 0 then return next; end if;
 
   for v_queue in select s.queue_name from rowlease.queue_settings s order by 1 loop

@@ -3,12 +3,14 @@
 --           of at most 10,000), p_dry_run boolean (true: delete nothing; only raise errors and count)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a
---           load; 55P03 another transaction is using queues
--- locks:    queue_settings, access exclusive, after at most 100 ms of waiting; as operate; no lock
---           in a dry run
+--           load; 55P03 maintain has been running for 2 s, or another transaction is using queues
+-- locks:    the gate without a name, after at most 2 s; queue_settings, access exclusive, after at
+--           most 100 ms of waiting; as operate; rows of batch, against changes only; no lock in a dry
+--           run
 -- why:      every call that enqueues reads the settings, and so blocks this routine until its
---           transaction ends. So no request can be missed here or be added later. The history of
---           the queue stays until it expires.
+--           transaction ends. So no request can be missed here or be added later. Counts of batches
+--           that are not folded yet are in the rows that are deleted here, so they are folded first.
+--           The history of the queue stays until it expires.
 create or replace function rowlease.delete_queue(
   p_queue_name text, p_purge boolean default false, p_dry_run boolean default false
 ) returns bigint
@@ -21,6 +23,10 @@ declare
   v_used   text;
 begin
   if not p_dry_run then
+    if not rowlease_internal.take_gate('') then
+      raise exception using errcode = '55P03',
+        message = 'maintain or a recount has been running for 2 s; nothing was done, call again';
+    end if;
     begin
       lock table rowlease.queue_settings in access exclusive mode;
     exception when lock_not_available then
@@ -65,6 +71,7 @@ begin
     perform rowlease_internal.note_operation(
       'delete_queue', jsonb_build_object('queue', p_queue_name), jsonb_build_object('purge', p_purge),
       null, rowlease.now(), true);
+    perform rowlease_internal.fold_batches(null, 2147483647);
     delete from rowlease.queue_settings s where s.queue_name = p_queue_name;
     delete from rowlease.gate g where g.queue_name = p_queue_name;
     delete from rowlease.queue_depth d where d.queue_name = p_queue_name;

@@ -2,12 +2,14 @@
 -- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge its requests, as a step of operate
 --           does, at most 10,000), p_dry_run bit (1: delete nothing; only raise errors and count)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
--- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load
--- locks:    the queue's settings row; as do_verb; no lock in a dry run
+-- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load;
+--           51012 as take_lock
+-- locks:    the queue's settings row; as do_verb; the counts' lock; rows of batch; no lock in a dry run
 -- why:      on SQL Server, readers of settings hold no lock. An enqueue that has found the queue
 --           but commits after the deletion leaves its requests without a queue: depth counts them,
---           and they run when the queue is created again. The history of the queue stays until it
---           expires.
+--           and they run when the queue is created again. Counts of batches that are not folded yet
+--           are in the rows that are deleted here, so they are folded first. The history of the queue
+--           stays until it expires.
 create or alter procedure rowlease.delete_queue
   @p_queue_name nvarchar(400), @p_purge bit = 0, @p_dry_run bit = 0
 as
@@ -16,7 +18,7 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @used nvarchar(2000), @says nvarchar(2048), @arguments nvarchar(max), @filter nvarchar(max);
 declare @now datetime2(6) = rowlease.now(), @next bigint, @id bigint, @count bigint = 0;
-declare @found xml, @ids nvarchar(max), @done xml;
+declare @found xml, @ids nvarchar(max), @done xml, @folded bigint;
 begin transaction;
 if @p_dry_run = 0
   update rowlease.QueueSettings set QueueName = QueueName where QueueName = @p_queue_name;
@@ -67,6 +69,8 @@ if @p_dry_run = 0
 begin
   set @arguments = case when @p_purge = 1 then N'{"purge": true}' else N'{"purge": false}' end;
   exec rowlease_internal.note_queue_operation N'delete_queue', @p_queue_name, @arguments;
+  exec rowlease_internal.take_lock N'rowlease:depth';
+  exec rowlease_internal.fold_depth 2147483647, @folded output;
   delete from rowlease.QueueSettings where QueueName = @p_queue_name;
   delete from rowlease.QueueDepth where QueueName = @p_queue_name;
   delete from rowlease.QueueWaiter where QueueName = @p_queue_name;

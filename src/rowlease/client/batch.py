@@ -38,7 +38,8 @@ class Batch:
     def wait(self, timeout: timedelta | None = None) -> BatchState:
         """Wait until the batch is finished: none of its requests waits or runs.
 
-        The call reads one row twice a second.
+        The call reads one row twice a second. If no worker is left that finishes the batch, the
+        call does.
 
         Args:
             timeout: the longest time to wait; None means no limit.
@@ -49,6 +50,9 @@ class Batch:
             StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """
         return run(self.wait_steps(timeout))
+
+    def _finish(self) -> int:
+        return self._store.finish_batches(self.batch_id)
 
     def wait_steps(self, timeout: timedelta | None) -> Steps[BatchState]:
         """The steps of `wait`."""
@@ -62,6 +66,8 @@ class Batch:
                 )
             if found.finished_time is not None:
                 return found
+            if not found.num_live and (yield from call(self._finish)):
+                continue
             left = ends - time.monotonic()
             if left <= 0:
                 raise TimeoutError(

@@ -224,7 +224,8 @@ class Pool:
                 if at - reported_at >= REPORT_EVERY:
                     reported_at = at
                     self._progress(monitor.progress())
-                if until_drained and monitor.is_drained():
+                # The end of a batch may have made requests due.
+                if until_drained and monitor.is_drained() and not self._store.finish_batches():
                     return
 
     def _drain(self, job: Job, patience: float) -> None:

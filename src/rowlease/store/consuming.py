@@ -281,6 +281,15 @@ class Consuming(Calls):
         """Do one round of housekeeping. If another caller is doing one, do nothing; return []."""
         return self._values(Maintained, "maintain", p_limit=limit)
 
+    def finish_batches(self, batch_id: str | None = None) -> int:
+        """Finish this batch, or every batch, if it has ended: `maintain` may no longer be called.
+
+        Returns:
+            The number of batches that were finished and of requests that became due.
+        """
+        ((count,),) = self._call("finish_batches", p_batch_id=batch_id)
+        return int(count)
+
 
 def _leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
     """The parameters that identify leases."""

@@ -79,12 +79,17 @@ class Housekeeping:
     def run_heartbeats(self) -> None:
         """Send heartbeats and fire schedules until stopped; then remove the worker.
 
+        Batches whose last request this worker has finished are finished, because it may have been
+        the last worker.
+
         Raises:
             ConfigError: the settings of a task with a schedule are wrong.
             AccessDenied, SchemaMismatch: as `run`.
         """
         schedules = [self._schedules.step] if self._schedules else []
         self._repeat(self._send_heartbeat, *schedules)
+        with suppress(RowleaseError):
+            self._store.finish_batches()
         with suppress(RowleaseError):
             self._store.remove_worker(self._worker_id)
 

@@ -22,11 +22,12 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from typing import Self, Unpack
 
 from rowlease.clock import now
-from rowlease.errors import ConfigError
+from rowlease.errors import ConfigError, RowleaseError
 from rowlease.event_log import logged_events
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.store import Store, open_store
@@ -207,7 +208,7 @@ class Worker:
             # Outcomes must be sent well before a lease ends. Without `lease`, the queue's setting
             # applies: its leases last at least 1 s, so FLUSH is short enough.
             flush=min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH,
-            drained=self._stop_unless_stopping if is_burst else None,
+            drained=partial(self._stop_if_drained, store) if is_burst else None,
         )
         schedules = None if is_burst else Schedules(store, self.worker_id, self._tasks, events)
         housekeeping = Housekeeping(
@@ -292,6 +293,14 @@ class Worker:
     def _time_left(self) -> float:
         """Seconds until running tasks are abandoned."""
         return math.inf if self._stop_at is None else self._stop_at - now()
+
+    def _stop_if_drained(self, store: Store) -> bool:
+        """Stop a worker in burst mode, unless the end of a batch has made requests due."""
+        with suppress(RowleaseError):
+            if store.finish_batches():
+                return False
+        self._stop_unless_stopping()
+        return True
 
     def _stop_unless_stopping(self) -> None:
         if self._stop_at is None:

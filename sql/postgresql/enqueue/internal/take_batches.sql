@@ -5,8 +5,8 @@
 -- errors:   RL016 headers too long, RL017 a wrong id, a due time beside p_after, a batch that is
 --           finished or does not exist
 -- locks:    rows of batch, for key share; held to the caller's commit
--- why:      a request that waits for a batch is due at the end of the calendar, until finish_batches
---           changes that. The lock keeps finish_batches away until the requests are committed, but
+-- why:      a request that waits for a batch is due at the end of the calendar, until finish_idle_batches
+--           changes that. The lock keeps finish_idle_batches away until the requests are committed, but
 --           not fold_batches, which counts. Headers that leave no room for the headers of the batch
 --           would make a copy of the request impossible (requeue).
 create or replace function rowlease_internal.take_batches(

@@ -4,7 +4,7 @@
 -- returns:  boolean -- true
 -- errors:   none
 -- locks:    none: the requests are the caller's own
--- why:      take_batches has chosen the due times: null if the batch is finished. Then finish_batches
+-- why:      take_batches has chosen the due times: null if the batch is finished. Then finish_idle_batches
 --           will not see these requests.
 create or replace function rowlease_internal.wait_for_batch(
   p_after text, p_request_ids bigint[], p_outcomes text[], p_due_times timestamptz[]

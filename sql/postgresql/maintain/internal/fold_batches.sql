@@ -1,19 +1,21 @@
 -- fold_batches: add the counts of batches to their rows.
--- params:   p_limit integer
+-- params:   p_batch_id text (null: every batch), p_limit integer
 -- returns:  bigint -- how many rows were folded
 -- errors:   none
 -- locks:    rows of queue_depth, exclusive, skipping locked ones; rows of batch, against changes only
--- why:      a step of maintain; only its caller changes counts of batches. The sum of a row of counts
---           is above 0 if it enqueued requests, and below 0 if it cancelled or purged them. All other
---           changes move requests from one count to another.
-create or replace function rowlease_internal.fold_batches(p_limit integer) returns bigint
+-- why:      a step of maintain, finish_batches and delete_queue. The caller has locked the gate without a
+--           name, or the batch: two callers that change several batches could wait for each other. The
+--           sum of a row of counts is above 0 if it enqueued requests, and below 0 if it cancelled or
+--           purged them. All other changes move requests from one count to another.
+create or replace function rowlease_internal.fold_batches(p_batch_id text, p_limit integer)
+returns bigint
 language sql
 set search_path = pg_catalog, pg_temp
 as $$
   with folded as (
     delete from rowlease.queue_depth d
      where d.ctid = any(array(select f.ctid from rowlease.queue_depth f
-                               where f.load_id is not null
+                               where f.load_id = coalesce(p_batch_id, f.load_id)
                                limit p_limit for update skip locked))
     returning d.*, d.scheduled + d.pending + d.processing as live),
   added as (

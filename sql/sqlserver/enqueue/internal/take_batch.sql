@@ -3,7 +3,7 @@
 -- returns:  nothing
 -- errors:   RL017 the batch is finished
 -- locks:    the batch's lock until the caller's commit, shared if the batch exists
--- why:      the lock keeps finish_batches away until the requests are committed. It is exclusive for a
+-- why:      the lock keeps finish_idle_batches away until the requests are committed. It is exclusive for a
 --           new batch, so that two callers do not add the same row.
 create or alter procedure rowlease_internal.take_batch @p_batch_id nvarchar(400), @p_now datetime2(6)
 as

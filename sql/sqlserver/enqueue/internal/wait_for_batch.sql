@@ -3,7 +3,7 @@
 -- returns:  nothing
 -- errors:   none
 -- locks:    rows of queue, which are the caller's own, skipping locked ones
--- why:      finish_batches does not see requests that come after the end of their batch.
+-- why:      finish_idle_batches does not see requests that come after the end of their batch.
 create or alter procedure rowlease_internal.wait_for_batch
   @p_after nvarchar(400), @p_request_ids nvarchar(max), @p_waits bit
 as

@@ -77,7 +77,7 @@ end;
 if @p_step = 9
   exec rowlease_internal.recount_queues @p_limit, @p_rows output;
 if @p_step = 13
-  exec rowlease_internal.finish_batches @p_now, @p_limit, @p_rows output;
+  exec rowlease_internal.finish_idle_batches null, @p_now, @p_limit, @p_rows output;
 if @p_step = 12
   exec rowlease_internal.sweep_operations @p_now, @p_limit, @p_rows output;
 if @p_step = 10

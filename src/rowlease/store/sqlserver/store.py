@@ -37,7 +37,7 @@ PAUSES = (0.02, 0.1, 0.3, 1.0)
 #: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
     "complete", "fail", "abandon", "snooze", "renew", "report_progress", "begin_load",
-    "promote", "discard_staged", "maintain", "depth",
+    "promote", "discard_staged", "maintain", "finish_batches", "depth",
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules",

@@ -56,8 +56,8 @@ class Receiver:
         listener: the listener; None in burst mode, or if the database sends no notifications.
         poll: the longest sleep while the queues are empty, in seconds; see `NextClaim`.
         flush: the longest time that outcomes wait to be delivered with a claim, in seconds.
-        drained: a function for burst mode. The receiver calls it once, when a claim finds no
-            request and the worker holds none.
+        drained: a function for burst mode. The receiver calls it when a claim finds no request and
+            the worker holds none, until it returns true: nothing is left to claim.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Receiver:
         listener: Listener | None,
         poll: float,
         flush: float = FLUSH,
-        drained: Callable[[], object] | None,
+        drained: Callable[[], bool] | None,
     ) -> None:
         self._exchanger = exchanger
         self._slots = slots
@@ -292,7 +292,10 @@ class Receiver:
                 self._next_claim.at_once()
                 self._on(Event.LAST)
                 return
-            self._drained()
+            if not self._drained():
+                self._next_claim.at_once()
+                self._on(Event.LAST)
+                return
             self._drained = None
         sleeps = self._next_claim.later(claim)
         self._on(Event.NOTHING if sleeps and not claim.requests else Event.LAST)

@@ -1,14 +1,14 @@
--- finish_batches: finish batches of which no request waits or runs, and make due the requests that wait for them.
--- params:   p_now timestamptz, p_limit integer
--- returns:  bigint -- how many batches were finished
+-- finish_idle_batches: finish batches of which no request waits or runs, and make due the requests that wait for them.
+-- params:   p_batch_id text (null: every batch), p_now timestamptz, p_limit integer
+-- returns:  bigint -- how many batches were finished and requests made due
 -- errors:   none
 -- locks:    rows of batch, then of queue, skipping locked ones
--- why:      a step of maintain. One transaction makes the requests due and finishes the batch, so
+-- why:      a step of maintain and of finish_batches. One transaction makes the requests due and finishes the batch, so
 --           they are due once. After the lock, a new statement looks for counts that are not folded
 --           yet: an enqueue that held the row before may just have committed. If another transaction
 --           has locked a waiting request, its batch is finished later.
-create or replace function rowlease_internal.finish_batches(p_now timestamptz, p_limit integer)
-returns bigint
+create or replace function rowlease_internal.finish_idle_batches(
+  p_batch_id text, p_now timestamptz, p_limit integer) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
@@ -19,7 +19,9 @@ declare
   v_ids   text[] := array(
     select b.batch_id from rowlease.batch b
      where b.num_live = 0 and b.finished_time is null
+       and b.batch_id = coalesce(p_batch_id, b.batch_id)
      order by b.batch_id limit p_limit for update skip locked);
+  v_due   bigint := 0;
   v_count bigint := 0;
 begin
   if cardinality(v_ids) > 0 then
@@ -37,6 +39,7 @@ begin
              b.num_requests - b.num_complete - b.num_failed)
       from due d join rowlease.batch b on b.batch_id = d.batch_id
      where q.request_id = any(array[d.request_id]);
+    get diagnostics v_due = row_count;
     delete from rowlease.batch_wait w
      where w.batch_id = any(v_ids)
        and not exists (select from rowlease.queue q
@@ -47,5 +50,5 @@ begin
        and not exists (select from rowlease.batch_wait w where w.batch_id = b.batch_id);
     get diagnostics v_count = row_count;
   end if;
-  return v_count;
+  return v_due + v_count;
 end $$;

@@ -1,15 +1,16 @@
--- finish_batches: finish batches of which no request waits or runs, and make due the requests that wait for them.
--- params:   p_now datetime2(6), p_limit int, p_finished bigint output
--- returns:  p_finished -- how many batches were finished
+-- finish_idle_batches: finish batches of which no request waits or runs, and make due the requests that wait for them.
+-- params:   p_batch_id nvarchar(400) (null: every batch), p_now datetime2(6), p_limit int,
+--           p_finished bigint output
+-- returns:  p_finished -- how many batches were finished and requests made due
 -- errors:   none
 -- locks:    the counts' lock, the locks of the batches, then those of the requests, without waiting;
 --           rows of batch, and of queue, skipping locked ones
--- why:      a step of maintain. One transaction makes the requests due and finishes the batch, so
+-- why:      a step of maintain and of finish_batches. One transaction makes the requests due and finishes the batch, so
 --           they are due once. The lock of a batch is free when no enqueue adds to it, and the
 --           counts' lock keeps other calls from folding. Then a batch has ended if all its counts are
 --           folded. If another transaction has locked a waiting request, its batch is finished later.
-create or alter procedure rowlease_internal.finish_batches
-  @p_now datetime2(6), @p_limit int, @p_finished bigint output
+create or alter procedure rowlease_internal.finish_idle_batches
+  @p_batch_id nvarchar(400), @p_now datetime2(6), @p_limit int, @p_finished bigint output
 as
 set nocount on;
 set xact_abort on;
@@ -20,7 +21,9 @@ set @p_finished = 0;
 insert into @ended (BatchId)
 select top (@p_limit) b.BatchId
   from rowlease.Batch as b with (index (batch_idle), forceseek, readpast, readcommittedlock)
- where b.BatchId > N'' and b.NumLive = 0 and b.FinishedTime is null order by b.BatchId
+ where b.BatchId > N'' and b.NumLive = 0 and b.FinishedTime is null
+   and (@p_batch_id is null or b.BatchId = @p_batch_id)
+ order by b.BatchId
 option (maxdop 1);
 if @@rowcount = 0
   return;
@@ -67,6 +70,7 @@ update q
          on q.RequestId = d.RequestId
  where q.Status = 'Scheduled' and q.DueTime = '9999-12-31'
 option (loop join, force order, maxdop 1);
+set @p_finished = @@rowcount;
 delete w
   from @due as d
  inner join rowlease.BatchWait as w with (index (batch_wait_pkey), forceseek, rowlock)
@@ -81,4 +85,4 @@ update b set FinishedTime = @p_now
  where not exists (select 1 from rowlease.BatchWait as w with (forceseek (batch_wait_batch (BatchId)))
                     where w.BatchId = e.BatchId)
 option (loop join, force order, maxdop 1);
-set @p_finished = @@rowcount;
+set @p_finished = @p_finished + @@rowcount;

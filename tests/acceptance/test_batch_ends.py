@@ -1,0 +1,66 @@
+"""A batch ends with its last request, though no worker is left afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from rowlease.client.batch import Batch
+from rowlease.model import NewRequest
+from rowlease.store import Store
+from rowlease.tasks.task import task
+from rowlease.worker import Worker
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+worker_of_last: list[Worker] = []
+
+
+@task
+def member() -> None: ...
+
+
+@task
+def callback() -> None: ...
+
+
+@task
+def last() -> None:
+    worker_of_last[-1].stop()
+
+
+TASKS: list[Any] = [member, callback, last]
+
+
+def put(store: Store, kind: str, count: int = 1, **options: Any) -> None:
+    store.enqueue_many("default", [NewRequest(kind=kind, payload="{}")] * count, **options)
+
+
+def test_a_burst_runs_what_waits_for_its_batches(store: Store) -> None:
+    put(store, "member", 100, batch_id="first")
+    put(store, "member", 10, batch_id="second", after="first")
+    put(store, "callback", after="second")
+    summary = Worker(store, TASKS, executor="thread", burst=True).run()
+    assert summary.finished == 111
+    assert all(batch.finished_time for batch in store.list_batches())
+
+
+def test_a_worker_that_is_stopped_finishes_its_batches_before_it_ends(
+    store: Store, sql: Sql
+) -> None:
+    put(store, "last", batch_id="b")
+    put(store, "callback", after="b")
+    worker = Worker(store, TASKS, executor="thread", concurrency=1)
+    worker_of_last.append(worker)
+    assert worker.run().finished == 1
+    assert sql("select finished_time is not null from rowlease.batch") == [(True,)]
+    assert sql("select due_time <= rowlease.now() from rowlease.queue") == [(True,)]
+
+
+def test_a_program_waits_for_a_batch_whose_last_worker_was_killed(store: Store) -> None:
+    put(store, "member", 3, batch_id="b")
+    claim = store.dequeue("killed", ["default"], 3)
+    store.complete(claim.requests)
+    found = Batch("b", store).wait(timedelta(minutes=1))
+    assert (found.num_live, found.num_complete) == (0, 3)

@@ -1,0 +1,250 @@
+"""Batches end with true numbers: without a worker, and when their queues are deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rowlease.client.batch import Batch
+from rowlease.errors import InvalidRequest, StoreConflict
+from rowlease.model import BatchState, Failure, LeasedRequest, NewRequest
+from tests.contract.sessions import PostgresSession, Session
+
+Another = Callable[[], Session]
+DEAD = Failure("broken", dead=True)
+#: How many random orders of finish, fold and delete are tried.
+ORDERS = int(os.environ.get("ROWLEASE_BATCH_ORDERS", "12"))
+
+
+def put(store: Session, count: int, queue: str = "default", **options: Any) -> list[int]:
+    requests = [NewRequest(kind="member", payload="{}")] * count
+    return [int(one.request_id or 0) for one in store.enqueue_many(queue, requests, **options)]
+
+
+def callback(store: Session, after: str = "b") -> int:
+    (answer,) = store.enqueue_many(
+        "default", [NewRequest(kind="callback", payload="{}")], after=after
+    )
+    return int(answer.request_id or 0)
+
+
+def state(store: Session, batch_id: str = "b") -> BatchState:
+    (found,) = store.list_batches(batch_id)
+    return found
+
+
+def counts(store: Session, batch_id: str = "b") -> tuple[int, ...]:
+    """Requests, live, complete, failed, cancelled."""
+    return tuple(state(store, batch_id)[1:6])
+
+
+def told(run: LeasedRequest) -> tuple[str, ...]:
+    """The counts in the headers of a request that waited: complete, failed, cancelled."""
+    headers = json.loads(run.headers or "{}")
+    return tuple(headers[f"batch_{what}"] for what in ("complete", "failed", "cancelled"))
+
+
+# -- without a worker ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_id", ["b", None])
+def test_a_batch_is_finished_without_maintain(batch_id: str | None, store: Session) -> None:
+    put(store, 2, batch_id="b")
+    waits = callback(store)
+    dead, held = store.claim(limit=2)
+    store.fail([dead], [DEAD])
+    assert store.finish_batches(batch_id) == 0
+    store.complete([held])
+    assert store.finish_batches(batch_id) == 2  # the batch, and the request that waited
+    assert (state(store).finished_time, counts(store)) == (store.now(), (2, 0, 1, 1, 0))
+    (run,) = store.claim()
+    assert (run.request_id, told(run)) == (waits, ("1", "1", "0"))
+    assert store.finish_batches(batch_id) == 0
+
+
+def test_one_batch_is_finished_alone(store: Session) -> None:
+    for batch_id in ("a", "b"):
+        put(store, 1, batch_id=batch_id)
+    store.complete(store.claim(limit=2))
+    assert store.finish_batches("b") == 1
+    assert [state(store, one).finished_time is None for one in ("a", "b")] == [True, False]
+    assert store.finish_batches("unknown") == 0
+    assert store.finish_batches() == 1
+
+
+def test_a_batch_that_a_transaction_adds_to_is_not_finished_and_not_waited_for(
+    store: Session, another: Another
+) -> None:
+    put(store, 1, batch_id="b")
+    store.complete(store.claim())
+    producer = another()
+    producer.begin()
+    put(producer, 1, batch_id="b")
+    assert (store.finish_batches("b"), store.finish_batches()) == (0, 0)
+    producer.commit()
+    assert (store.finish_batches("b"), store.finish_batches()) == (0, 0)
+    assert counts(store) == (2, 1, 1, 0, 0)
+
+
+def test_one_batch_is_not_waited_for_while_maintain_finishes_it(
+    store: Session, another: Another
+) -> None:
+    put(store, 1, batch_id="b")
+    store.complete(store.claim())
+    other = another()
+    other.begin()
+    other.finish_batches()
+    assert store.finish_batches("b") == 0
+    other.commit()
+    assert state(store).finished_time is not None
+
+
+def test_a_worker_that_ends_waits_for_another_that_folds(store: Session, another: Another) -> None:
+    """Both end at once: what the second has finished is not yet seen by the first."""
+    first = another()
+    put(store, 1, batch_id="b")
+    put(store, 1, batch_id="other")
+    member, other = store.claim(limit=2)
+    store.complete([other])
+    first.begin()
+    first.finish_batches()
+    store.complete([member])
+    second = store.waiting(store.finish_batches)
+    first.commit()
+    assert second.result() == 1
+    assert state(store).finished_time is not None
+
+
+@pytest.mark.only_on("postgresql", why="SQL Server has no read-only sessions")
+def test_a_read_only_session_finishes_nothing(store: PostgresSession) -> None:
+    put(store, 1, batch_id="b")
+    store.complete(store.claim())
+    store.execute("set default_transaction_read_only = on")
+    assert store.finish_batches("b") == 0
+    store.execute("set default_transaction_read_only = off")
+    assert store.finish_batches("b") == 1
+
+
+def test_a_program_that_waits_for_a_batch_finishes_it(store: Session) -> None:
+    put(store, 2, batch_id="b")
+    waits = callback(store)
+    store.complete(store.claim(limit=2))
+    found = Batch("b", store).wait(timedelta(minutes=1))
+    assert (found.num_complete, store.row(waits)["status"]) == (2, "Scheduled")
+    assert store.claim()[0].request_id == waits
+
+
+# -- deleted queues --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folded", [True, False], ids=["folded", "not folded"])
+@pytest.mark.parametrize("ended", [True, False], ids=["complete", "purged"])
+def test_a_batch_ends_whose_queue_is_deleted(folded: bool, ended: bool, store: Session) -> None:
+    store.configure_queue("tmp")
+    put(store, 15, "tmp", batch_id="b")
+    waits = callback(store)
+    if folded:
+        store.maintain()
+    if ended:
+        store.complete(store.dequeue("one", ["tmp"], 15).requests)
+    store.delete_queue("tmp", purge=not ended)
+    store.maintain()
+    assert counts(store) == ((15, 0, 15, 0, 0) if ended else (15, 0, 0, 0, 15))
+    (run,) = store.claim()
+    assert (run.request_id, told(run)) == (waits, ("15", "0", "0") if ended else ("0", "0", "15"))
+    assert store.depth() == store.counted()
+
+
+@pytest.mark.only_on("postgresql", why="on SQL Server it waits for the counts' lock")
+def test_a_queue_is_not_deleted_while_maintain_works(store: Session, another: Another) -> None:
+    store.configure_queue("tmp")
+    other = another()
+    other.begin()
+    other.maintain()
+    with pytest.raises(StoreConflict, match="maintain or a recount has been running for 2 s"):
+        store.delete_queue("tmp")
+    other.commit()
+    store.delete_queue("tmp")
+
+
+@pytest.mark.parametrize("seed", range(ORDERS))
+def test_every_batch_ends_with_true_numbers_whatever_the_order_of_finish_fold_and_delete(
+    seed: int, store: Session, another: Another
+) -> None:
+    draw = random.Random(seed)
+    queues, sizes = ["q1", "q2", "q3"], Counter[str]()
+    for queue in queues:
+        store.configure_queue(queue)
+        for batch_id in ("x", "y", "z"):
+            count = draw.randint(1, 4)
+            put(store, count, queue, batch_id=batch_id)
+            sizes[batch_id] += count
+    for batch_id in sizes:
+        callback(store, batch_id)
+    finished = threading.Event()
+
+    def fold(session: Session, draw: random.Random) -> None:
+        while not finished.is_set():
+            calls: list[Callable[[], object]] = [
+                session.maintain, session.finish_batches, session.recount,
+            ]  # fmt: skip
+            draw.choice(calls)()
+            session.finish_batches(draw.choice(["x", "y", "z"]))
+
+    def delete(session: Session, draw: random.Random) -> None:
+        while not finished.is_set():
+            with suppress(InvalidRequest, StoreConflict):  # it has requests, or is used now
+                session.delete_queue(draw.choice(queues), purge=draw.random() < 0.1)
+
+    def finish(session: Session, draw: random.Random) -> None:
+        while members_left(session):
+            known = [one.queue_name for one in session.list_queues()]
+            found: list[LeasedRequest] = []
+            with suppress(InvalidRequest):  # a queue has just been deleted
+                found = session.dequeue("one", known, draw.randint(1, 5)).requests
+            for leased in found:
+                if leased.kind == "callback" or draw.random() < 0.2:
+                    session.abandon([leased])
+                elif draw.random() < 0.2:
+                    session.fail([leased], [DEAD])
+                else:
+                    session.complete([leased])
+
+    with ThreadPoolExecutor(3) as threads:
+        others = [
+            threads.submit(what, another(), random.Random(seed)) for what in (fold, delete, finish)
+        ]
+        try:
+            finish(store, draw)
+            others.pop().result()
+        finally:
+            finished.set()
+        for other in others:
+            other.result()
+    while store.finish_batches():
+        pass
+    runs = {json.loads(run.headers or "{}")["batch_id"]: told(run) for run in store.claim(limit=3)}
+    assert runs.keys() == sizes.keys()
+    for batch_id, size in sizes.items():
+        complete = len(
+            store.rows("queue_history", "request_id", load_id=batch_id, status="Complete")
+        )
+        failed = len(store.rows("queue", "request_id", load_id=batch_id))
+        assert counts(store, batch_id) == (size, 0, complete, failed, size - complete - failed)
+        assert (int(runs[batch_id][0]), sum(map(int, runs[batch_id]))) == (complete, size)
+    assert store.depth() == store.counted()
+
+
+def members_left(store: Session) -> bool:
+    rows = store.rows("queue", "load_id", "status")
+    return any(load_id and status != "Failed" for load_id, status in rows)
