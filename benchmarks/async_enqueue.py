@@ -23,10 +23,10 @@ import psycopg
 from benchmarks.servers import add_dsn, database, described, server
 from benchmarks.tables import Table, finish, rates, times
 from rowlease import AsyncClient, Client, task
-from rowlease.client.async_client import THREADS
+from rowlease.client.call_threads import THREADS
 
 COROUTINES = 100
-#: Connections of the bare routine, and threads: as many as a store keeps.
+#: The smaller number of threads, and of connections of the bare routine.
 FEW = 5
 ROUTINE = (
     "select request_id, outcome from rowlease.enqueue_many(%s::text, array[%s], array[%s],"

@@ -9,10 +9,11 @@ from contextlib import closing, suppress
 from datetime import timedelta
 from typing import Any
 
+import psutil
 import pytest
 
 from rowlease import AsyncClient, NoResult, QueueFull, task
-from rowlease.client.async_client import THREADS
+from rowlease.client.call_threads import THREADS
 from rowlease.errors import InvalidRequest
 from rowlease.model import Outcome
 from rowlease.tasks.requests import untyped_request
@@ -95,12 +96,12 @@ def test_hundreds_wait_for_results_without_a_thread_each(dsn: str, store: Sessio
     store.freeze(None)
 
     async def work(client: AsyncClient) -> None:
-        before = threading.active_count()
+        before = psutil.Process().num_threads()
         handles = await client.enqueue_many(double.request(n) for n in range(500))
         results = [asyncio.create_task(handle.result(LONG)) for handle in handles]
         await until(lambda: client.store.finished.num_waiting == 500)
         # The client's threads, another for each call (pyodbc), and one that listens.
-        assert threading.active_count() <= before + 2 * THREADS + 1
+        assert psutil.Process().num_threads() <= before + 2 * THREADS + 1
         while await asyncio.to_thread(finish, store, 100):
             pass
         assert await ends(asyncio.gather(*results)) == [handle.request_id for handle in handles]
@@ -129,6 +130,30 @@ def test_hundreds_wait_for_room_and_hold_up_nobody(dsn: str, store: Session) -> 
                 assert (await ends(call)).outcome is Outcome.OK
 
     on_client(dsn, work)
+
+
+def test_what_waits_when_the_client_is_closed_ends_with_a_sentence(
+    dsn: str, store: Session
+) -> None:
+    store.freeze(None)
+    waits: list[asyncio.Task[Any]] = []
+
+    async def work(client: AsyncClient) -> None:
+        handles = await client.enqueue_many(
+            [double.request(n) for n in range(50)], batch_id="batch"
+        )
+        waits.extend(asyncio.create_task(handle.result(LONG)) for handle in handles)
+        waits.append(asyncio.create_task(client.batch("batch").wait(LONG)))
+        await until(lambda: client.store.finished.num_waiting == 50)
+
+    async def main() -> None:
+        async with AsyncClient(dsn) as client:
+            await work(client)
+        for ended in await ends(asyncio.gather(*waits, return_exceptions=True)):
+            assert isinstance(ended, InvalidRequest)
+            assert "the client was closed" in str(ended)
+
+    asyncio.run(main())
 
 
 def test_a_cancelled_enqueue_is_repeated_with_its_receipt(

@@ -9,7 +9,6 @@ import json
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from rowlease.client.async_client import AsyncBoundProducer
+from rowlease.client.call_threads import CallThreads
 from rowlease.client.client import BoundProducer
 from rowlease.errors import InvalidRequest
 from rowlease.model import Enqueued, NewRequest, Outcome
@@ -37,7 +37,6 @@ ONLY_STATIC = {"wrong_calls": 2, "wrong_async_calls": 4}
 
 
 #: Not used: nothing is asked of a handle.
-THREADS = ThreadPoolExecutor(1)
 
 
 class Store:
@@ -71,7 +70,9 @@ def make(call: ast.stmt, module: Any) -> Store:
     """Make one of the calls, and return where it arrived."""
     store: Any = Store()
     is_async = "async" in module.__name__
-    client = AsyncBoundProducer(store, None, THREADS) if is_async else BoundProducer(store, None)
+    client = (
+        AsyncBoundProducer(store, None, CallThreads()) if is_async else BoundProducer(store, None)
+    )
     awaited = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code = compile(ast.Module([call], []), module.__file__, "exec", flags=awaited)
     try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rowlease.client.async_handle import AsyncBatch, AsyncHandle
+from rowlease.client.call_threads import CallThreads
 from rowlease.client.client import Client
 from rowlease.client.enqueue_call import EnqueueCall
 from rowlease.client.sending import RETRY_FOR, send
@@ -25,11 +25,6 @@ from rowlease.tasks.task import P, R, Task
 
 T = TypeVar("T")
 Q = ParamSpec("Q")
-
-#: The maximum number of calls that one client makes at the same time. If it were larger, the store
-#: would close connections after each call. If it were smaller, a call that waits for a lock in the
-#: database would delay other calls more often.
-THREADS = 16
 
 
 class AsyncProducer(ABC):
@@ -75,7 +70,7 @@ class AsyncProducer(ABC):
 class AsyncBoundProducer(AsyncProducer):
     """Puts requests into queues as part of your transaction; made by `AsyncClient.bind`."""
 
-    def __init__(self, store: Store, connection: Any, threads: Executor) -> None:
+    def __init__(self, store: Store, connection: Any, threads: CallThreads) -> None:
         self._store = store
         self._connection = connection
         self._threads = threads
@@ -106,15 +101,15 @@ class AsyncClient(AsyncProducer):
     def __init__(self, dsn: str | None = None, *, retry_for: timedelta = RETRY_FOR) -> None:
         self._client = Client(dsn, retry_for=retry_for)
         self._retry_for = retry_for
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: CallThreads | None = None
 
     async def __aenter__(self) -> Self:
-        threads = ThreadPoolExecutor(THREADS, "rowlease-async")
+        threads = CallThreads()
         opening = threads.submit(self._client.__enter__)
         try:
             await asyncio.wrap_future(opening)
         except BaseException:
-            threads.shutdown(wait=False)
+            threads.close()
             # After a cancellation the thread may still open the client, so close it then.
             opening.add_done_callback(lambda _: self._client.__exit__(None, None, None))
             raise
@@ -132,7 +127,7 @@ class AsyncClient(AsyncProducer):
         try:
             await run_in(threads, call(partial(client.__exit__, kind, error, traceback)))
         finally:
-            threads.shutdown(wait=False)
+            threads.close()
 
     @property
     def store(self) -> Store:
@@ -141,7 +136,7 @@ class AsyncClient(AsyncProducer):
         return client.store
 
     @property
-    def _opened(self) -> tuple[Client, ThreadPoolExecutor]:
+    def _opened(self) -> tuple[Client, CallThreads]:
         if self._threads is None:
             raise InvalidRequest("the client is not open: use it in an `async with` block")
         return self._client, self._threads

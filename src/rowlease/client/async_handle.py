@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Generic
 
 from rowlease.client.batch import Batch
+from rowlease.client.call_threads import CallThreads
 from rowlease.client.handle import Handle
 from rowlease.client.steps import call, run_in
 from rowlease.model import BatchState, Outcome, Request
@@ -25,10 +25,10 @@ class AsyncHandle(Generic[R_co]):
     request_id: int
     outcome: Outcome | None
     _handle: Handle[R_co] = field(compare=False, repr=False)
-    _threads: Executor = field(compare=False, repr=False)
+    _threads: CallThreads = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, handle: Handle[R_co], threads: Executor) -> AsyncHandle[R_co]:
+    def of(cls, handle: Handle[R_co], threads: CallThreads) -> AsyncHandle[R_co]:
         """A handle for asyncio of the same request. Its calls are made in `threads`."""
         return cls(handle.request_id, handle.outcome, handle, threads)
 
@@ -59,7 +59,7 @@ class AsyncBatch:
 
     batch_id: str
     _batch: Batch = field(compare=False, repr=False)
-    _threads: Executor = field(compare=False, repr=False)
+    _threads: CallThreads = field(compare=False, repr=False)
 
     async def read(self) -> BatchState | None:
         """See `Batch.read`."""

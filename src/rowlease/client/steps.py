@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import Executor, Future, wait
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
+
+from rowlease.client.call_threads import CallThreads
+from rowlease.store.notice import Notice
 
 T = TypeVar("T")
 
@@ -23,25 +25,24 @@ Steps: TypeAlias = Generator[Callable[[], Any], Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause, which ends early when the future is done."""
+    """A pause, which ends early when the notice is set."""
 
     seconds: float
-    until: Future[None] | None
+    until: Notice | None
 
     def __call__(self) -> None:
         """Pause this thread."""
         if self.until is None:
             time.sleep(self.seconds)
         else:
-            wait([self.until], self.seconds)
+            self.until.wait(self.seconds)
 
     async def in_event_loop(self) -> Any:
         """Pause this coroutine."""
         if self.until is None:
             await asyncio.sleep(self.seconds)
         else:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.wrap_future(self.until), self.seconds)
+            await self.until.wait_in_loop(self.seconds)
 
 
 def call(work: Callable[[], T]) -> Steps[T]:
@@ -50,8 +51,8 @@ def call(work: Callable[[], T]) -> Steps[T]:
     return result
 
 
-def pause(seconds: float, until: Future[None] | None = None) -> Steps[None]:
-    """A step: a pause of this many seconds, which ends early when the future is done."""
+def pause(seconds: float, until: Notice | None = None) -> Steps[None]:
+    """A step: a pause of this many seconds, which ends early when the notice is set."""
     yield Pause(seconds, until)
 
 
@@ -71,14 +72,13 @@ def run(steps: Steps[T]) -> T:
         return value
 
 
-async def run_in(threads: Executor | None, steps: Steps[T]) -> T:
+async def run_in(threads: CallThreads | None, steps: Steps[T]) -> T:
     """Execute the steps from an event loop: calls in `threads`, pauses in the event loop.
 
     If `threads` is None, calls block the event loop, and awaitable results are awaited.
 
     If this coroutine is cancelled, a call that has begun continues, and its result is dropped.
     """
-    loop = asyncio.get_running_loop()
     try:
         step = next(steps)
         while True:
@@ -90,7 +90,8 @@ async def run_in(threads: Executor | None, steps: Steps[T]) -> T:
                     if isawaitable(result):
                         result = await result
                 else:
-                    result = await loop.run_in_executor(threads, copy_context().run, step)
+                    called = threads.submit(partial(copy_context().run, step))
+                    result = await asyncio.wrap_future(called)
             except BaseException as error:
                 step = steps.throw(error)
             else:

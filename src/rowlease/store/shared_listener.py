@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Protocol
+from weakref import ref
+
+from rowlease.forks import watch_forks
+from rowlease.store.notice import Notice
 
 #: Seconds after the start of a session at which all callers are woken, because some events are not
 #: notified: those before the session listened, and those of a transaction that looked for listeners
@@ -34,7 +39,8 @@ class SharedListener:
     """Wakes callers that wait for notifications.
 
     The session and its thread exist only while a caller waits. Safe to use from several threads and
-    event loops: no call waits for the database.
+    event loops: no call waits for the database. A caller may be interrupted anywhere by a signal
+    handler that raises (see `pool`): its notice is forgotten when it is dropped.
 
     Args:
         listen: a function that opens the session.
@@ -45,13 +51,22 @@ class SharedListener:
     """
 
     def __init__(self, listen: Callable[[], Session], can_listen: Callable[[], bool]) -> None:
-        self.is_listening = False
         self._listen = listen
         self._can_listen = can_listen
-        self._lock = threading.Lock()
-        self._waiting: dict[str, set[Future[None]]] = {}
-        self._thread: threading.Thread | None = None
         self._closed = threading.Event()
+        self.forget()
+        watch_forks(self)
+
+    def forget(self) -> None:
+        """Begin without callers and without a thread, in a child that was forked."""
+        self.is_listening = False
+        self._lock = threading.Lock()
+        self._waiting: dict[str, set[ref[Notice]]] = {}
+        #: The thread puts an item here when it ends; None if there is no thread.
+        self._ended: SimpleQueue[None] | None = None
+        is_closed, self._closed = self._closed.is_set(), threading.Event()
+        if is_closed:
+            self._closed.set()
 
     @property
     def num_waiting(self) -> int:
@@ -59,41 +74,41 @@ class SharedListener:
         return len(self._waiting)
 
     @contextmanager
-    def expecting(self, key: str) -> Iterator[Future[None]]:
-        """A future that is done when the event may have happened.
+    def expecting(self, key: str) -> Iterator[Notice]:
+        """A notice that is set when the event may have happened.
 
-        It is done when a notification with the key arrives, and whenever a notification may have
+        It is set when a notification with the key arrives, and whenever a notification may have
         been missed. So the caller must then check whether the event has happened. The caller must
         also check at the start of the block, because the event may have happened before.
 
         Args:
             key: the word in a notification that stands for the event.
         """
-        future: Future[None] = Future()
+        notice = Notice()
         with self._lock:
-            self._waiting.setdefault(key, set()).add(future)
-            if self._thread is None and self._can_listen() and not self._closed.is_set():
-                self._thread = threading.Thread(
-                    target=self._run, name="rowlease-listener", daemon=True
-                )
-                self._thread.start()
+            waiting = self._waiting.setdefault(key, set())
+            waiting.add(ref(notice, waiting.discard))
+            if self._ended is None and self._can_listen() and not self._closed.is_set():
+                ended: SimpleQueue[None] = SimpleQueue()
+                start_new_thread(self._run, (ended,))
+                self._ended = ended
         try:
-            yield future
+            yield notice
         finally:
-            future.cancel()
             with self._lock:
-                self._waiting[key].discard(future)
-                if not self._waiting[key]:
-                    del self._waiting[key]
+                waiting.discard(ref(notice))
+                if not waiting:
+                    self._waiting.pop(key, None)
 
     def close(self) -> None:
         """End the session."""
         self._closed.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(10 * CHECK_INTERVAL)  # a thread that is connecting may take longer
+        ended = self._ended
+        if ended is not None:
+            with suppress(Empty):  # a thread that is connecting may take longer
+                ended.get(timeout=10 * CHECK_INTERVAL)
 
-    def _run(self) -> None:
+    def _run(self, ended: SimpleQueue[None]) -> None:
         while self._is_needed():
             try:
                 with closing(self._listen()) as session:
@@ -104,13 +119,18 @@ class SharedListener:
             finally:
                 self.is_listening = False
                 self._wake(list(self._waiting))
+        ended.put(None)
 
     def _is_needed(self) -> bool:
         with self._lock:
-            if self._waiting and not self._closed.is_set():
+            if self._is_awaited() and not self._closed.is_set():
                 return True
-            self._thread = None
+            self._ended = None
             return False
+
+    def _is_awaited(self) -> bool:
+        # A caller that was interrupted may have left its key without a notice.
+        return any(list(self._waiting.values()))
 
     def _serve(self, session: Session) -> None:
         self.is_listening = True
@@ -123,15 +143,14 @@ class SharedListener:
             pause = looks[0] - monotonic() if looks else CHECK_INTERVAL
             for message in session.heard(min(CHECK_INTERVAL, max(0.0, pause))):
                 self._wake([message, *message.split()])
-            if self._waiting:
+            if self._is_awaited():
                 needed_at = monotonic()
             elif monotonic() - needed_at > UNUSED_TIME:
                 return
 
     def _wake(self, keys: Iterable[str]) -> None:
         with self._lock:
-            woken = [future for key in keys for future in self._waiting.get(key, ())]
-        for future in woken:
-            # The future of a caller that no longer waits is cancelled.
-            if not future.done() and future.set_running_or_notify_cancel():
-                future.set_result(None)
+            woken = [each() for key in keys for each in self._waiting.get(key, ())]
+        for notice in woken:
+            if notice is not None:
+                notice.set()

@@ -30,6 +30,7 @@ from rowlease.clock import now
 from rowlease.errors import ConfigError, RowleaseError
 from rowlease.event_log import logged_events
 from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping
+from rowlease.forks import watch_forks
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker.call_monitor import CallMonitor
@@ -107,9 +108,14 @@ class Worker:
         self._queues = self._queue_order.order()
         self._events = logged_events() if events is None else events
         self.health = Health(self._events, self._executor.concurrency)
-        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.forget()
+        watch_forks(self)
         self._stop_at: float | None = None
         self._wake: Callable[[], object] = lambda: None
+
+    def forget(self) -> None:
+        """Take another id, in a child that was forked: two workers with one id lose leases."""
+        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     @classmethod
     def of(

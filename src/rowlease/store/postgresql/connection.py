@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 from typing import Any, TypeVar
@@ -13,8 +16,10 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
 from rowlease.errors import ConfigError
+from rowlease.forks import watch_forks
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
+from rowlease.store.pool import Place
 
 RV = TypeVar("RV")
 
@@ -32,6 +37,30 @@ class BoundedConnection(psycopg.Connection):
     """
 
     patience: float = deadlines.CALL.total_seconds()
+    place: Place | None = None
+    _is_cut = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        watch_forks(self)
+
+    def __del__(self, *_: Any) -> None:
+        # A call that a signal handler interrupts drops its connection, and the driver closes it.
+        # So there is no warning. In a child that was forked, the driver would leave it open.
+        if self._is_cut:
+            self.close()
+
+    def forget(self) -> None:
+        """Cut this process's copy of the connection, without a word to the server.
+
+        Whoever still uses it in this process finds that the server has gone. The parent's copy goes
+        on. The descriptor keeps its number, which libpq would otherwise close a second time.
+        """
+        self._is_cut = True
+        nowhere, other_end = socket.socketpair()
+        with nowhere, suppress(psycopg.Error):  # it is closed
+            other_end.close()
+            os.dup2(nowhere.fileno(), self.pgconn.socket, inheritable=False)
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         try:

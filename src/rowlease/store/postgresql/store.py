@@ -164,7 +164,8 @@ class PostgresStore(Store):
             own = self._pool.take(seconds)
         except (psycopg.Error, NotConnected) as error:
             self._raise(error)
-        is_sound = True
+        # False also if a signal handler raises, because then an answer may be under way.
+        is_sound = False
         own.patience = ends - time.monotonic()
         try:
             if (at_server or timeout) > self._call_timeout:
@@ -174,15 +175,22 @@ class PostgresStore(Store):
                     yield own
             else:
                 yield own
+            is_sound = _is_idle(own)
         except Unanswered as error:
+            self._pool.close_idle()  # they probably have the same fault
             raise timeout_error(seconds, self.where) from error
         except psycopg.Error as error:
-            is_sound = not is_read_only(error)
+            is_sound = _is_idle(own) and not is_read_only(error)
+            if not is_sound:
+                self._pool.close_idle()
             # After an ERROR, the call was rolled back. If the session ended, the call may have been
             # committed.
             self._raise(error, maybe_done=not _is_idle(own))
+        except UnicodeEncodeError:
+            is_sound = _is_idle(own)  # nothing was sent
+            raise
         finally:
-            self._pool.give_back(own, is_sound=is_sound and _is_idle(own))
+            self._pool.give_back(own, is_sound=is_sound)
 
     def _raise(self, error: Error, *, maybe_done: bool = False) -> NoReturn:
         """Raise rowlease's exception for this error, which becomes the `__cause__`."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import random
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from rowlease.errors import ConfigError, StoreError
+from rowlease.forks import watch_forks
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
 from rowlease.store.error_texts import timeout_error
-from rowlease.store.pool import NotConnected, Pool, in_thread
+from rowlease.store.pool import NotConnected, Place, Pool, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.sqlserver import transaction
@@ -56,12 +57,23 @@ class OwnConnection:
             message, with which the driver drops the prepared statement.
     """
 
+    place: Place | None = None
+
     def __init__(self, driver: odbc.Connection) -> None:
         self.driver = driver
         self.cursor = driver.cursor()
+        watch_forks(self)
 
     def close(self) -> None:
         self.driver.close()
+
+    def forget(self) -> None:
+        """Keep this process's copy of the connection for ever, without a word to the server.
+
+        The driver would end the parent's session when the last reference is gone, also at the end
+        of the process. It does not tell its descriptor, which stays open until then.
+        """
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
 class SqlServerStore(Store):
@@ -141,11 +153,11 @@ class SqlServerStore(Store):
             with self._using(own):
                 return call.rows(own.cursor)
 
-        running = in_thread(rows)
-        if wait([running], ends - time.monotonic()).done:
-            return running.result()
-        self._pool.close_idle()
-        raise timeout_error(seconds, self.where)
+        try:
+            return in_thread(rows, ends - time.monotonic())
+        except TimeoutError:
+            self._pool.close_idle()  # they probably have the same fault
+            raise timeout_error(seconds, self.where) from None
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
         """Whether a call that raised this error can be repeated without taking effect twice."""
@@ -180,6 +192,8 @@ class SqlServerStore(Store):
                     # XACT_ABORT does this, unless the error precedes the procedure's first line.
                     own.cursor.execute("if @@trancount > 0 rollback transaction")
                     is_sound = True
+            if not is_sound:
+                self._pool.close_idle()  # they probably have the same fault
             self._raise(error, is_sent=True)
         finally:
             self._pool.give_back(own, is_sound=is_sound)

@@ -1,0 +1,52 @@
+"""The threads in which an `AsyncClient` makes its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from rowlease.errors import InvalidRequest
+from rowlease.forks import check_fork, watch_forks
+
+T = TypeVar("T")
+
+#: The maximum number of calls that one client makes at the same time. It must be below
+#: `pool.MAX_OPEN`: then no call waits for a connection. If it were smaller, a call that waits for a
+#: lock in the database would delay other calls more often.
+THREADS = 16
+
+
+class CallThreads:
+    """Up to 16 threads. They start when they are needed, also in a child that was forked."""
+
+    def __init__(self) -> None:
+        self._is_closed = False
+        self.forget()
+        watch_forks(self)
+
+    def forget(self) -> None:
+        """Begin without threads, in a child that was forked."""
+        self._executor = ThreadPoolExecutor(THREADS, "rowlease-async")
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Call a function in one of the threads.
+
+        Raises:
+            InvalidRequest: the client is closed.
+            ConfigError: the process was forked without Python's knowledge.
+        """
+        check_fork()
+        try:
+            return self._executor.submit(work)
+        except RuntimeError as error:
+            if not self._is_closed:
+                raise  # the interpreter ends
+            raise InvalidRequest(
+                "the client was closed: keep it open until all calls and waits have ended"
+            ) from error
+
+    def close(self) -> None:
+        """Make no more calls. Those that have begun go on."""
+        self._is_closed = True
+        self._executor.shutdown(wait=False)
