@@ -269,6 +269,20 @@ def test_a_burst_ends_when_only_scheduled_requests_are_left(store: Store, sql: S
     assert sql("select count(*) from rowlease.worker") == [(0,)]
 
 
+def test_a_burst_waits_for_a_request_that_maintain_is_making_claimable(
+    dsn: str, store: Store, sql: Sql
+) -> None:
+    with frozen(store) as clock, psycopg.connect(dsn) as connection:
+        put(store, "ok", delay=HOUR)
+        clock.advance(HOUR)
+        connection.execute("select rowlease.maintain()")
+        with working(store, burst=True) as (_, emitted):
+            emitted.first(WorkerIdle)
+            connection.commit()
+            emitted.first(Finished)
+    assert statuses(sql) == {"Complete": 1}
+
+
 def test_another_worker_completes_each_request_of_a_killed_worker_once(
     dsn: str, store: Store, sql: Sql
 ) -> None:

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.contract.sessions import INFINITY, Clock, Session
+from tests.contract.sessions import IGNORES_HINTS, INFINITY, Clock, Session
+from tests.contract.test_3_order import Another
 
 pytestmark = pytest.mark.both_ways
 
@@ -36,6 +37,38 @@ def test_a_lease_s_end_that_was_set_by_hand_stops_no_claim(store: Session, time:
     store.claim()
     store.execute(f"update rowlease.queue set lock_expires_time = '{time}'")
     assert store.dequeue("one", ["default"], 1).wait is None
+
+
+@pytest.mark.parametrize("rate", [None, "9/1m"])
+@pytest.mark.parametrize("held_back", ["due", "lease that has run out"])
+def test_a_request_that_another_transaction_makes_claimable_is_not_slept_through(
+    store: Session, another: Another, clock: Clock, held_back: str, rate: str | None
+) -> None:
+    """A claim skips it, because it is locked; `maintain` may commit a moment later."""
+    if not store.skips_locked:
+        pytest.skip(IGNORES_HINTS)
+    store.configure_queue("default", rate=rate)
+    if held_back == "due":
+        (request,) = store.put(delay=timedelta(seconds=10))
+    else:
+        (request,) = store.put()
+        store.claim()
+    clock.advance(minutes=1)
+    other = another()
+    other.begin()
+    assert other.maintain()
+    claim = store.dequeue("one", ["default"], 1)
+    assert (claim.requests, claim.more, claim.wait) == ([], False, timedelta(0))
+    other.commit()
+    assert [one.request_id for one in store.claim()] == [request]
+
+
+def test_what_is_due_in_a_paused_queue_is_slept_through(store: Session, clock: Clock) -> None:
+    store.put(delay=timedelta(seconds=10))
+    store.pause("default")
+    clock.advance(minutes=1)
+    claim = store.dequeue("one", ["default"], 1)
+    assert (claim.requests, claim.more, claim.wait) == ([], False, None)
 
 
 def test_the_soonest_of_several_queues_counts(store: Session) -> None:

@@ -20,6 +20,7 @@ from rowlease.spark.executors import executors_of
 from rowlease.spark.pool_job import reason
 from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress
 from rowlease.store import Store
+from rowlease.testing import frozen
 from rowlease.worker import Summary
 from rowlease.worker.settings import WorkerSettings
 
@@ -122,6 +123,7 @@ def test_an_error_of_an_executor_reaches_the_driver(dsn: str, store: Store) -> N
 def test_drained_is_nothing_pending_and_nothing_leased(dsn: str, store: Store, sql: Sql) -> None:
     store.configure_queue("other")
     observer = PoolMonitor(store, ["default"], "spark:test:")
+    assert not observer.is_drained(), "a second call must find the same"
     assert observer.is_drained()
     sql("select rowlease.enqueue('other', 'k')")
     sql("select rowlease.enqueue('default', 'k', p_delay_ms => 3600000)")
@@ -129,12 +131,24 @@ def test_drained_is_nothing_pending_and_nothing_leased(dsn: str, store: Store, s
     sql("select rowlease.enqueue('default', 'k')")
     assert not observer.is_drained()
     store.pause("default")
+    assert not observer.is_drained()
     assert observer.is_drained()
     store.resume("default")
     claim = store.dequeue("w", ["default"], 1)
     assert not observer.is_drained()
     store.fail(claim.requests, [Failure("x", timedelta(hours=1))])
+    assert not observer.is_drained()
     assert observer.is_drained()
+
+
+def test_a_pool_is_not_drained_while_a_request_is_due(store: Store, sql: Sql) -> None:
+    observer = PoolMonitor(store, ["default"], "spark:test:")
+    with frozen(store) as clock:
+        sql("select rowlease.enqueue('default', 'k', p_delay_ms => 10000)")
+        clock.advance(seconds=10)
+        assert not observer.is_drained()
+        assert not observer.is_drained(), "it is pending by now"
+        assert store.depth()[0].pending == 1
 
 
 def test_progress_counts_the_queues_and_the_pools_own_workers(

@@ -56,7 +56,8 @@ class World:
         self.times: list[timedelta] = []
         self.idleness: list[str] = []
         self.is_announced = False
-        self.ended = False
+        self.ended, self.may_end = False, True
+        self.asked_to_end: list[float] = []
         self.num_wakes = 0
         self.emitted: list[Event] = []
         events = Events()
@@ -159,9 +160,10 @@ class World:
     def retract(self) -> None:
         self.idleness.append("retract")
 
-    def end(self) -> bool:
-        self.ended = True
-        return True
+    def end(self, claimed_at: float) -> bool:
+        self.asked_to_end.append(claimed_at)
+        self.ended = self.may_end
+        return self.may_end
 
     # The methods that a test calls.
 

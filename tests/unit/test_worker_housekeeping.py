@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -209,3 +210,24 @@ def test_schedules_cause_no_busy_loop_in_an_outage(store: Records) -> None:
 def _later(store: Records, due: Due, pause: float) -> bool:
     store.time += pause
     return len(due.steps) == 10
+
+
+def test_housekeeping_says_whether_a_claim_may_have_missed_what_maintain_was_changing(
+    store: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def maintain() -> None:
+        store.time += 1
+        seen.append(housekeeping.has_rested_since(math.inf))
+        store.time += 1
+        raise StoreUnavailable
+
+    housekeeping = keeping(store)
+    monkeypatch.setattr(store, "maintain", maintain)
+    assert housekeeping.has_rested_since(0.0)
+    with pytest.raises(StoreUnavailable):
+        housekeeping._maintain()
+    assert seen == [False]
+    assert not housekeeping.has_rested_since(1001.0)
+    assert housekeeping.has_rested_since(1002.5)

@@ -47,7 +47,7 @@ from rowlease.worker.claims.outage import FIRST_RETRY, LAST_RETRY
 from rowlease.worker.claims.outcomes import FEW, Done, NotDone, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.timings import REFUSAL_TOLERATED
-from tests.unit.receiver_world import UNKNOWN_KIND, World, found, request, world
+from tests.unit.receiver_world import EMPTY, UNKNOWN_KIND, World, found, request, world
 
 __all__ = ["world"]
 
@@ -240,6 +240,35 @@ def test_a_burst_ends_when_no_request_is_found_or_held(world: World) -> None:
     assert world.exchange_now()["floor"] == "f"
     assert not world.ended  # the floor may hide what a late commit has put below it
     assert world.exchange_now()["floor"] is None
+    assert world.ended
+
+
+@pytest.mark.parametrize("world", [{"burst": True, "can_listen": False}], indirect=True)
+def test_a_burst_waits_for_a_due_request_that_another_transaction_has_locked(world: World) -> None:
+    locked = EMPTY._replace(wait=timedelta(0), floor=None)
+    world.claims = [locked] * 8
+    pauses = []
+    for _ in range(8):
+        world.exchange_now()
+        pauses.append(world.pause())
+        world.time += pauses[-1]
+    assert pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5])
+    assert not world.asked_to_end
+    world.exchange_now()
+    assert world.ended
+
+
+@pytest.mark.parametrize("world", [{"burst": True, "can_listen": False}], indirect=True)
+def test_a_burst_claims_once_more_if_its_last_claim_may_have_missed_requests(world: World) -> None:
+    world.claims = [EMPTY._replace(floor=None)]
+    world.call_seconds = 0.1
+    world.may_end, began = False, world.time
+    world.exchange_now()
+    assert world.asked_to_end == [began]
+    assert 0 < world.pause() < 0.1
+    world.time += world.pause()
+    world.may_end = True
+    world.exchange_now()
     assert world.ended
 
 

@@ -42,7 +42,7 @@ class Claim(NamedTuple):
         more: true if the worker should claim again at once. A claim may return few requests from a
             queue that has many.
         wait: the time until a scheduled request is due or a lease runs out; None if there is
-            neither.
+            neither. Zero if another transaction has locked such a request, or a queue's gate.
         floor: an opaque value for the next `dequeue`; None if no floor is in force.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rowlease.counts import counted
-from rowlease.store import Reading
+from rowlease.store import Store
 from rowlease.worker.timings import WORKER_SILENT
 
 logger = logging.getLogger("rowlease")
@@ -57,14 +57,26 @@ class PoolMonitor:
         prefix: the start of the ids of the pool's workers.
     """
 
-    def __init__(self, store: Reading, queues: Sequence[str], prefix: str) -> None:
+    def __init__(self, store: Store, queues: Sequence[str], prefix: str) -> None:
         self._store = store
         self._queues = set(queues)
         self._prefix = prefix
+        self._is_empty = False
         self._began = self._before = (time.monotonic(), *self._totals())
 
     def is_drained(self) -> bool:
-        """Whether no request runs, and none waits except in paused queues."""
+        """Whether two calls in a row found that no request runs, and none waits.
+
+        Requests of paused queues do not count. A due request counts as scheduled, and not as
+        waiting, until a claim or `maintain` has made it pending. So the first of these two calls
+        calls `maintain`.
+        """
+        was_empty, self._is_empty = self._is_empty, self._nothing_is_left()
+        if self._is_empty and not was_empty:
+            self._store.maintain()
+        return self._is_empty and was_empty
+
+    def _nothing_is_left(self) -> bool:
         waiting = set()
         for each in self._store.depth():
             if each.queue_name in self._queues:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import socket
@@ -64,6 +65,8 @@ class Housekeeping:
         self._kinds = kinds
         self._schedules = schedules
         self._stopped = threading.Event()
+        self._is_maintaining = False
+        self._maintained_at = -math.inf
         #: When a call of either thread was last answered.
         self.answered_at = now()
 
@@ -118,6 +121,13 @@ class Housekeeping:
         """Ask both threads to end."""
         self._stopped.set()
 
+    def has_rested_since(self, at: float) -> bool:
+        """Whether no `maintain` was under way after this time. Safe from any thread.
+
+        A claim does not see requests that an unfinished `maintain` makes claimable.
+        """
+        return not self._is_maintaining and self._maintained_at < at
+
     def _report(self, error: str) -> None:
         """Emit the error of a refused call, unless it has been emitted before.
 
@@ -142,5 +152,11 @@ class Housekeeping:
         return HEARTBEAT * random.uniform(1 - HEARTBEAT_SPREAD, 1 + HEARTBEAT_SPREAD)
 
     def _maintain(self) -> float:
-        self._store.maintain()
+        self._is_maintaining = True
+        try:
+            self._store.maintain()
+        finally:
+            # In this order, because `has_rested_since` reads them in the opposite order.
+            self._maintained_at = now()
+            self._is_maintaining = False
         return (MAINTAIN if self._busy() else MAINTAIN_IDLE) * random.uniform(0.8, 1.2)

@@ -201,6 +201,18 @@ class Worker:
             store, self.worker_id, self._queue_order, self._tasks, leases, events, lease=lease
         )
         dispatcher = Dispatcher(slots, exchanger, events, prefetch=self._executor.prefetch)
+        schedules = None if is_burst else Schedules(store, self.worker_id, self._tasks, events)
+        housekeeping = Housekeeping(
+            store,
+            self.worker_id,
+            self._queues,
+            events,
+            slots=self._executor.concurrency,
+            busy=dispatcher.busy,
+            consumer_priority=settings.consumer_priority,
+            kinds=list(self._tasks),
+            schedules=schedules,
+        )
         listens = store.can_notify and not is_burst
         listener = Listener(store, self._queues, events) if listens else None
         longest_sleep = POLL if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
@@ -214,19 +226,7 @@ class Worker:
             # Outcomes must be sent well before a lease ends. Without `lease`, the queue's setting
             # applies: its leases last at least 1 s, so FLUSH is short enough.
             flush=min(FLUSH, lease.total_seconds() / 10) if lease else FLUSH,
-            drained=partial(self._stop_if_drained, store) if is_burst else None,
-        )
-        schedules = None if is_burst else Schedules(store, self.worker_id, self._tasks, events)
-        housekeeping = Housekeeping(
-            store,
-            self.worker_id,
-            self._queues,
-            events,
-            slots=self._executor.concurrency,
-            busy=dispatcher.busy,
-            consumer_priority=settings.consumer_priority,
-            kinds=list(self._tasks),
-            schedules=schedules,
+            drained=partial(self._stop_if_drained, store, housekeeping) if is_burst else None,
         )
         return Components(
             calls=calls,
@@ -300,8 +300,16 @@ class Worker:
         """Seconds until running tasks are abandoned."""
         return math.inf if self._stop_at is None else self._stop_at - now()
 
-    def _stop_if_drained(self, store: Store) -> bool:
-        """Stop a worker in burst mode, unless the end of a batch has made requests due."""
+    def _stop_if_drained(
+        self, store: Store, housekeeping: Housekeeping, claimed_at: float
+    ) -> bool:
+        """Stop a worker in burst mode, unless requests may have become due since an empty claim.
+
+        An unfinished `maintain` may have hidden them from the claim, and the end of a batch may
+        have made them due.
+        """
+        if not housekeeping.has_rested_since(claimed_at):
+            return False
         with suppress(RowleaseError):
             if store.finish_batches():
                 return False

@@ -45,8 +45,10 @@ begin
   end if;
   foreach v_queue in array p_queue_names loop
     exit when v_left = 0;
-    v_held := v_held or v_queue = any(v_shut);
-    continue when v_queue = any(v_shut);
+    if v_queue = any(v_shut) then
+      p_next := v_now;
+      continue;
+    end if;
     p_next := least(p_next, rowlease_internal.next_commit(v_queue, v_now));
     v_old := v_floor -> 'queues' -> v_queue;
     v_claim := rowlease_internal.dequeue_queue_carefully(

@@ -3,7 +3,8 @@
 --           p_limit integer, p_slots integer, p_proven timestamptz, p_floor jsonb
 -- returns:  request_ids bigint[] in claim order, more boolean, held_back boolean (other workers go
 --           first, or the in-flight limit is reached), floor jsonb, policy text, next_start
---           timestamptz (when the queue's rate permits the next start; null: now)
+--           timestamptz (when the queue's rate permits the next start; now if another transaction
+--           has locked a request that is due or whose lease has run out; null otherwise)
 -- errors:   RL002 unknown queue
 -- locks:    as dequeue
 -- why:      dequeue_carefully does this for each queue. A round may return fewer requests than asked
@@ -22,6 +23,7 @@ declare
   v_step     constant integer := 2 * p_limit + 10;
   v_from     timestamptz;
   v_moved    timestamptz;
+  v_rest     timestamptz;
   v_room     record;
   v_times    timestamptz[] := translate(p_floor ->> 'times', '[]', '{}');
   v_ids      bigint[] := translate(p_floor ->> 'ids', '[]', '{}');
@@ -53,8 +55,11 @@ begin
   if rowlease_internal.next_event(p_queue_name, v_from, p_now) is not null then
     more := greatest(rowlease_internal.break_expired(p_queue_name, p_now, v_from, v_step),
                      rowlease_internal.wake_due(p_queue_name, p_now, v_from, v_step)) = v_step;
+    v_rest := rowlease_internal.next_event(p_queue_name, v_from, p_now);
     if more then
-      v_moved := least(v_moved, rowlease_internal.next_event(p_queue_name, v_from, p_now));
+      v_moved := least(v_moved, v_rest);
+    elsif v_rest is not null then
+      next_start := p_now;
     end if;
   end if;
   v_room := rowlease_internal.room_to_claim(v_settings, p_worker_id, p_now, p_limit, p_slots);
@@ -88,7 +93,7 @@ begin
   held_back := v_room.held_back
                or v_room.in_flight < p_limit and cardinality(request_ids) = v_room.in_flight;
   if v_settings.rate is not null or v_settings.group_rate is not null then
-    next_start := rowlease_internal.note_starts(v_settings, request_ids, p_now);
+    next_start := least(next_start, rowlease_internal.note_starts(v_settings, request_ids, p_now));
   end if;
   floor := floor || jsonb_build_object('moved', v_moved, 'times', v_times, 'ids', v_ids);
   perform rowlease_internal.wake_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));

@@ -1,6 +1,6 @@
 -- next_event_ahead: find the next due time of a request or the next expiry of a lease, with the help of floors.
 -- params:   p_queue_names text[], p_floor jsonb
--- returns:  at timestamptz -- null if there is none, floor jsonb -- with 'expiring': no lease
+-- returns:  at timestamptz -- null if there is none in queues that are not paused, floor jsonb -- with 'expiring': no lease
 --           expires before this time
 -- errors:   none
 -- locks:    none
@@ -23,6 +23,7 @@ declare
 begin
   floor := p_floor;
   foreach v_queue in array p_queue_names loop
+    continue when (select s.paused from rowlease.queue_settings s where s.queue_name = v_queue);
     v_moved := coalesce((floor #>> array['queues', v_queue, 'moved'])::timestamptz, '-infinity');
     v_due := (select q.due_time from rowlease.queue q
                where q.queue_name = v_queue and q.status = 'Scheduled' and q.due_time >= v_moved

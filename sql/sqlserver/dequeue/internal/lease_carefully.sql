@@ -53,7 +53,7 @@ begin
   set @queue = (select q.QueueName from @queues as q where q.Place = @place);
   if exists (select 1 from @gates as g where g.QueueName = @queue and g.Shut = 1)
   begin
-    set @held = 1;
+    set @first = @now;
     continue;
   end;
   set @slots = @p_slots - (@p_limit - @left);
@@ -78,7 +78,7 @@ begin
   if @rate_ms < coalesce(@p_wait_ms, @rate_ms + 1)
     set @p_wait_ms = @rate_ms;
   if @held = 1 and coalesce(@p_wait_ms, 500) >= 500
-    set @p_wait_ms = 500;  -- a gate may be free by then, or a worker of higher priority dead
+    set @p_wait_ms = 500;  -- a worker of higher priority may have died
 end;
 set @p_leased = (
   select N'[' + string_agg(cast(l.RequestId as nvarchar(max)), N',') within group (order by l.Place)

@@ -1,9 +1,11 @@
 -- ms_until_event: compute the milliseconds until the next scheduled request is due or lease expires.
 -- params:   p_queue_names nvarchar(max), p_now datetime2(6), p_ms bigint output
--- returns:  p_ms -- 0 or more; null if there is none
+-- returns:  p_ms -- 0: a request is due, or its lease has run out, but another transaction has locked
+--           it; null: nothing is scheduled or leased in a queue that is not paused
 -- errors:   none
--- locks:    none; rows that others have locked are skipped
--- why:      one probe of each of two indexes for each queue.
+-- locks:    none
+-- why:      one probe of each of two indexes for each queue. It sees rows that others have locked:
+--           the caller may wait for such a row only a little.
 create or alter procedure rowlease_internal.ms_until_event
   @p_queue_names nvarchar(max), @p_now datetime2(6), @p_ms bigint output
 as
@@ -12,20 +14,23 @@ set xact_abort on;
 declare @next datetime2(6) = (
   select min(e.Time)
     from openjson(@p_queue_names) as n
+   inner join rowlease.QueueSettings as s
+           on s.QueueName = cast(n.value as nvarchar(400)) collate Latin1_General_100_BIN2
+          and s.Paused = 0
    cross apply (
      select d.Time
        from (select top (1) q.DueTime as Time
                from rowlease.Queue as q
-                 with (forceseek (queue_scheduled (QueueName)), readpast, readcommittedlock)
-              where q.QueueName = cast(n.value as nvarchar(400)) collate Latin1_General_100_BIN2
+                 with (forceseek (queue_scheduled (QueueName)))
+              where q.QueueName = s.QueueName
                 and q.Status = 'Scheduled'
               order by q.DueTime) as d
       union all
      select p.Time
        from (select top (1) q.LockExpiresTime as Time
                from rowlease.Queue as q
-                 with (forceseek (queue_expiring (QueueName)), readpast, readcommittedlock)
-              where q.QueueName = cast(n.value as nvarchar(400)) collate Latin1_General_100_BIN2
+                 with (forceseek (queue_expiring (QueueName)))
+              where q.QueueName = s.QueueName
                 and q.Status = 'Processing'
               order by q.LockExpiresTime) as p) as e);
 -- Rounded up: a caller that wakes too early finds nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from datetime import timedelta
 
 from rowlease.clock import now
 from rowlease.model import Claim
@@ -24,8 +25,11 @@ POLL_WITHOUT_NOTIFICATIONS = 1.0
 #: The longest sleep is `poll` times a random number between these, so that workers that started
 #: together do not claim together.
 SPREAD = (0.8, 1.2)
-#: The shortest sleep, in seconds, for the case that a request is due but could not be claimed.
+#: The shortest sleep, in seconds.
 SHORTEST_SLEEP = 0.02
+#: The longest sleep while a request is due that another transaction has locked, in seconds. Each of
+#: these sleeps is twice as long as the one before.
+LONGEST_LOCKED_SLEEP = 0.5
 
 
 class NextClaim:
@@ -42,6 +46,7 @@ class NextClaim:
         self._poll = poll
         self._rechecks: list[float] = []
         self._unsure_until = 0.0
+        self._locked_sleep = SHORTEST_SLEEP
         self.at = 0.0
 
     def at_once(self) -> None:
@@ -69,5 +74,10 @@ class NextClaim:
         due_in = math.inf if claim.wait is None else claim.wait.total_seconds()
         unsure = self._unsure_until - at
         poll = unsure if unsure > 0 else self._poll * random.uniform(*SPREAD)
+        if claim.wait == timedelta(0):
+            due_in = self._locked_sleep
+            self._locked_sleep = min(2 * due_in, LONGEST_LOCKED_SLEEP)
+        else:
+            self._locked_sleep = SHORTEST_SLEEP
         self.at = at + min(max(due_in, SHORTEST_SLEEP), poll)
         return True

@@ -16,6 +16,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
@@ -56,8 +57,9 @@ class Receiver:
         listener: the listener; None in burst mode, or if the database sends no notifications.
         poll: the longest sleep while the queues are empty, in seconds; see `NextClaim`.
         flush: the longest time that outcomes wait to be delivered with a claim, in seconds.
-        drained: a function for burst mode. The receiver calls it when a claim finds no request and
-            the worker holds none, until it returns true: nothing is left to claim.
+        drained: a function for burst mode. The receiver calls it when the worker holds no request
+            and a claim finds none, and none that another transaction has locked. The argument is
+            the time before the claim. If the function returns False, the receiver claims again.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Receiver:
         listener: Listener | None,
         poll: float,
         flush: float = FLUSH,
-        drained: Callable[[], bool] | None,
+        drained: Callable[[float], bool] | None,
     ) -> None:
         self._exchanger = exchanger
         self._slots = slots
@@ -86,6 +88,7 @@ class Receiver:
         self._is_calling = False
         self._next_claim = NextClaim(poll)
         self._last_empty = -math.inf
+        self._called_at = -math.inf
         self._give_up_at = math.inf
         #: Called when a call to the database begins.
         self.begins_call: Callable[[], object] = lambda: None
@@ -246,6 +249,7 @@ class Receiver:
         exchanger, slots = self._exchanger, self._slots
         limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
         self._is_calling = True
+        self._called_at = now()
         self.begins_call()
         try:
             has_disowned = now() >= exchanger.lost_claims.check_at and exchanger.disown() > 0
@@ -292,10 +296,9 @@ class Receiver:
                 self._next_claim.at_once()
                 self._on(Event.LAST)
                 return
-            if not self._drained():
-                self._next_claim.at_once()
-                self._on(Event.LAST)
-                return
-            self._drained = None
+            if claim.wait != timedelta(0) and self._drained(self._called_at):
+                self._drained = None
+            else:
+                claim = claim._replace(wait=timedelta(0))
         sleeps = self._next_claim.later(claim)
         self._on(Event.NOTHING if sleeps and not claim.requests else Event.LAST)
