@@ -107,7 +107,10 @@ class Abandoned(Event):
 
 @dataclass(frozen=True, slots=True)
 class Snoozed(Event):
-    """A task has snoozed its request, which is due again in `after`. No attempt is counted."""
+    """A request is due again in `after`, and no attempt is counted.
+
+    Its task has snoozed it; or the request is a suspect, and could not run alone in time.
+    """
 
     request: LeasedRequest
     seconds: float

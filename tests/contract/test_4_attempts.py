@@ -332,17 +332,19 @@ def test_a_request_fetched_ahead_counts_once_its_worker_says_that_it_has_started
     assert counts(store, second) == ("Pending", 1, 1, 0)
 
 
-def test_a_request_that_has_started_stays_so_whatever_later_renewals_say(
+def test_a_renewal_that_denies_the_start_of_a_request_takes_it_back(
     store: Session, clock: Clock
 ) -> None:
     (request,) = store.put()
     held = store.claim()
     began = clock.now
     clock.advance(seconds=1)
-    store.renew(held, started=[False])
+    store.renew(held, started=[True])
     assert store.row(request)["started_time"] == began
+    store.renew(held, started=[False])
+    assert store.row(request)["started_time"] is None
     crash(store, clock)
-    assert counts(store, request) == ("Pending", 1, 1, 0)
+    assert counts(store, request) == ("Pending", 0, 0, 0)
 
 
 def test_a_renewal_that_does_not_say_means_that_the_request_runs(

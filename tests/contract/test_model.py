@@ -200,7 +200,7 @@ class Model:
         self.end(r, "Scheduled")
 
     def renew(self, r: Request, started: bool) -> None:
-        r.expires, r.started = self.now + LEASE, r.started or started
+        r.expires, r.started = self.now + LEASE, started
 
     # -- operators
 

@@ -13,12 +13,13 @@ from rowlease.events import Event, Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker import call_retry_policy
-from rowlease.worker.claims import exchanger, lost_claims, next_claim, outage, receiver
+from rowlease.worker.claims import exchanger, lost_claims, next_claim, outage, receiver, suspects
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Done, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.receiver import Receiver
+from rowlease.worker.claims.suspects import Suspects
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 UNKNOWN_KIND = "no task is named 'nobody'; the known tasks are: print"
@@ -35,7 +36,9 @@ def request(number: int, kind: str = "print") -> LeasedRequest:
 class World:
     """A receiver and its exchanger, and the store, slots, leases and listener that they use."""
 
-    def __init__(self, *, burst: bool = False, can_listen: bool = True) -> None:
+    def __init__(
+        self, *, burst: bool = False, can_listen: bool = True, is_isolated: bool = False
+    ) -> None:
         self.time = 1000.0
         self.capacity, self.idle, self.held = 2, 2, 0
         self.claims: list[Claim] = []
@@ -47,6 +50,9 @@ class World:
         self.refuses: Callable[[str | None], bool] = lambda answered: False
         self.taken: list[Lease] = []
         self.renewed: list[Lease] = []
+        self.starts: list[tuple[list[int], bool]] = []
+        self.renewal_error: Exception | None = None
+        self.loses: list[int] = []
         self.disowned: list[list[int]] = []
         self.late: list[int] = []
         self.declined: list[tuple[int, str]] = []
@@ -70,6 +76,7 @@ class World:
             self.exchanger,
             this,
             this,
+            Suspects(self.exchanger, this, this, is_isolated=is_isolated, is_patient=burst),
             events,
             listener=this if can_listen else None,
             poll=5.0,
@@ -141,6 +148,13 @@ class World:
         for lease in leases:
             self.renewed.remove(lease)
 
+    def report_start(self, leases: Sequence[Lease], *, has_started: bool) -> None:
+        if self.renewal_error:
+            raise self.renewal_error
+        self.starts.append(([one.request.request_id for one in leases], has_started))
+        for one in leases:
+            one.lost = one.request.request_id in self.loses
+
     def requests(self) -> list[LeasedRequest]:
         return [lease.request for lease in self.renewed]
 
@@ -187,7 +201,8 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     world = World(**getattr(request, "param", {}))
-    for module in (receiver, next_claim, outage, exchanger, call_retry_policy, lost_claims):
+    modules = (receiver, next_claim, outage, exchanger, call_retry_policy, lost_claims, suspects)
+    for module in modules:
         monkeypatch.setattr(module, "now", lambda: world.time)
     return world
 

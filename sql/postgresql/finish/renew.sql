@@ -1,14 +1,16 @@
 -- renew: renew leases, all leases of a worker in one statement.
 -- params:   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint (null: the queue's
---           setting), p_started boolean[] (the request has begun to run)
+--           setting), p_started boolean[] (whether the request has begun to run)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'cancel_requested' | 'busy' | 'repeat' |
 --           'lease_lost' | 'not_found', lock_expires_time timestamptz (for ok and
 --           cancel_requested)
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order, skipping locked ones
--- why:      a locked row is being finished, perhaps in a long transaction; the other leases must
---           not wait for that row (busy). A lease that has run out but has not been broken yet is
---           renewed, because no other worker has the request.
+-- why:      a claim can only assume that a request starts at once, so a renewal that denies it takes
+--           the start back: if the lease runs out then, this is no crash. A locked row is being
+--           finished, perhaps in a long transaction; the other leases must not wait for that row
+--           (busy). A lease that has run out but has not been broken yet is renewed, because no
+--           other worker has the request.
 create or replace function rowlease.renew(
   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint default null,
   p_started boolean[] default null
@@ -39,7 +41,7 @@ begin
     update rowlease.queue q
        set lock_expires_time = v_now + coalesce(p_lease_ms, h.lease_seconds * 1000::bigint)
                                        * interval '1 ms',
-           started_time = coalesce(q.started_time, case when h.started then v_now end)
+           started_time = case when h.started then coalesce(q.started_time, v_now) end
       from held h
      where q.request_id = any(array[h.request_id]) and q.lock_token = h.token and q.locked_by is not null
     returning q.request_id, q.lock_expires_time, q.cancel_requested)

@@ -1,15 +1,16 @@
 -- renew: renew leases, all leases of a worker in one statement.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_lease_ms bigint (null: the
---           queue's setting), p_started nvarchar(max) (the request has begun to run)
+--           queue's setting), p_started nvarchar(max) (whether the request has begun to run)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'cancel_requested' | 'busy' | 'repeat' |
 --           'lease_lost' | 'not_found', lock_expires_time timestamptz (for ok and
 --           cancel_requested)
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, skipping locked ones
--- why:      a locked row is being finished, perhaps in a long transaction; the other leases must not
---           wait for that row (busy). The read after the commit does not wait for it, either. A lease
---           that has run out but has not been broken yet is renewed, because no other worker has the
---           request.
+-- why:      a claim can only assume that a request starts at once, so a renewal that denies it takes
+--           the start back: if the lease runs out then, this is no crash. A locked row is being
+--           finished, perhaps in a long transaction; the other leases must not wait for that row
+--           (busy). The read after the commit does not wait for it, either. A lease that has run out
+--           but has not been broken yet is renewed, because no other worker has the request.
 create or alter procedure rowlease.renew
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_lease_ms bigint = null,
   @p_started nvarchar(max) = null
@@ -36,9 +37,9 @@ begin transaction;
 update rowlease.Queue
    set LockExpiresTime = rowlease_internal.add_ms(@now, coalesce(@p_lease_ms, 1000 * (
          select s.LeaseSeconds from rowlease.QueueSettings as s where s.QueueName = Queue.QueueName))),
-       StartedTime = coalesce(Queue.StartedTime, (
-         select @now from @given as n where n.RequestId = Queue.RequestId
-            and n.LockToken = Queue.LockToken and n.Started = 1))
+       StartedTime = (
+         select coalesce(Queue.StartedTime, @now) from @given as n where n.RequestId = Queue.RequestId
+            and n.LockToken = Queue.LockToken and n.Started = 1)
 output inserted.RequestId, inserted.LockToken, inserted.LockExpiresTime, 0
   into @renewed (RequestId, LockToken, LockExpiresTime, CancelRequested)
   from @given as g

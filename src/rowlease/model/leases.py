@@ -33,6 +33,17 @@ class LeasedRequest(NamedTuple):
     #: A JSON object of strings, or None.
     headers: str | None = None
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the next crash may make the request a dead letter.
+
+        By default the third crash does, or the one at the last attempt. A queue's own `max_crashes`
+        is not in the row.
+        """
+        return self.num_crashes >= 2 or (
+            self.num_crashes > 0 and self.num_attempts >= self.max_attempts
+        )
+
 
 class Claim(NamedTuple):
     """The result of one claim.

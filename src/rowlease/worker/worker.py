@@ -42,6 +42,7 @@ from rowlease.worker.claims.outcome_sender import OutcomeSender
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import check_queues, queues_of
 from rowlease.worker.claims.receiver import FLUSH, Receiver
+from rowlease.worker.claims.suspects import Suspects
 from rowlease.worker.components import Components
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.host.health import Health
@@ -201,6 +202,10 @@ class Worker:
             store, self.worker_id, self._queue_order, self._tasks, leases, events, lease=lease
         )
         dispatcher = Dispatcher(slots, exchanger, events, prefetch=self._executor.prefetch)
+        is_isolated = self._executor.set_up is not None
+        suspects = Suspects(
+            exchanger, leases, dispatcher, is_isolated=is_isolated, is_patient=is_burst
+        )
         schedules = None if is_burst else Schedules(store, self.worker_id, self._tasks, events)
         housekeeping = Housekeeping(
             store,
@@ -208,7 +213,7 @@ class Worker:
             self._queues,
             events,
             slots=self._executor.concurrency,
-            busy=dispatcher.busy,
+            busy=partial(self._busy, dispatcher, suspects),
             consumer_priority=settings.consumer_priority,
             kinds=list(self._tasks),
             schedules=schedules,
@@ -220,6 +225,7 @@ class Worker:
             exchanger,
             dispatcher,
             leases,
+            suspects,
             events,
             listener=listener,
             poll=settings.poll.total_seconds() if settings.poll else longest_sleep,
@@ -300,9 +306,11 @@ class Worker:
         """Seconds until running tasks are abandoned."""
         return math.inf if self._stop_at is None else self._stop_at - now()
 
-    def _stop_if_drained(
-        self, store: Store, housekeeping: Housekeeping, claimed_at: float
-    ) -> bool:
+    def _busy(self, dispatcher: Dispatcher, suspects: Suspects) -> int:
+        """The number of slots that can take no request now."""
+        return self._executor.concurrency if suspects.holds_claims else dispatcher.busy()
+
+    def _stop_if_drained(self, store: Store, housekeeping: Housekeeping, claimed_at: float) -> bool:
         """Stop a worker in burst mode, unless requests may have become due since an empty claim.
 
         An unfinished `maintain` may have hidden them from the claim, and the end of a batch may

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Protocol
@@ -216,17 +216,14 @@ class Leases:
         due = [
             one for one in tuple(self._held) if one.ends - now() < one.seconds * (1 - RENEW_AFTER)
         ]
-        due.sort(key=lambda one: one.seconds)
-        groups = [
-            (seconds, list(group)) for seconds, group in groupby(due, key=lambda one: one.seconds)
-        ]
+        groups = _by_length(due)
         if not due and self.failing_since is not None:
             groups = [(self.shortest, [])]
         lost = []
         for seconds, group in groups:
             asked_at = now()
             try:
-                lost += self._renew(group, seconds)
+                lost += self._renew(group, seconds, [one.has_begun() for one in group])
             except RowleaseError as error:
                 if not self._retry_policy.tolerates(error):
                     raise
@@ -234,6 +231,15 @@ class Leases:
                 return lost
             self._record_success()
         return lost
+
+    def report_start(self, leases: Sequence[Lease], *, has_started: bool) -> None:
+        """Renew these leases, and say whether their requests have started.
+
+        Raises:
+            RowleaseError: the database did not answer, or refused.
+        """
+        for seconds, group in _by_length(leases):
+            self._renew(group, seconds, [has_started] * len(group))
 
     def _record_failure(self, error: RowleaseError, asked_at: float) -> None:
         if self.failing_since is None:
@@ -252,12 +258,12 @@ class Leases:
             call_timeout(self.shortest, RENEW_TIMEOUT_SHARE, RENEW_TIMEOUT_LEAST)
         )
 
-    def _renew(self, leases: list[Lease], seconds: float) -> list[Lease]:
+    def _renew(self, leases: list[Lease], seconds: float, have_started: list[bool]) -> list[Lease]:
         asked_at = now()
         answers = self._store_with_timeout().renew(
             [one.request for one in leases],
             lease=timedelta(seconds=seconds),
-            started=[one.has_begun() for one in leases],
+            started=have_started,
         )
         lost = []
         for lease, answer in zip(leases, answers, strict=True):
@@ -282,6 +288,11 @@ class Leases:
         self.num_lost += len(lost)
         self._events.emit(Renewed(len(leases) - len(lost)))
         return lost
+
+
+def _by_length(leases: Iterable[Lease]) -> list[tuple[float, list[Lease]]]:
+    ordered = sorted(leases, key=lambda one: one.seconds)
+    return [(seconds, list(group)) for seconds, group in groupby(ordered, lambda one: one.seconds)]
 
 
 def call_timeout(lease: float, of: float, least: float) -> timedelta:

@@ -30,6 +30,7 @@ from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import NextClaim
 from rowlease.worker.claims.outage import Outage
 from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, following
+from rowlease.worker.claims.suspects import Suspects
 
 #: The longest time, in seconds, that a busy worker's outcomes wait to be delivered with a claim.
 FLUSH = 0.1
@@ -67,6 +68,7 @@ class Receiver:
         exchanger: Exchanger,
         slots: Demand,
         leases: Leases,
+        suspects: Suspects,
         events: Events,
         *,
         listener: Listener | None,
@@ -77,6 +79,7 @@ class Receiver:
         self._exchanger = exchanger
         self._slots = slots
         self._leases = leases
+        self._suspects = suspects
         self._events = events
         self._listener = listener
         self._flush = flush
@@ -170,6 +173,7 @@ class Receiver:
         if self._state is State.ASLEEP:
             self._events.emit(WorkerIdle(self._is_announced()))
         if was in CLAIMING and self.is_quiet:
+            self._suspects.abandon()
             self._slots.take([])  # wakes the dispatcher, which may be waiting for this state
 
     def _is_over(self) -> bool:
@@ -196,7 +200,7 @@ class Receiver:
         # next claim waits until half the capacity is free.
         has_room = free > 0 and (slots.idle > 0 or 2 * free >= slots.capacity)
         claim_in = self._next_claim.at - at if has_room and self._may_claim else math.inf
-        claim_in = min(claim_in, disown_in)
+        claim_in = min(claim_in, disown_in, self._suspects.due_in())
         if waiting_since is None:
             return claim_in
         if self._state is not State.BUSY or slots.held == 0:
@@ -207,9 +211,12 @@ class Receiver:
     def _may_claim(self) -> bool:
         """Whether claims are allowed in this state.
 
-        They are not allowed while renewals fail, because the new leases would be lost soon.
+        They are not allowed while renewals fail, because the new leases would be lost soon, and
+        while a suspect waits or runs.
         """
-        return not self.is_quiet and self._leases.failing_since is None
+        return not (
+            self.is_quiet or self._leases.failing_since is not None or self._suspects.holds_claims
+        )
 
     def _wait(self, pause: float) -> None:
         if self._state in IDLE and self._slots.held >= self._slots.capacity:
@@ -247,11 +254,12 @@ class Receiver:
 
     def _exchange(self) -> None:
         exchanger, slots = self._exchanger, self._slots
-        limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
         self._is_calling = True
         self._called_at = now()
         self.begins_call()
         try:
+            self._suspects.step()
+            limit = max(0, slots.capacity - slots.held) if self._may_claim else 0
             has_disowned = now() >= exchanger.lost_claims.check_at and exchanger.disown() > 0
             is_busy = limit > 0 and self._state is State.BUSY
             leases, claim = exchanger.exchange(limit, slots.idle, leaves_many=is_busy)
@@ -261,7 +269,7 @@ class Receiver:
         finally:
             self._is_calling = False
         self._outage.answered()
-        if leases:
+        if leases and (leases := self._suspects.set_aside(leases)):
             slots.take(leases)
         if claim is not None:
             self._plan_after(claim)
