@@ -49,6 +49,9 @@ class Records:
         self.calls.append("heartbeat")
         self.beats.append({"worker_id": worker_id, "at": self.time, **given})
 
+    def finish_batches(self) -> None:
+        self.calls.append("batches")
+
     def remove_worker(self, worker_id: str) -> None:
         self.calls.append("bye")
         raise StoreUnavailable
@@ -126,7 +129,7 @@ def test_it_sends_a_heartbeat_every_five_seconds_and_removes_the_worker_at_the_e
     assert (first["busy"], first["consumer_priority"]) == (1, 7)
     assert (first["host"], first["pid"]) == (socket.gethostname(), os.getpid())
     assert store.calls[0] == "heartbeat"
-    assert store.calls[-1] == "bye"
+    assert store.calls[-2:] == ["batches", "bye"]
 
 
 def test_a_maintain_that_is_not_answered_delays_no_heartbeat(
