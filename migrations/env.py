@@ -11,10 +11,41 @@ import os
 import sqlalchemy as sa
 from alembic import context
 
-#: SQL Server needs this statement in a batch of its own.
+#: Creates the schema. Before the first revision, a schema that exists must be empty: whoever made
+#: it could have put routines into it, and grants on them would stay. SQL Server needs this
+#: statement in a batch of its own.
 CREATE_SCHEMA = {
-    "postgresql": "create schema if not exists rowlease",
-    "mssql": "if schema_id('rowlease') is null execute ('create schema rowlease')",
+    "postgresql": """
+do $$
+declare
+  v_found text;
+begin
+  if to_regnamespace('rowlease') is null then
+    create schema rowlease;
+  elsif to_regclass('rowlease.alembic_version') is null then
+    select pg_describe_object(d.classid, d.objid, d.objsubid) into v_found
+      from pg_depend d
+     where d.refclassid = 'pg_namespace'::regclass and d.refobjid = 'rowlease'::regnamespace
+     order by 1 limit 1;
+    if found then
+      raise duplicate_schema using
+        message = format('the schema rowlease is not empty: it has %s; `rowlease migrate` creates '
+                         'all that is in it, so drop the schema first', v_found);
+    end if;
+  end if;
+end $$""",
+    "mssql": """
+declare @found nvarchar(300) = (
+  select top (1) o.name from sys.objects as o
+   where o.schema_id = schema_id('rowlease') and object_id('rowlease.alembic_version') is null
+   order by o.name);
+if @found is not null
+begin
+  set @found = concat('the schema rowlease is not empty: it has ', @found, '; `rowlease migrate` ',
+                      'creates all that is in it, so drop its objects first');
+  throw 51018, @found, 1;
+end;
+if schema_id('rowlease') is null execute ('create schema rowlease')""",
 }
 
 

@@ -35,10 +35,7 @@ end $$;
 alter schema rowlease owner to rowlease_owner;
 alter schema rowlease_internal owner to rowlease_owner;
 
-revoke all on schema rowlease, rowlease_internal from public;
-revoke all on all tables in schema rowlease from public;
-revoke all on all routines in schema rowlease, rowlease_internal from public;
-
+select rowlease_internal.revoke_rights();
 grant usage on schema rowlease
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 

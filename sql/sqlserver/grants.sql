@@ -5,7 +5,27 @@
 -- locks:    catalogue rows only
 -- why:      applied after every routine. Only the owner may write to a table: the routines reach
 --           tables because everything has one owner (ownership chaining), and no role can use what
---           is not granted here.
+--           is not granted here. It uses dynamic SQL, because it revokes the rights of all others,
+--           by name. What one of our roles has been granted beside is found by `migrate --check`:
+--           to revoke its rights first would stop the workers that run meanwhile.
+declare @revoked nvarchar(max) = (
+  select string_agg(cast(concat(
+           'revoke ', p.permission_name, ' on ',
+           case p.class when 3 then concat('schema::', quotename(schema_name(p.major_id)))
+                        else concat('object::', quotename(object_schema_name(p.major_id)), '.',
+                                    quotename(object_name(p.major_id)),
+                                    ' (' + quotename(col_name(p.major_id, nullif(p.minor_id, 0))) + ')')
+           end, ' from ', quotename(user_name(p.grantee_principal_id)), ' cascade;')
+           as nvarchar(max)), ' ')
+    from sys.database_permissions as p
+   where p.state in ('G', 'W')
+     and (p.class = 1 and object_schema_name(p.major_id) in ('rowlease', 'rowlease_internal')
+          or p.class = 3 and schema_name(p.major_id) in ('rowlease', 'rowlease_internal'))
+     and user_name(p.grantee_principal_id) not in (
+           'rowlease_owner', 'rowlease_producer', 'rowlease_worker', 'rowlease_operator',
+           'rowlease_reader'));
+if @revoked is not null execute (@revoked);
+
 grant select, insert on rowlease.Inbox to rowlease_producer;
 grant select, insert on rowlease.LoadInbox to rowlease_producer;
 grant insert on rowlease.Lane to rowlease_producer;

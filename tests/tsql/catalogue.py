@@ -22,7 +22,7 @@ from tests.tsql.scriptdom import load
 #: Statements that declare nothing, or what is not compared.
 PASSED_OVER = {
     "CreateSchemaStatement", "IfStatement", "InsertStatement", "UpdateStatement", "DeleteStatement",
-    "AlterAuthorizationStatement",
+    "AlterAuthorizationStatement", "DeclareVariableStatement",
 }  # fmt: skip
 #: Types whose columns have a collation.
 TEXTS = ("nvarchar", "nchar", "varchar", "char")

@@ -76,6 +76,15 @@ def sent(server: FakeServer) -> list[str]:
     return [request.name or request.text for request in server.requests]
 
 
+def test_a_schema_of_somebody_else_is_refused_in_the_first_message(server: FakeServer) -> None:
+    server.answer("from sys.schemas as s where s.name = N'rowlease'", Failure(51020, "mallory"))
+    for call in (lambda: open_store(server.dsn).check_schema(), lambda: migrate(server.dsn)):
+        server.forget()
+        with pytest.raises(ConfigError, match="belongs to mallory, and not to rowlease_owner"):
+            call()
+        assert not [text for text in sent(server) if "rowlease." in text]
+
+
 # -- messages ------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,8 @@ NOT_CONNECTED = "not connected"
 NO_ANSWER = "no answer"
 #: The server refused the connection.
 REFUSED = "refused"
+#: The schema belongs to somebody else, whom the text names.
+FOREIGN_SCHEMA = "foreign schema"
 #: A routine rejected the request, with its own message.
 REJECTED = "rejected"
 
@@ -185,6 +187,16 @@ TABLE = (
         "{text} at {where}; `rowlease migrate` needs a user that may create a schema, roles, "
         "tables and procedures, as db_owner may",
     ),
+    # Whoever owns the schema decides what its routines do, with the rights of their caller.
+    Entry(
+        ConfigError,
+        (FOREIGN_SCHEMA, 51020),
+        "the schema rowlease at {where} belongs to {text}, and not to rowlease_owner, to whom "
+        "`rowlease migrate` gives it; so nothing in it was called. If you know that it is from "
+        "`rowlease migrate`, make rowlease_owner its owner; if not, drop it",
+    ),
+    # Before the first migration, somebody has put something into the schema.
+    Entry(SchemaMismatch, ("42P06", 51018), "{text}", "{text}, at {where}; nothing was changed"),
     # A routine, table, schema or column is missing, or a routine has other parameters.
     Entry(
         SchemaMismatch,

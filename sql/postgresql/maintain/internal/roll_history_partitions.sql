@@ -6,7 +6,8 @@
 -- why:      dropping a day costs the same, however many rows the day has. A day is dropped when
 --           the longest retention of all queues has passed. It uses dynamic SQL, because the name
 --           of a partition contains its day. Logical replication refuses deletes, and so a purge,
---           without a replica identity.
+--           without a replica identity. Default privileges of a database may grant a new table to
+--           everybody.
 create or replace function rowlease_internal.roll_history_partitions(p_now timestamptz) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -29,6 +30,7 @@ begin
       execute format('create table rowlease.%I partition of rowlease.queue_history '
                      'for values from (%L) to (%L)', v_name, v_day, v_day + 1);
       execute format('alter table rowlease.%I replica identity full', v_name);
+      execute format('revoke all on table rowlease.%I from public', v_name);
       v_changed := v_changed + 1;
     end if;
   end loop;

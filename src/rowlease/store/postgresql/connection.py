@@ -19,6 +19,7 @@ from rowlease.errors import ConfigError
 from rowlease.forks import watch_forks
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
+from rowlease.store.error_texts import FOREIGN_SCHEMA, our_error
 from rowlease.store.pool import Place
 
 RV = TypeVar("RV")
@@ -122,6 +123,12 @@ NEEDED = (
     "transform_null_equals",
 )
 
+#: The owner of the schema. Nothing in this expression can be replaced by an object of the database.
+OWNER = (
+    "(select pg_catalog.pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n"
+    " where n.nspname operator(pg_catalog.=) 'rowlease')"
+)
+
 
 def connect(
     dsn: str,
@@ -193,6 +200,7 @@ class Connector:
             psycopg.Error: the connection fails.
             ConfigError: a setting of the database has a wrong value, and rowlease cannot change it
                 through the proxy.
+                Or the schema `rowlease` belongs to somebody else.
         """
         if not self._is_known:
             opened = self._first()
@@ -212,10 +220,13 @@ class Connector:
             connection = self._proxied()
         # The process id that a proxy reports at login differs from pg_backend_pid(), because the
         # proxy chooses the session later.
-        columns = ", ".join(f"current_setting('{name}')" for name in NEEDED)
-        ((pid, *found),) = connection.execute(
-            f"select pg_backend_pid(), {columns}", prepare=False
+        columns = ", ".join(f"pg_catalog.current_setting('{name}')" for name in NEEDED)
+        ((pid, owner, user, *found),) = connection.execute(
+            f"select pg_catalog.pg_backend_pid(), {OWNER}, current_user, {columns}", prepare=False
         ).fetchall()
+        if owner not in (None, "rowlease_owner", user):
+            connection.close()
+            raise our_error([FOREIGN_SCHEMA], owner, redact(self._dsn))
         self.is_proxied = pid != connection.info.backend_pid
         self._is_known = True
         if not self.is_proxied:

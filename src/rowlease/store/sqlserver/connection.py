@@ -95,6 +95,12 @@ SESSION = (
     "set concat_null_yields_null on; set quoted_identifier on; set numeric_roundabort off; "
     "set implicit_transactions off; set rowcount 0; set textsize 2147483647"
 )
+#: Refuses a schema `rowlease` of somebody else. The batch calls nothing in the schema.
+CHECK_OWNER = (
+    "; declare @owner nvarchar(128) = (select user_name(s.principal_id) from sys.schemas as s"
+    " where s.name = N'rowlease' and user_name(s.principal_id) not in"
+    " (N'rowlease_owner', user_name())); if @owner is not null throw 51020, @owner, 1"
+)
 
 
 def connect(odbc: str) -> Any:
@@ -103,11 +109,11 @@ def connect(odbc: str) -> Any:
     Without autocommit, pyodbc would leave a claim uncommitted and roll it back on close.
 
     Raises:
-        pyodbc.Error: the connection fails.
+        pyodbc.Error: the connection fails, or the schema belongs to somebody else.
     """
     connection = pyodbc().connect(odbc, autocommit=True, timeout=deadlines.CONNECT)
     connection.timeout = deadlines.CONNECT
-    connection.execute(SESSION)
+    connection.execute(SESSION + CHECK_OWNER)
     return connection
 
 
