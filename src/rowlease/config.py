@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from rowlease.errors import ConfigError
 
@@ -20,6 +22,8 @@ ADVICE = "set it to the path of a file that contains the DSN"
 OWN_FILE, PROJECT_FILE = "rowlease.toml", "pyproject.toml"
 #: The keys at the top of the file. Every other key is a table with the name of a command.
 TOP_KEYS = ("dsn", "dsn_file")
+#: Parts of a DSN that name a library to load or a file to write.
+NOT_FROM_A_FILE = ("driver", "sslkeylogfile")
 
 
 class Settings(NamedTuple):
@@ -45,10 +49,13 @@ def settings() -> Settings:
     """The settings file: the one that ROWLEASE_CONFIG names, or else the nearest one.
 
     The nearest one is `rowlease.toml`, or a `pyproject.toml` with a table `[tool.rowlease]`, in the
-    working directory or in a folder above it, up to the root of the project.
+    working directory or in a folder above it, up to the root of the project. Somebody else may have
+    written it, if it or its folder belongs to neither this user nor root, or if everybody may write
+    to it; then it is refused. A file that ROWLEASE_CONFIG names is not checked.
 
     Raises:
-        ConfigError: the file cannot be read, is not TOML, or has a wrong key at its top.
+        ConfigError: the file cannot be read, is not TOML or has a wrong key at its top, or
+            somebody else may have written it.
     """
     if named := os.environ.get(CONFIG_VARIABLE):
         file = Path(named)
@@ -58,6 +65,7 @@ def settings() -> Settings:
         for name in (OWN_FILE, PROJECT_FILE):
             file = each / name
             if file.is_file() and (own := _own(file, _read(file, str(file)))) is not None:
+                _check_writers(file)
                 return _checked(file, own)
     return Settings(None, {})
 
@@ -66,8 +74,7 @@ def _project_folders(folder: Path) -> tuple[Path, ...]:
     """This folder and those above it, up to the root of the project.
 
     The root is the nearest folder with `.git`, or else the nearest with `pyproject.toml`. Outside
-    of a project it is the folder itself: in a shared folder above, such as /tmp, anybody could
-    place a file that names another database (docs/decisions/0098).
+    of a project it is the folder itself (docs/decisions/0098).
     """
     above = (folder, *folder.parents)
     for marker in (".git", PROJECT_FILE):
@@ -75,6 +82,37 @@ def _project_folders(folder: Path) -> tuple[Path, ...]:
             if (each / marker).exists():
                 return above[:place]
     return above[:1]
+
+
+def _check_writers(file: Path) -> None:
+    """Refuse a file that somebody else may have written, as git does with a repository.
+
+    Raises:
+        ConfigError: this user or root does not own the file, its link or its folder; or everybody
+            may write to them.
+    """
+    if not hasattr(os, "geteuid"):  # Windows
+        return
+    user = os.geteuid()
+    trusted = {0, user}
+    if user == 0 and (before := os.environ.get("SUDO_UID", "")).isdecimal():
+        trusted.add(int(before))
+    folder = file.parent.stat()
+    for found in (file.lstat(), file.stat(), folder):
+        if found.st_uid not in trusted:
+            raise _refused(file, f"user {found.st_uid} owns it or its folder")
+    if file.stat().st_mode & stat.S_IWOTH:
+        raise _refused(file, "everybody may write to it")
+    if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
+        raise _refused(file, "everybody may write to its folder")
+
+
+def _refused(file: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"the settings file {file} is not used, because {why}: it could name a database or tasks "
+        f"of somebody else. If you trust it, set {CONFIG_VARIABLE}={file}; to go on without a "
+        f"settings file, set {CONFIG_VARIABLE}=/dev/null"
+    )
 
 
 def configured_dsn(given: str | None = None) -> str | None:
@@ -107,11 +145,26 @@ def dsn_with_place(given: str | None = None) -> Dsn | None:
     if file is None:
         return None
     if given := values.get("dsn"):
-        return Dsn(given, f"{file}: dsn")
+        return _harmless(Dsn(given, f"{file}: dsn"))
     if path := values.get("dsn_file"):
         value = _content(file.parent / path, f"dsn_file in {file} is {path}, which")
-        return Dsn(value, f"{file}: dsn_file")
+        return _harmless(Dsn(value, f"{file}: dsn_file"))
     return None
+
+
+def _harmless(found: Dsn) -> Dsn:
+    """Refuse a DSN of a settings file that loads a library or writes a file.
+
+    Raises:
+        ConfigError: it does.
+    """
+    for name, _ in parse_qsl(found.value.partition("?")[2], keep_blank_values=True):
+        if name.lower() in NOT_FROM_A_FILE:
+            raise ConfigError(
+                f"the DSN of {found.place} has {name}=, which loads a library or writes a file; "
+                f"put such a DSN into {DSN_VARIABLE} or {DSN_FILE_VARIABLE}"
+            )
+    return found
 
 
 def _content(path: Path, subject: str) -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -136,6 +137,85 @@ def test_a_settings_file_above_the_project_is_not_read(
         (folder / marker).touch()
     monkeypatch.chdir(below)
     assert configured_dsn() == ("postgresql://db/shared" if is_found else None)
+
+
+#: How somebody else may have written a settings file.
+STRANGERS: dict[str, Callable[[Path], None]] = {
+    "a file of another user": lambda file: give_away(file),
+    "a file in a folder of another user": lambda file: give_away(file.parent),
+    "a file that everybody may write": lambda file: file.chmod(0o666),
+    "a folder that everybody may write to": lambda file: file.parent.chmod(0o777),
+    "a link of another user": lambda file: give_away(link(file)),
+    "a link to a file of another user": lambda file: give_away(link(file).resolve()),
+}
+
+
+def give_away(path: Path) -> None:
+    os.chown(path, 65534, -1, follow_symlinks=False)
+
+
+def link(file: Path) -> Path:
+    file.rename(file.parent / "elsewhere")
+    file.symlink_to("elsewhere")
+    return file
+
+
+@pytest.mark.parametrize("marker", [".git", "pyproject.toml", None])
+@pytest.mark.parametrize("name", ["rowlease.toml", "pyproject.toml"])
+@pytest.mark.parametrize("how", STRANGERS)
+def test_a_settings_file_that_somebody_else_may_have_written_is_refused(
+    how: str, name: str, marker: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0 and "user" in how:
+        pytest.skip("only root can give a file away")
+    shared, below = folder / "shared", folder / "shared" / "victim"
+    below.mkdir(parents=True)
+    if marker:
+        (shared / marker).touch()
+    file = shared / name
+    table = "[tool.rowlease]\n" if name == "pyproject.toml" else ""
+    file.write_text(f'{table}dsn = "mssql://u:p@127.0.0.1:1/x?Driver=evil.so"\n')
+    STRANGERS[how](file)
+    monkeypatch.chdir(below if marker else shared)
+    with pytest.raises(ConfigError, match=rf"{file} is not used.*set {CONFIG_VARIABLE}={file}"):
+        configured_dsn()
+    for command in ("depth", "config show", "worker"):
+        ran = CliRunner().invoke(cli, command.split())
+        assert isinstance(ran.exception, ConfigError), ran.output
+    monkeypatch.setenv(CONFIG_VARIABLE, os.devnull)
+    assert configured_dsn() is None
+    run("config", "show")
+
+
+def test_root_and_its_own_user_are_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "rowlease.toml").write_text('dsn = "postgresql://db/x"\n')
+    if os.geteuid() == 0:
+        give_away(folder / "rowlease.toml")
+        monkeypatch.setenv("SUDO_UID", "65534")
+    folder.chmod(0o1777)  # as /tmp: others cannot replace the file
+    assert configured_dsn() == "postgresql://db/x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'dsn = "mssql://u:p@h/d?Driver=/tmp/evil.so"',
+        'dsn = "mssql://u:p@h/d?Encrypt=yes&dRiVer=evil"',
+        'dsn = "postgresql://h/d?sslkeylogfile=/root/x"',
+        'dsn = "postgresql://h/d?a=b&%73slkeylogfile=x"',
+        'dsn_file = "secret"',
+        '[psql]\narguments = ["-c", "\\\\! id"]',
+    ],
+)
+def test_no_file_makes_a_command_load_a_library_write_a_file_or_run_a_program(
+    text: str, folder: Path
+) -> None:
+    (folder / "secret").write_text("mssql://u:p@h/d?Driver=evil.so")
+    (folder / "rowlease.toml").write_text(f"{text}\n")
+    ran = CliRunner().invoke(cli, ["config", "show"])
+    assert isinstance(ran.exception, ConfigError)
+    assert re.search(r"loads a library or writes a file|psql runs what it says", str(ran.exception))
+    assert "u:p" not in str(ran.exception)
 
 
 def test_a_variable_that_nothing_reads_is_shown_with_the_right_name(

@@ -25,6 +25,8 @@ from rowlease.errors import ConfigError
 #: The text that `show` prints in place of a secret.
 MASK = "***"
 SECRET = ("token", "password", "secret")
+#: The parameters that run commands.
+NOT_FROM_A_FILE = ("psql.arguments",)
 #: The environment variables that are no options.
 PLAIN_VARIABLES = (
     "ROWLEASE_HOME", "ROWLEASE_EMBEDDED_PORT", "ROWLEASE_PG_BIN", "ROWLEASE_JDBC_JARS",
@@ -178,6 +180,8 @@ def _values(
             raise ConfigError(f"{place} in {file}: {key} belongs at the top of the file")
         if parameter is None:
             raise ConfigError(f"{place} in {file} is unknown; {_advice(key, list(known))}")
+        if place in NOT_FROM_A_FILE:
+            raise ConfigError(f"{place} in {file}: psql runs what it says; pass it as arguments")
         if getattr(parameter, "is_flag", False):
             fits, wanted = isinstance(value, bool), "true or false"
         elif parameter.multiple or parameter.nargs != 1:
