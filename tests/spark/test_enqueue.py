@@ -11,11 +11,18 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from rowlease.errors import ConfigError, InvalidRequest, LoadLost, StoreUnavailable
-from rowlease.model import Begun, Outcome, Promoted
-from rowlease.spark import enqueue
+from rowlease.errors import (
+    ConfigError,
+    InvalidRequest,
+    LoadLost,
+    RowleaseError,
+    StoreUnavailable,
+)
+from rowlease.model import DUE_RANGE, Begun, Outcome, Promoted
+from rowlease.spark import enqueue, register
 from rowlease.spark.load import ROW_BITS, new_run, stage
 from rowlease.spark.promotion import Staged, promoted
 from rowlease.store import Store
@@ -301,6 +308,89 @@ def test_columns_of_one_name_are_refused(spark: Any, dsn: str) -> None:
         enqueue(joined, dsn, queue="default", kind="k", payload=F.lit("{}"), dedup_key="id")
     done = enqueue(joined.drop(F.col("other.id")), dsn, queue="default", kind="k")
     assert done.num_enqueued == 3
+
+
+def test_columns_that_differ_only_in_capitals_are_refused(spark: Any, dsn: str) -> None:
+    frame = spark.createDataFrame([(1, 2)], "a int, A int")
+    says = "the frame has several columns 'a' or 'A'; drop or rename all but one"
+    with pytest.raises(InvalidRequest, match=says):
+        enqueue(frame, dsn, queue="default", kind="k")
+    with pytest.raises(InvalidRequest, match=says):
+        enqueue(frame, dsn, queue="default", kind="k", payload=F.lit("{}"), dedup_key="A")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        done = enqueue(frame, dsn, queue="default", kind="k", dedup_key="A")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert done.num_enqueued == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"writers": 1.5}, "writers must be an integer of 1 or more, not 1.5"),
+        ({"writers": True}, "writers must be an integer of 1 or more, not True"),
+        ({"writers": 0}, "writers must be an integer of 1 or more, not 0"),
+        ({"load_id": 5}, "load_id is 5; it must be a string"),
+        ({"load_id": "x "}, "load_id 'x ' ends in a blank; leave the blank out"),
+        ({"load_id": ""}, "load_id must have 1 to 100 characters"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_the_load_begins(
+    given: dict[str, Any], says: str, spark: Any, dsn: str, sql: Sql
+) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{says}$"):
+        enqueue(spark.range(3), dsn, queue="default", kind="k", **given)
+    assert sql("select count(*) from rowlease.load") == [(0,)]
+
+
+def test_a_due_time_that_no_request_may_have_is_refused_by_both_ways(
+    spark: Any, dsn: str, sql: Sql
+) -> None:
+    register(spark)
+
+    def due(*seconds: int) -> Any:
+        return spark.sql(
+            "select '{}' as payload, timestamp_seconds(second) as due_time"
+            f" from explode(array{seconds}) as t(second)"
+        )
+
+    def over_jdbc(frame: Any) -> None:
+        enqueue(frame, dsn, queue="default", kind="k", payload="payload", due_time="due_time")
+
+    def by_format(frame: Any) -> None:
+        given = {"dsn": dsn, "queue": "default", "kind": "k"}
+        frame.write.format("rowlease").options(**given).mode("append").save()
+
+    earliest, latest = -62_135_596_800, 253_402_214_400
+    for way, outside, error in (
+        (over_jdbc, earliest - 1, InvalidRequest),
+        (over_jdbc, latest + 1, InvalidRequest),
+        (over_jdbc, 9_000_000_000_000, InvalidRequest),
+        (by_format, -9_000_000_000_000, PySparkException),
+    ):
+        with pytest.raises(error, match=rf": {DUE_RANGE}$"):
+            way(due(0, outside))
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
+    over_jdbc(due(earliest, latest))
+    assert sql("select count(*), max(due_time) from rowlease.requests") == [
+        (2, datetime(9999, 12, 31, tzinfo=UTC))
+    ]
+
+
+def test_a_job_that_is_cancelled_is_one_sentence(spark: Any, dsn: str, sql: Sql) -> None:
+    context, group = spark.sparkContext, uuid.uuid4().hex
+    context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+    context.setJobGroup(group, "")
+    try:
+        with pytest.raises(RowleaseError) as raised:
+            enqueue(spark.range(3), dsn, queue="default", kind="k")
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert str(raised.value) == (
+        "the rows could not be staged, nothing was enqueued: the Spark job was cancelled"
+    )
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
 
 
 @pytest.mark.parametrize("routine", ["begin_load", "promote"])

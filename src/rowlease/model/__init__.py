@@ -9,6 +9,8 @@ from rowlease.model.operations import OperationState, Step, Touched
 from rowlease.model.outcomes import Outcome
 from rowlease.model.queues import Corrected, DeadLetterGroup, Depth, NextRequest, QueueState, Waits
 from rowlease.model.requests import (
+    DUE_RANGE,
+    DUE_TIMES,
     DURATION,
     FIELDS,
     MAX_HEADERS_BYTES,
@@ -27,6 +29,8 @@ from rowlease.model.requests import (
 from rowlease.model.schedules import DueSchedule, Schedule, ScheduleClaim
 
 __all__ = [
+    "DUE_RANGE",
+    "DUE_TIMES",
     "DURATION",
     "FIELDS",
     "MAX_HEADERS_BYTES",

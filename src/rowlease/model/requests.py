@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import NoneType
 from typing import NamedTuple
 
@@ -17,6 +17,10 @@ MAX_PAYLOAD_BYTES = 1_048_576
 MAX_HEADERS_BYTES = 8_192
 #: The highest priority that any queue may allow: the same as RabbitMQ's.
 MAX_PRIORITY = 255
+#: The earliest and the latest due time that a request may have. The tables have the same limits.
+DUE_TIMES = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+#: The error for other due times.
+DUE_RANGE = "a due time is out of range; due times are from year 1 to 9999-12-31 in UTC"
 #: The types that a value may have, and the advice in the error for other types.
 TypeRule = tuple[tuple[type, ...], str]
 DURATION: TypeRule = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rowlease.model import Begun
+from rowlease.errors import InvalidRequest
+from rowlease.model import DUE_RANGE, DUE_TIMES, Begun
 from rowlease.spark.columns import MAX_INTEGER
 from rowlease.store.bulk import LANE
 
@@ -58,7 +59,11 @@ def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
 
 
 def as_staged(name: str, column: Any) -> Any:
-    """A column converted to its type in the table `staging`; priorities are clamped."""
+    """A column converted to its type in the table `staging`; priorities are clamped.
+
+    Raises:
+        InvalidRequest: a due time is out of range.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -66,5 +71,14 @@ def as_staged(name: str, column: Any) -> Any:
         high = compute.min_element_wise(column, MAX_INTEGER, skip_nulls=False)
         return compute.max_element_wise(high, -MAX_INTEGER, skip_nulls=False).cast(pa.int32())
     if name == "due_time":
-        return column.cast(pa.timestamp("us", "UTC"))
+        utc = pa.timestamp("us", "UTC")
+        times = column.cast(utc)
+        earliest, latest = (pa.scalar(time, utc).value for time in DUE_TIMES)
+        found = compute.min_max(times)
+        if (
+            found["min"].is_valid
+            and not earliest <= found["min"].value <= found["max"].value <= latest
+        ):
+            raise InvalidRequest(DUE_RANGE)
+        return times
     return column

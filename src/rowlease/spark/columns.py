@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Required, TypedDict
 
 from rowlease.errors import InvalidRequest
-from rowlease.model import Begun
+from rowlease.model import DUE_RANGE, DUE_TIMES, Begun
 from rowlease.store.bulk import LANE
 from rowlease.tasks import headers
 
@@ -69,15 +69,11 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
         raise InvalidRequest("kind must be the name of a task, or a Column of names")
     if given.priority is not None:
         columns.append(priority_column(df, given.priority))
-    for argument, source, types in (
-        ("dedup_key", given.dedup_key, KEYS),
-        ("group_key", given.group_key, KEYS),
-        ("due_time", given.due_time, ("timestamp",)),
-    ):
+    for argument, source in ("dedup_key", given.dedup_key), ("group_key", given.group_key):
         if source is not None:
-            column = checked(df, argument, source, types)
-            as_type = "timestamp" if types == ("timestamp",) else "string"
-            columns.append(column.cast(as_type).alias(argument))
+            columns.append(checked(df, argument, source, KEYS).cast("string").alias(argument))
+    if given.due_time is not None:
+        columns.append(due_time_column(df, given.due_time))
     if given.headers is not None:
         columns.append(headers_column(df, given.headers))
     return columns
@@ -122,6 +118,16 @@ def priority_column(df: Any, given: Any) -> Any:
     )
 
 
+def due_time_column(df: Any, given: Any) -> Any:
+    """The due time. Spark raises DUE_RANGE for a time that no request may have."""
+    from pyspark.sql import functions as F
+
+    column = checked(df, "due_time", given, ("timestamp",))
+    earliest, latest = (F.expr(f"timestamp'{time.isoformat()}'") for time in DUE_TIMES)
+    allowed = column.between(earliest, latest)
+    return F.when(~allowed, F.raise_error(F.lit(DUE_RANGE))).otherwise(column).alias("due_time")
+
+
 def headers_column(df: Any, given: Any) -> Any:
     """The headers as JSON text."""
     from pyspark.sql import functions as F
@@ -152,8 +158,7 @@ def payload_source(df: Any, given: Any) -> Any:
         return checked(df, "payload", given, ("string", "struct", "map"))
     if not df.columns:
         raise InvalidRequest("the frame has no columns for a payload")
-    for name in df.columns:
-        check_unique(df, name)
+    check_unique(df, df.columns)
     whole = F.struct(*(named(column) for column in df.columns))
     return checked(df, "payload", whole, ("struct",))
 
@@ -189,7 +194,7 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
                 f"{argument} is {given!r}, but the frame has no such column; "
                 f"its columns are {known}"
             )
-        check_unique(df, given)
+        check_unique(df, [given])
         column = named(given)
     elif isinstance(given, Column):
         column = given
@@ -211,10 +216,21 @@ def checked(df: Any, argument: str, given: Any, types: tuple[str, ...]) -> Any:
     return column
 
 
-def check_unique(df: Any, name: str) -> None:
-    """Refuse a name that several columns of the frame have, as after a join."""
-    if df.columns.count(name) > 1:
-        raise InvalidRequest(f"the frame has several columns {name!r}; drop or rename all but one")
+def check_unique(df: Any, names: Iterable[str]) -> None:
+    """Refuse a name that several columns of the frame have, as after a join.
+
+    By default, Spark takes names for equal that differ only in capitals.
+    """
+    exact = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    spelt: dict[str, list[str]] = {}
+    for column in df.columns:
+        spelt.setdefault(column if exact else column.lower(), []).append(column)
+    for name in names:
+        if len(same := spelt[name if exact else name.lower()]) > 1:
+            found = " or ".join(map(repr, dict.fromkeys(same)))
+            raise InvalidRequest(
+                f"the frame has several columns {found}; drop or rename all but one"
+            )
 
 
 def type_name(df: Any, column: Any) -> str:

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
+from rowlease.model import DUE_RANGE
 from rowlease.spark.jdbc_drivers import JdbcDriver, drivers_for
 from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
 
 #: Characters without a special meaning for SQL, JDBC drivers and Spark.
 HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
+#: The name of Spark's error for a job that somebody has cancelled.
+CANCELLED = "[SPARK_JOB_CANCELLED]"
 BULK_COPY = "useBulkCopyForBatchInsert"
 
 
@@ -111,6 +114,10 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
     """The exception for an error of PySpark; None if the database did not cause it."""
     found = _innermost_sql_exception(error)
     if found is None:
+        if DUE_RANGE in str(error):  # Spark raised it; see `due_time_column`
+            return InvalidRequest(f"{doing}: {DUE_RANGE}")
+        if CANCELLED in str(error):
+            return RowleaseError(f"{doing}: the Spark job was cancelled")
         driver: JdbcDriver = drivers_for(dsn)[-1]
         if driver.class_name in str(error):
             return ConfigError(

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, nullcontext, suppress
 from typing import Any, Unpack
 
 from rowlease.errors import InvalidRequest, LoadDiffers, LoadLost, StoreConflict
-from rowlease.model import Begun, Promoted
+from rowlease.model import TEXT, Begun, Promoted, check_type
 from rowlease.spark.columns import (
     FOR_LANE,
     ColumnKeywords,
@@ -125,8 +125,10 @@ def enqueue(
     check_session(df.sparkSession)
     if not isinstance(queue, str) or not queue:
         raise InvalidRequest("queue must be the name of a queue")
-    if writers is not None and (isinstance(writers, bool) or writers < 1):
-        raise InvalidRequest(f"writers must be 1 or more, not {writers}")
+    if writers is not None and (
+        not isinstance(writers, int) or isinstance(writers, bool) or writers < 1
+    ):
+        raise InvalidRequest(f"writers must be an integer of 1 or more, not {writers!r}")
     load_id = named_load(load_id)
     given = RequestColumns(
         kind=kind,
@@ -190,11 +192,15 @@ def named_load(load_id: str | None) -> str:
     """The load id, or a new one.
 
     Raises:
-        InvalidRequest: the load id is empty or too long.
+        InvalidRequest: the load id is no text, empty or too long, or ends in a blank.
     """
-    load_id = uuid.uuid4().hex if load_id is None else load_id
+    if load_id is None:
+        return uuid.uuid4().hex
+    check_type("load_id", load_id, TEXT)
     if not 1 <= len(load_id) <= MAX_LOAD_ID:
         raise InvalidRequest(f"load_id must have 1 to {MAX_LOAD_ID} characters")
+    if load_id.endswith(" "):
+        raise InvalidRequest(f"load_id {load_id!r} ends in a blank; leave the blank out")
     return load_id
 
 

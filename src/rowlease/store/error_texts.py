@@ -28,6 +28,7 @@ from rowlease.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from rowlease.model import DUE_RANGE
 from rowlease.store.routines import roles_of
 
 #: A code that is a string is an SQLSTATE, the class of SQLSTATEs (their first two characters), the
@@ -156,11 +157,7 @@ TABLE = (
         ),
         "a number, time or delay is out of range: {text}",
     ),
-    Entry(
-        InvalidRequest,
-        ("queue_due",),
-        "a due time is out of range; due times are from year 1 to 9999-12-31 in UTC",
-    ),
+    Entry(InvalidRequest, ("queue_due",), DUE_RANGE),
     Entry(
         InvalidRequest,
         ("22001", 2628, 8152),
