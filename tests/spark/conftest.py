@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rowlease.spark.source_errors import HIDE_TRACEBACK
 from tests.spark.jvm import LEAN
 
 
@@ -39,3 +40,9 @@ def spark(event_log: Path) -> Iterator[Any]:
         pytest.skip(f"Spark cannot start here: {error}")
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that calls the data source in its own process hides no later traceback."""
+    monkeypatch.setenv(HIDE_TRACEBACK, "")

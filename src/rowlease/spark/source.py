@@ -19,6 +19,7 @@ from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.columns import schema_text
 from rowlease.spark.jdbc import is_connect
 from rowlease.spark.load import named_load
+from rowlease.spark.source_errors import one_sentence
 from rowlease.spark.source_writer import ArrowParts, Parts, StreamParts
 
 #: The columns that a frame may have, and the types that each column may have.
@@ -57,36 +58,39 @@ class RowleaseSource(DataSource):
         return "rowlease"
 
     def schema(self) -> str:
-        raise ConfigError(
-            'format("rowlease") only writes; read with rowlease.spark.read_requests(spark, dsn), '
-            "or the view rowlease.requests with Spark's JDBC source"
-        )
+        with one_sentence():
+            raise ConfigError(
+                'format("rowlease") only writes; read with rowlease.spark.read_requests(spark, '
+                "dsn), or the view rowlease.requests with Spark's JDBC source"
+            )
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         """Options: dsn, queue, kind (for rows without one), load_id, query_id (of batch_sink)."""
-        self._check(WRITE_OPTIONS)
-        if overwrite:
-            raise ConfigError('requests can only be added; write with .mode("append")')
-        parts = self._parts(schema)
-        load_id = named_load(self.options.get("load_id"))
-        made_of = schema_text(schema, self.options.get("kind"))
-        if query := self.options.get("query_id"):
-            made_of = f"query {query}: {made_of}"
-        return ArrowParts(parts, load_id, made_of)
+        with one_sentence():
+            self._check(WRITE_OPTIONS)
+            if overwrite:
+                raise ConfigError('requests can only be added; write with .mode("append")')
+            parts = self._parts(schema)
+            load_id = named_load(self.options.get("load_id"))
+            made_of = schema_text(schema, self.options.get("kind"))
+            if query := self.options.get("query_id"):
+                made_of = f"query {query}: {made_of}"
+            return ArrowParts(parts, load_id, made_of)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         """Options: dsn, queue, kind (for rows without one), stream (the name of the stream)."""
-        self._check(STREAM_OPTIONS)
-        if overwrite:
-            raise ConfigError('requests can only be added; write with .outputMode("append")')
-        parts = self._parts(schema)
-        stream = self.options.get("stream", "")
-        if not 1 <= len(stream) <= MAX_STREAM:
-            raise ConfigError(
-                f"the option stream must be a unique name of 1 to {MAX_STREAM} characters; "
-                'add .option("stream", "clicks")'
-            )
-        return StreamParts(parts, stream)
+        with one_sentence():
+            self._check(STREAM_OPTIONS)
+            if overwrite:
+                raise ConfigError('requests can only be added; write with .outputMode("append")')
+            parts = self._parts(schema)
+            stream = self.options.get("stream", "")
+            if not 1 <= len(stream) <= MAX_STREAM:
+                raise ConfigError(
+                    f"the option stream must be a unique name of 1 to {MAX_STREAM} characters; "
+                    'add .option("stream", "clicks")'
+                )
+            return StreamParts(parts, stream)
 
     def _parts(self, schema: Any) -> Parts:
         """The writer of a frame's rows.

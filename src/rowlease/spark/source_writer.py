@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -18,13 +18,14 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rowlease.errors import ConfigError, InvalidRequest, LoadLost, RowleaseError
+from rowlease.errors import ConfigError, InvalidRequest, LoadLost
 from rowlease.model import Begun, Promoted
 from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block
 from rowlease.spark.columns import FOR_LANE
 from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
 from rowlease.spark.load_progress import Reporter
 from rowlease.spark.promotion import Staged, heard, promoted
+from rowlease.spark.source_errors import one_sentence
 from rowlease.store import BulkStore, bulk_store
 from rowlease.store.bulk import LANE
 
@@ -102,24 +103,21 @@ class Parts:
             raise ConfigError(f"a load has at most {MAX_PARTITIONS} partitions; coalesce the frame")
         attempt = task.taskAttemptId() % (1 << TRY_BITS)
         part = Part(run.run_number, (task.partitionId() << TRY_BITS) + attempt)
-        try:
-            with self.store() as store:
-                reporter = Reporter(store, load_id, run.run_number)
-                if FOR_LANE.issuperset(self._columns):
-                    rows = self._lane_blocks(run, batches, part, reporter)
-                    more = ["headers"] if "headers" in self._columns else []
-                    try:
-                        store.copy_rows("lane", [*LANE, *more], rows)
-                    except LoadLost:
-                        # Raises a LoadLost that names the run which has the load now.
-                        store.report_load(load_id, run.run_number, 0)
-                        raise
-                else:
-                    blocks = self._blocks(load_id, batches, part, reporter)
-                    store.copy_rows("staging", [*IDS, *self._columns], blocks)
-                reporter.report()
-        except RowleaseError as error:
-            raise_without_rows(error)
+        with self.store() as store:
+            reporter = Reporter(store, load_id, run.run_number)
+            if FOR_LANE.issuperset(self._columns):
+                rows = self._lane_blocks(run, batches, part, reporter)
+                more = ["headers"] if "headers" in self._columns else []
+                try:
+                    store.copy_rows("lane", [*LANE, *more], rows)
+                except LoadLost:
+                    # Raises a LoadLost that names the run which has the load now.
+                    store.report_load(load_id, run.run_number, 0)
+                    raise
+            else:
+                blocks = self._blocks(load_id, batches, part, reporter)
+                store.copy_rows("staging", [*IDS, *self._columns], blocks)
+            reporter.report()
         return part
 
     def _lane_blocks(
@@ -173,11 +171,8 @@ class Parts:
             self._kind,
             [part.part for part in parts],
         )
-        try:
-            with self.store() as store:
-                promoted(store, load)
-        except RowleaseError as error:
-            raise_without_rows(error)
+        with self.store() as store:
+            promoted(store, load)
 
     def discard(self, load_id: str, run_number: int) -> None:
         """Drop the staged rows, unless another run has taken the load over."""
@@ -206,13 +201,15 @@ class ArrowParts(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Part:
         """See `Parts.stage`. If the load was already promoted, no row is computed."""
-        task = this_task()
         if self._run is None:
             return Part()
-        return self._parts.stage(self._load_id, self._run, task, iterator)
+        with one_sentence():
+            return self._parts.stage(self._load_id, self._run, this_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._run is not None:
+        if self._run is None:
+            return
+        with one_sentence():
             self._parts.promote(self._load_id, self._run.run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -238,25 +235,27 @@ class StreamParts(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Part:
         """See `Parts.stage`. If the batch was already promoted, no row is computed."""
-        task = this_task()
-        number = task.getLocalProperty(BATCH)
-        if number is None:
-            raise ConfigError(
-                f"Spark has not set the number of the batch ({BATCH}); use batch_sink"
-            )
-        load_id = f"{self._stream}/{number}"
-        run = self._parts.begin(load_id, self._run_by, f"query {task.getLocalProperty(QUERY)}")
-        return Part() if run is None else self._parts.stage(load_id, run, task, iterator)
+        with one_sentence():
+            task = this_task()
+            number = task.getLocalProperty(BATCH)
+            if number is None:
+                raise ConfigError(
+                    f"Spark has not set the number of the batch ({BATCH}); use batch_sink"
+                )
+            load_id = f"{self._stream}/{number}"
+            run = self._parts.begin(load_id, self._run_by, f"query {task.getLocalProperty(QUERY)}")
+            return Part() if run is None else self._parts.stage(load_id, run, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         load_id = f"{self._stream}/{batchId}"
         runs = {message.run_number for message in messages if isinstance(message, Part)}
-        if not runs:  # a batch without tasks is an empty load
-            begun = self._parts.begin(load_id, self._run_by)
-            runs = {begun.run_number if begun else None}
-        for run_number in runs:
-            if run_number is not None:
-                self._parts.promote(load_id, run_number, messages)
+        with one_sentence():
+            if not runs:  # a batch without tasks is an empty load
+                begun = self._parts.begin(load_id, self._run_by)
+                runs = {begun.run_number if begun else None}
+            for run_number in runs:
+                if run_number is not None:
+                    self._parts.promote(load_id, run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: the next try of the batch drops the rows.
@@ -273,8 +272,3 @@ def this_task() -> Any:
     if task is None:
         raise ConfigError("only a Spark task can write a part")
     return task
-
-
-def raise_without_rows(error: RowleaseError) -> NoReturn:
-    """Raise the error without its cause: Spark logs causes, and psycopg's errors quote rows."""
-    raise type(error)(str(error)) from None
